@@ -1,0 +1,1 @@
+"""The server side: decides, remembers, answers.  Never imports torch."""

@@ -1,0 +1,133 @@
+"""The fleet of one host: its lanes, its builders, its boxes' directories."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import tomllib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from grader import pipeline
+from grader.errors import NoSuchDevice
+from grader.fleet.judge_process import JudgeProcess
+from grader.isolation import Isolation, Limits
+from grader.isolation.runtime import box_output, run_directory
+from grader.isolation.settings import BoxSettings
+from grader.isolation.slots import hold_slot, shared_slot_directory
+from grader.model import Lease
+from sandbox import wire
+
+DEVICE_KINDS = ("emulated",)
+PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
+
+
+class _Lane:
+    """A judge whose turn it is."""
+
+    def __init__(self, judge: JudgeProcess, environment: wire.Environment) -> None:
+        self.environment = environment
+        self._judge = judge
+
+    def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
+        return self._judge.judge(job)
+
+
+class LocalFleet:
+    """This host's lanes; `grade` is what the dispatcher calls. Use as an async context."""
+
+    def __init__(
+        self,
+        *,
+        isolation: Isolation,
+        settings: BoxSettings,
+        device_kinds: tuple[str, ...] = DEVICE_KINDS,
+        builder_count: int = 2,
+        profile: pipeline.Profile | None = None,
+    ) -> None:
+        self.isolation = isolation
+        self.profile = profile or read_profile(PROFILES / "limits.toml")
+        self._settings = settings
+        self._judges = {kind: JudgeProcess(kind) for kind in device_kinds}
+        self._turns = {kind: asyncio.Lock() for kind in device_kinds}
+        self._builders = asyncio.Semaphore(builder_count)
+
+    async def __aenter__(self) -> LocalFleet:
+        await self.isolation.sweep()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for judge in self._judges.values():
+            await judge.close()
+
+    @property
+    def device_kinds(self) -> tuple[str, ...]:
+        """The kinds that a submission may ask for."""
+        return tuple(self._judges)
+
+    def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
+        """Grade one attempt on this host."""
+        return pipeline.grade(lease, self)
+
+    # -- what the pipeline needs of a host -------------------------------------------------------------------------------
+
+    @contextmanager
+    def workspace(self, lease: Lease) -> Iterator[pipeline.Workspace]:
+        """Make an attempt's directories below the server's own, under a name that nobody guesses."""
+        box_id = f"{lease.submission.submission_id}-{lease.attempt}"
+        root = run_directory(self._settings) / secrets.token_hex(8)
+        root.mkdir(mode=0o711)
+        root.chmod(0o711)
+        try:
+            for name in ("src", "link"):
+                (root / name).mkdir()
+                (root / name).chmod(0o755)
+            with (
+                hold_slot(shared_slot_directory()) as slot,
+                box_output(self._settings, limit_bytes=self.profile.build.file_bytes) as out_dir,
+            ):
+                yield pipeline.Workspace(
+                    source_dir=root / "src",
+                    out_dir=out_dir,
+                    link_dir=root / "link",
+                    artifact_path=root / "artifact",
+                    slot=slot,
+                    box_id=box_id,
+                )
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    @asynccontextmanager
+    async def builder(self) -> AsyncIterator[None]:
+        """Wait for a core to build on."""
+        async with self._builders:
+            yield
+
+    def idle(self, device_kind: str) -> bool:
+        """Whether nobody is on the device or waits for it."""
+        return not self._turns[self._kind(device_kind)].locked()
+
+    @asynccontextmanager
+    async def lane(self, device_kind: str) -> AsyncIterator[pipeline.Lane]:
+        """Wait for the device."""
+        kind = self._kind(device_kind)
+        async with self._turns[kind]:
+            yield _Lane(self._judges[kind], await self._judges[kind].environment())
+
+    async def environment(self, device_kind: str) -> wire.Environment:
+        """What the device's judge says of itself."""
+        return await self._judges[self._kind(device_kind)].environment()
+
+    def _kind(self, wanted: str) -> str:
+        kind = wanted or next(iter(self._judges))
+        if kind not in self._judges:
+            raise NoSuchDevice(kind, self.device_kinds)
+        return kind
+
+
+def read_profile(path: Path) -> pipeline.Profile:
+    """Read limits.toml."""
+    table = tomllib.loads(path.read_text("utf-8"))
+    return pipeline.Profile(build=Limits(**table["build"]), run=Limits(**table["run"]), **table["judge"])

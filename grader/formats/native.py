@@ -1,0 +1,143 @@
+"""The native format: a directory with problem.toml and reference.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from grader.errors import ProblemInvalid
+from grader.model import Problem
+from sandbox import wire
+
+NAME = "native"
+LANGUAGES = ("torch_extension", "cuda")
+REFERENCE_FUNCTION = "reference"
+
+_Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+_DType = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Distribution(_Strict):
+    kind: Literal["normal", "uniform", "integers", "heavy_tail", "constant"] = "normal"
+    low: float = 0.0
+    high: float = 1.0
+    scale: float = Field(default=1.0, gt=0)
+
+
+class _Tensor(_Strict):
+    name: _Identifier
+    dtype: _DType = "float32"
+    shape: list[str | int]
+    distribution: _Distribution = _Distribution()
+
+
+class _Output(_Strict):
+    name: _Identifier
+    dtype: _DType = "float32"
+    shape: list[str | int]
+
+
+class _Workload(_Strict):
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+    axes: dict[_Identifier, Annotated[int, Field(ge=0, le=2**31 - 1)]]
+    hidden: bool = False
+
+
+class _Tolerance(_Strict):
+    atol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
+    rtol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
+    budget_factor: float | None = Field(default=32.0, gt=0)
+    budget_floor: float = Field(default=2e-6, ge=0)
+
+
+class _Problem(_Strict):
+    """problem.toml, key by key."""
+
+    name: _Identifier
+    title: str = Field(min_length=1, max_length=200)
+    statement: str = ""
+    entry: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "solve"
+    axes: list[_Identifier]
+    inputs: list[_Tensor] = Field(min_length=1, max_length=16)
+    outputs: list[_Output] = Field(min_length=1, max_length=8)
+    workloads: list[_Workload] = Field(min_length=1)
+    tolerance: _Tolerance = _Tolerance()
+    trials: int = Field(default=3, ge=2, le=100)
+    trial_s: float = Field(default=10.0, gt=0, le=600)
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> _Problem:
+        known = set(self.axes)
+        for tensor in (*self.inputs, *self.outputs):
+            if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in known]:
+                raise ValueError(f"the shape of {tensor.name!r} uses {unknown[0]!r}, which is not in axes; add it there")
+        for workload in self.workloads:
+            if set(workload.axes) != known:
+                raise ValueError(f"workload {workload.id!r} must give exactly the axes {sorted(known)}")
+        names = [tensor.name for tensor in (*self.inputs, *self.outputs)]
+        if len(set(names)) != len(names):
+            raise ValueError("two tensors have the same name; rename one")
+        if len({workload.id for workload in self.workloads}) != len(self.workloads):
+            raise ValueError("two workloads have the same id; rename one")
+        return self
+
+
+def matches(path: Path) -> bool:
+    """Whether a problem of this format lies at path."""
+    return (path / "problem.toml").is_file()
+
+
+def load(path: Path) -> Problem:
+    """Read the problem in directory path."""
+    toml_path, reference_path = path / "problem.toml", path / "reference.py"
+    try:
+        text, reference = toml_path.read_text("utf-8"), reference_path.read_text("utf-8")
+        parsed = _Problem.model_validate(tomllib.loads(text))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error}; a native problem is problem.toml and reference.py") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ProblemInvalid(str(toml_path), f"is no TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "problem.toml"
+        raise ProblemInvalid(str(toml_path), f"{key}: {first['msg']}") from None
+    return Problem(
+        problem_id=parsed.name,
+        title=parsed.title,
+        languages=LANGUAGES,
+        spec=_spec(parsed, reference),
+        statement=parsed.statement,
+    )
+
+
+def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
+    def distribution(of: _Distribution) -> wire.Distribution:
+        return wire.Distribution(**of.model_dump())
+
+    canonical: dict[str, Any] = {**parsed.model_dump(mode="json", exclude={"title", "statement"}), "reference": reference}
+    return wire.ProblemSpec(
+        problem_id=parsed.name,
+        format=NAME,
+        entry=parsed.entry,
+        inputs=tuple(
+            wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape), distribution=distribution(one.distribution))
+            for one in parsed.inputs
+        ),
+        outputs=tuple(wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape)) for one in parsed.outputs),
+        workloads=tuple(wire.Workload(workload_id=one.id, axes=one.axes, hidden=one.hidden) for one in parsed.workloads),
+        tolerance=wire.Tolerance(**parsed.tolerance.model_dump()),
+        reference=reference,
+        axes=tuple(parsed.axes),
+        trial_count=parsed.trials,
+        trial_s=parsed.trial_s,
+        digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
+    )

@@ -1,0 +1,125 @@
+"""The seam between the pipeline and what keeps untrusted code in: one single-use box per build or run.
+
+An implementation promises: when `start` is left, every process that ever ran in the box is gone, whatever it did; nothing
+that the box printed or left behind was opened by name after untrusted code ran; a box of a server that died is removed by `sweep`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+# Where things lie, seen from inside a box. `process` has no root of its own: there the host's paths take their place,
+# which is why an argv names them in braces ("{link}/judge.sock") and the isolation fills them in.
+LIB, LINK, SRC, OUT = "/grader/lib", "/grader/link", "/grader/src", "/grader/out"
+
+
+class Purpose(StrEnum):
+    """What a box is for."""
+
+    BUILD = "build"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a box may use; `sandbox/profiles/limits.toml` holds the defaults."""
+
+    wall_s: float
+    cpu_s: float
+    memory_bytes: int
+    process_count: int
+    output_bytes: int  # what it may print, stdout and stderr together
+    file_bytes: int  # one file, and the whole of {out}
+    tmp_bytes: int
+    open_file_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxSpec:
+    """One single-use box.
+
+    argv: the command, with {python} {lib} {link} {src} {out} for paths inside. Runs as the box's uid, under `sandbox.box.enter`.
+    link_dir: bound read-only at {link}; sockets appear in it while the box runs.
+    src_dir: bound read-only at {src}; None in a run box.
+    out_dir: an empty directory, made by `start`'s caller, bound writable at {out}; None in a run box. After the box is gone
+        its files are taken with `pickup`.
+    slot: a small number that no other live box of this host has; it decides the uid.
+    """
+
+    box_id: str
+    purpose: Purpose
+    argv: tuple[str, ...]
+    limits: Limits
+    slot: int
+    link_dir: Path | None = None
+    src_dir: Path | None = None
+    out_dir: Path | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class BoxCause(StrEnum):
+    """Why a box ended."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"  # the main process died of a signal; 128+n exits count as this
+    KILLED = "killed"  # by us, by `kill`
+    WALL_LIMIT = "wall_limit"
+    MEMORY_LIMIT = "memory_limit"  # the kernel's OOM killer, or our watchdog, struck in it
+    OUTPUT_LIMIT = "output_limit"
+    PROCESS_LIMIT = "process_limit"  # forks were refused, and it did not end well
+    SANDBOX_VIOLATION = "sandbox_violation"  # SIGSYS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxExit:
+    """How a box ended, as the host saw it."""
+
+    cause: BoxCause
+    exit_code: int | None = None
+    signal: int | None = None
+    output: bytes = b""  # the head of what it printed, at most 64 KiB
+    wall_ns: int = 0
+    peak_memory_bytes: int | None = None
+
+
+class Box(Protocol):
+    """A running box."""
+
+    @property
+    def uid(self) -> int:
+        """The host uid that its processes have."""
+
+    async def wait(self) -> BoxExit:
+        """Return when the box has ended by itself or at a limit; every limit is enforced while this waits or not."""
+
+    async def kill(self) -> BoxExit:
+        """End it now and say how it ended; the first cause wins. Safe to call twice, and after the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """Whether an isolation works on this host, and if not, why and what to do."""
+
+    usable: bool
+    detail: str
+    warnings: tuple[str, ...] = ()
+
+
+class Isolation(Protocol):
+    """A way to make boxes."""
+
+    NAME: str
+    SAFE: bool  # False: a server that listens beyond loopback refuses it
+
+    async def check(self) -> Availability:
+        """Try it for real: start a trivial box. At most a few seconds."""
+
+    def start(self, spec: BoxSpec) -> AbstractAsyncContextManager[Box]:
+        """Start a box; leaving the context kills it and waits until nothing of it is left."""
+
+    async def sweep(self) -> int:
+        """Remove every box that an earlier server with the same state directory left; say how many."""

@@ -1,0 +1,23 @@
+// expect: ACCEPTED
+// One thread per element of the output: slow and right.
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+__global__ void tril_matmul(const float* a, const float* b, float* c, int64_t n) {
+    const int64_t col = blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row >= n || col >= n) return;
+
+    float sum = 0.0f;
+    if (col <= row) {
+        for (int64_t k = 0; k < n; ++k) sum += a[row * n + k] * b[k * n + col];
+    }
+    c[row * n + col] = sum;
+}
+
+extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream) {
+    const dim3 block(32, 8);
+    const dim3 grid((n + block.x - 1) / block.x, (n + block.y - 1) / block.y);
+    tril_matmul<<<grid, block, 0, stream>>>(a, b, c, n);
+}

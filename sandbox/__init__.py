@@ -1,0 +1,1 @@
+"""Beside the device: builds, runs, verifies, measures.  Never imports grader."""

@@ -1,0 +1,46 @@
+"""Passing memory between judge and runner: descriptors over a unix socket, and one length-prefixed JSON line.
+
+The judge sends, the runner receives; nothing but the gate's fixed layout ever goes the other way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+from typing import Any
+
+from sandbox import wire
+
+_HEADER = struct.Struct("<I")
+FD_COUNT = 3  # gate, arena, artifact
+
+
+def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...]) -> None:
+    """Send the job and the descriptors of gate, arena and artifact."""
+    body = wire.encode(job)
+    socket.send_fds(link, [_HEADER.pack(len(body)) + body], list(fds))
+
+
+def receive(link: socket.socket) -> tuple[wire.RunnerJob, list[int]]:
+    """Receive what `send` sent; waits for ever, for the judge ends the box."""
+    data, fds, _, _ = socket.recv_fds(link, 1 << 16, FD_COUNT)
+    while len(data) < _HEADER.size or len(data) < _HEADER.size + _HEADER.unpack_from(data)[0]:
+        more = link.recv(1 << 16)
+        if not more:
+            raise EOFError("the judge closed the link")
+        data += more
+    job: Any = wire.decode(data[_HEADER.size :])
+    assert isinstance(job, wire.RunnerJob)
+    return job, fds
+
+
+def sealed_copy(data: bytes) -> int:
+    """A memfd that holds data and can never change: how an artifact gets into a box that has no mount for it."""
+    fd = os.memfd_create("artifact", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd

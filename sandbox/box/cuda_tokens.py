@@ -1,0 +1,180 @@
+"""Reads CUDA C++ into tokens, macro bodies included.  tree-sitter says what each is; nothing here decides what to change."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser
+
+LITERALS = {"string_literal", "raw_string_literal", "char_literal", "system_lib_string"}
+DIRECTIVES = {"preproc_call", "preproc_def", "preproc_function_def", "preproc_include"}
+CONDITIONALS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else"}
+NAMES = {"identifier", "field_identifier", "type_identifier", "namespace_identifier"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One token of the source: its bytes' place, and what the tree knows of its surroundings."""
+
+    text: str
+    start: int
+    end: int
+    line: int
+    is_name: bool = False
+    starts_region: bool = False  # what stands before belongs to another directive or macro
+    in_function: bool = False
+    in_macro: bool = False
+    in_device_code: bool = False  # inside a __global__ or __device__ function that is not for the host too
+    include: str | None = None  # the file named, on the token that names it
+    callee: int | None = None  # on `<<<`: where the launched function's name starts
+    callee_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the tree a walk stands."""
+
+    in_function: bool = False
+    in_device_code: bool = False
+    in_macro: bool = False
+
+
+@cache
+def _parser() -> Parser:
+    return Parser(Language(tree_sitter_cuda.language()))
+
+
+def parse(code: bytes) -> list[Token]:
+    """All tokens in order, comments left out; a macro's body is parsed as a piece of code of its own."""
+    tokens: list[Token] = []
+    masked = _mask_specifiers(code)
+    starts_region = True
+    for token in _walk(_parser().parse(masked).root_node, code, 0, 1, _Place()):
+        if token is None:
+            starts_region = True
+            continue
+        tokens.append(replace(token, starts_region=starts_region))
+        starts_region = False
+    return tokens
+
+
+def _mask_specifiers(code: bytes) -> bytes:
+    """Blank what the grammar trips over, byte for byte: `__align__(n)`, and the specifiers of lambdas."""
+    masked = bytearray(code)
+    for node in _leaves(_parser().parse(code).root_node):
+        if node.text == b"__align__":
+            end = code.find(b")", node.end_byte)
+            masked[node.start_byte : end + 1] = b" " * (end + 1 - node.start_byte)
+        elif node.text in (b"__device__", b"__host__") and code[: node.start_byte].rstrip().endswith(b"]"):
+            masked[node.start_byte : node.end_byte] = b" " * len(node.text)
+    return bytes(masked)
+
+
+def _leaves(root: Node) -> Iterator[Node]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.child_count == 0:
+            yield node
+        waiting.extend(reversed(node.children))
+
+
+def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _Place) -> Iterator[Token | None]:
+    """Tokens of a tree, None where a directive parts them.  `offset` is where in `code` the tree's text starts."""
+    waiting: list[tuple[Node | None, _Place]] = [(root, place)]
+    while waiting:
+        node, place = waiting.pop()
+        if node is None:
+            yield None
+        elif node.type == "comment" or node.is_missing:
+            continue
+        elif node.type in DIRECTIVES:
+            yield None
+            yield from _directive(node, code, offset, first_line, place)
+            yield None
+        elif node.child_count == 0 or node.type in LITERALS:
+            if node.start_byte >= 0 and node.end_byte > node.start_byte:
+                yield _token(node, code, offset, first_line, place)
+        else:
+            inside = _enter(node, place)
+            children: list[tuple[Node | None, _Place]] = [(child, inside) for child in _parts(node)]
+            if node.type in CONDITIONALS:
+                children = [(None, inside), *children, (None, inside)]
+            waiting.extend(reversed(children))
+
+
+def _parts(node: Node) -> list[Node]:
+    """A node's children; of a conditional only what it guards, and of `#if 0` only the other branch."""
+    if node.type not in CONDITIONALS:
+        return node.children
+    condition = node.child_by_field_name("condition") or node.child_by_field_name("name")
+    guarded = [c for c in node.children if not c.type.startswith("#") and c != condition]
+    if condition is not None and condition.text == b"0":
+        alternative = node.child_by_field_name("alternative")
+        return [alternative] if alternative is not None else []
+    return guarded
+
+
+def _enter(node: Node, place: _Place) -> _Place:
+    if node.type in ("function_definition", "lambda_expression"):
+        kinds = {child.type for child in node.children}
+        device = "__global__" in kinds or ("__device__" in kinds and "__host__" not in kinds)
+        return replace(place, in_function=True, in_device_code=place.in_device_code or device)
+    if node.type in ("compound_statement", "ERROR"):
+        return replace(place, in_function=True)
+    return place
+
+
+def _directive(node: Node, code: bytes, offset: int, first_line: int, place: _Place) -> Iterator[Token | None]:
+    if node.type == "preproc_include":
+        path = node.child_by_field_name("path")
+        if path is not None and path.text is not None:
+            yield replace(_token(path, code, offset, first_line, place), include=path.text.decode().strip('<>"'))
+    elif node.type in ("preproc_def", "preproc_function_def"):
+        value = node.child_by_field_name("value")
+        if value is not None and value.text is not None:
+            start = offset + value.start_byte
+            line = first_line + value.start_point[0]
+            yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
+
+
+def _fragment(body: bytes, code: bytes, start: int, line: int, place: _Place) -> Iterator[Token | None]:
+    """A macro's body: first taken for statements, else for definitions.  `a##b` is one name to the parser."""
+    clean = body.replace(b"\\\n", b" \n").replace(b"\\\r\n", b"  \n").replace(b"##", b"__").replace(b"#", b" ")
+    clean = _mask_specifiers(clean)
+    prefix = b"void f(){"
+    statements = _parser().parse(prefix + clean + b";}").root_node
+    inside = replace(place, in_macro=True)
+    if statements.has_error:
+        whole = _parser().parse(clean).root_node
+        if not whole.has_error or b"__global__" in clean:
+            yield from _walk(whole, code, start, line, inside)
+            return
+    for token in _walk(statements, code, start - len(prefix), line, inside):
+        if token is None or start <= token.start < token.end <= start + len(body):
+            yield token
+
+
+def _token(node: Node, code: bytes, offset: int, first_line: int, place: _Place) -> Token:
+    start, end = offset + node.start_byte, offset + node.end_byte
+    callee = _callee(node) if node.type == "<<<" else None
+    span = (offset + callee.start_byte, offset + callee.end_byte) if callee is not None else (0, 0)
+    return Token(
+        text=code[start:end].decode(errors="surrogateescape"),
+        start=start,
+        end=end,
+        line=first_line + node.start_point[0],
+        is_name=node.type in NAMES,
+        in_function=place.in_function,
+        in_macro=place.in_macro,
+        in_device_code=place.in_device_code,
+        callee=span[0] if callee is not None else None,
+        callee_text=" ".join(code[slice(*span)].decode(errors="surrogateescape").replace("\\", " ").split()),
+    )
+
+
+def _callee(launch: Node) -> Node | None:
+    syntax = launch.parent
+    call = syntax.parent if syntax is not None else None
+    return call.child_by_field_name("function") if call is not None else None

@@ -1,0 +1,35 @@
+"""Languages, a file each: how a kernel is built in the build box, and loaded and launched in the run box.
+
+A language promises: `compile_lines` says how to make one artifact without running anything of the submission; `check` says from the
+artifact's bytes alone what is missing; `load` returns a function that does a call, and is the first place where untrusted code runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sandbox import wire
+from sandbox.devices import Arena
+from sandbox.gate import Call, Status
+
+
+class Refused(Exception):
+    """The submission's own code failed in a way that has a name: what goes into the answer's status and message."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A kernel, ready. bind(call) places its arguments; calling what it returns is one launch; finish() then moves what a kernel
+    returned into the output arena."""
+
+    bind: Callable[[Call], Callable[[], object]]
+    finish: Callable[[Call, object], None]
+    uses_torch: bool
+
+
+LoadFunction = Callable[[int, wire.RunnerJob, Arena], Loaded]

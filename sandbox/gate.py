@@ -1,0 +1,215 @@
+"""The gate: one sealed memfd of counters and a fixed-layout call, between the judge and one runner.
+
+The judge writes a call and then `go`, a random number; the runner does the call, writes its answer and then `done`, the same
+number. Both spin (0.1 us), with a back-off after a while; every wait has a deadline. The judge copies an answer once and checks
+every field: nothing that a runner wrote is believed, it is only compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+TENSOR_LIMIT = 24
+AXIS_LIMIT = 16
+RANK_LIMIT = 8
+SAMPLE_LIMIT = 128
+MESSAGE_LIMIT_BYTES = 2048
+SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
+NAP_S = 50e-6
+
+
+class Operation(IntEnum):
+    """What the runner is to do."""
+
+    CALL = 1  # one launch on the given tensors, then synchronise
+    NULL = 2  # nothing: what the protocol itself costs
+    BENCH = 3  # do_bench on the given tensors: a claim
+    STIR = 4  # allocate and free memory of random sizes, filled with NaN
+    EXIT = 5
+
+
+class Status(IntEnum):
+    """What the runner says of a call."""
+
+    OK = 0
+    RAISED = 1
+    ENTRY_NOT_FOUND = 2
+    WRONG_SHAPE = 3
+    WRONG_DTYPE = 4
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = [("offset", ctypes.c_uint64), ("rank", ctypes.c_uint64), ("shape", ctypes.c_int64 * RANK_LIMIT), ("scalar", ctypes.c_double)]
+
+
+class _Page(ctypes.Structure):
+    _fields_ = [
+        ("go", ctypes.c_uint64),
+        ("_a", ctypes.c_uint64 * 7),
+        ("done", ctypes.c_uint64),
+        ("_b", ctypes.c_uint64 * 7),
+        ("operation", ctypes.c_uint32),
+        ("poison", ctypes.c_uint32),
+        ("input_count", ctypes.c_uint32),
+        ("output_count", ctypes.c_uint32),
+        ("axis_count", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+        ("budget_ns", ctypes.c_uint64),
+        ("axes", ctypes.c_int64 * AXIS_LIMIT),
+        ("slots", _Slot * TENSOR_LIMIT),
+        ("status", ctypes.c_uint32),
+        ("message_bytes", ctypes.c_uint32),
+        ("sample_count", ctypes.c_uint32),
+        ("message", ctypes.c_ubyte * MESSAGE_LIMIT_BYTES),
+        ("samples_ns", ctypes.c_uint64 * SAMPLE_LIMIT),
+    ]
+
+
+GATE_BYTES = 16384
+assert ctypes.sizeof(_Page) <= GATE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Where a tensor lies in the arena; scalar instead where shape is ()."""
+
+    offset: int
+    shape: tuple[int, ...]
+    scalar: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request to a runner."""
+
+    operation: Operation
+    inputs: tuple[Slot, ...] = ()
+    outputs: tuple[Slot, ...] = ()
+    axes: tuple[int, ...] = ()
+    poison: bool = False  # NaN-fill what the kernel allocates itself
+    seed: int = 0
+    budget_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the runner wrote beside `done`: claims and untrusted text, cut to the layout's limits."""
+
+    status: Status
+    message: str = ""
+    samples_ns: tuple[int, ...] = ()
+
+
+class GateViolated(Exception):
+    """The runner wrote to the gate what its shim never writes."""
+
+
+class Gate:
+    """One side's view of the gate's page."""
+
+    def __init__(self, fd: int) -> None:
+        self._map = mmap.mmap(fd, GATE_BYTES)
+        self._page = _Page.from_buffer(self._map)
+
+    # -- the judge's side ------------------------------------------------------------------------------------------------
+
+    def open(self, call: Call) -> int:
+        """Write the call and let the runner go; return the number it has to echo."""
+        page = self._page
+        ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, ctypes.sizeof(_Page) - _Page.operation.offset)
+        page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
+        page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
+        for index, axis in enumerate(call.axes):
+            page.axes[index] = axis
+        for index, slot in enumerate((*call.inputs, *call.outputs)):
+            page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
+            for axis, size in enumerate(slot.shape):
+                page.slots[index].shape[axis] = size
+        number = secrets.randbits(63) | 1
+        page.go = number
+        return number
+
+    @property
+    def done(self) -> int:
+        """The number that the runner last echoed."""
+        return int(self._page.done)
+
+    def expect(self, number: int) -> None:
+        """Let the next `done` be this one without a call: the runner's first sign of life."""
+        self._page.go = number
+
+    def wait(self, number: int, previous: int, deadline_ns: int, alive: Callable[[], bool]) -> bool:
+        """Wait until `done` is number. False: the deadline (monotonic) passed, or the runner went away without it."""
+        page, clock = self._page, time.monotonic_ns
+        begun, gone = clock(), False
+        while (seen := page.done) != number:
+            if seen != previous:
+                raise GateViolated("the runner answered a call that was never made")
+            now = clock()
+            if gone or now > deadline_ns:
+                return False
+            if now - begun > SPIN_NS:
+                gone = not alive()  # then one more look: its last answer counts
+                time.sleep(NAP_S)
+        return True
+
+    def answer(self) -> Answer:
+        """Copy the answer once and check it."""
+        copy = _Page.from_buffer_copy(bytes(self._map[: ctypes.sizeof(_Page)]))
+        if copy.status not in Status.__members__.values() or copy.sample_count > SAMPLE_LIMIT or copy.message_bytes > MESSAGE_LIMIT_BYTES:
+            raise GateViolated("the runner's answer is out of its layout")
+        message = bytes(copy.message[: copy.message_bytes]).decode("utf-8", "replace")
+        return Answer(status=Status(copy.status), message=message, samples_ns=tuple(copy.samples_ns[: copy.sample_count]))
+
+    # -- the runner's side -----------------------------------------------------------------------------------------------
+
+    def next(self, previous: int) -> int:
+        """Wait for a call; the judge ends the box, so this waits for ever."""
+        page, begun = self._page, time.monotonic_ns()
+        while (number := page.go) == previous:
+            if time.monotonic_ns() - begun > SPIN_NS:
+                time.sleep(NAP_S)
+        return int(number)
+
+    def call(self) -> Call:
+        """Read the call."""
+        page = self._page
+        slots = tuple(
+            Slot(offset=slot.offset, shape=tuple(slot.shape[: slot.rank]), scalar=slot.scalar)
+            for slot in page.slots[: page.input_count + page.output_count]
+        )
+        return Call(
+            operation=Operation(page.operation),
+            inputs=slots[: page.input_count],
+            outputs=slots[page.input_count :],
+            axes=tuple(page.axes[: page.axis_count]),
+            poison=bool(page.poison),
+            seed=page.seed,
+            budget_ns=page.budget_ns,
+        )
+
+    def reply(self, number: int, answer: Answer) -> None:
+        """Write the answer, then `done`."""
+        page = self._page
+        message = answer.message.encode()[:MESSAGE_LIMIT_BYTES]
+        ctypes.memmove(page.message, message, len(message))
+        page.message_bytes, page.status, page.sample_count = len(message), answer.status, len(answer.samples_ns)
+        for index, sample in enumerate(answer.samples_ns[:SAMPLE_LIMIT]):
+            page.samples_ns[index] = sample
+        page.done = number
+
+
+def create_sealed(name: str, size: int) -> int:
+    """A memfd of a fixed size. Without the seals a runner could shrink it, and the judge would die of SIGBUS."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd

@@ -1,0 +1,1 @@
+"""The trusted, host side: verifies and measures, and says what it saw."""

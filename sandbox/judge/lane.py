@@ -1,0 +1,109 @@
+"""Judging one kernel, from its first sign of life to its last measurement.
+
+Theory of operation. Three processes share a device: this one, which is trusted and holds inputs, expected values, entropy and the
+clock; a baseline runner, trusted too, which runs PyTorch; and the subject's runner, single-use, in a box, under another uid. Judge and
+runner share an arena and a gate and nothing else. The runner has no result channel: what it says can only make it fail. What passes is
+what the judge has copied out of the arena and compared with a reference that never left this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandbox import wire
+from sandbox.devices import Device
+from sandbox.gate import Answer, GateViolated, Operation, Status
+from sandbox.judge.baseline import Baseline, runner_job
+from sandbox.judge.measure import measure, turn_count
+from sandbox.judge.references import Reference, ReferenceFailed, load_reference
+from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
+from sandbox.judge.trial import Bench, judge_run, run
+
+PASSED = wire.TrialOutcome.PASSED
+
+
+def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
+    """Emit the facts of one job. Ends with Finished, or with Broken where the kernel is not to blame."""
+    try:
+        reference = load_reference(job.problem)
+        artifact = _read_artifact(job)
+        yield plan_trials(job)
+        with accept(job.link_path, job.runner_uid, job.load_s) as link:
+            work = runner_job(job.problem, job.language, job.entry, device)
+            yield wire.Progress(stage=wire.Stage.LOADING)
+            # From here on the runner has run untrusted code: believe nothing it says.
+            with connect(device, link, work, artifact, job.load_s) as subject:
+                yield _load_fact(subject)
+                if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
+                    yield from _verify_and_measure(job, subject, baseline, reference)
+        yield wire.Finished(job_id=job.job_id)
+    except NoRunner:
+        yield wire.Load(outcome=wire.LoadOutcome.CRASHED, message="the kernel's process ended before it had loaded")
+        yield wire.Finished(job_id=job.job_id)
+    except GateViolated as violation:
+        yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
+        yield wire.Finished(job_id=job.job_id)
+    except ReferenceFailed as failure:
+        yield wire.Broken(job_id=job.job_id, message=str(failure), problem_at_fault=True)
+
+
+def plan_trials(job: wire.Job) -> wire.Plan:
+    """What has to pass: every workload, public and hidden, in every mode."""
+    return wire.Plan(
+        trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, job.problem.trial_count) for workload in job.problem.workloads),
+        measured=tuple(workload.workload_id for workload in _measured(job)),
+    )
+
+
+def _verify_and_measure(job: wire.Job, subject: RunnerLink, baseline: Baseline, reference: Reference) -> Iterator[wire.Fact]:
+    slowest_ns: dict[str, int] = {}
+    for workload in job.problem.workloads:
+        yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
+        bench = Bench(problem=job.problem, workload=workload, reference=reference)
+        for index in range(job.problem.trial_count):
+            done = run(subject, bench, Operation.CALL, poison_allocations=True, stir=True)
+            trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
+            yield trial
+            if trial.outcome is not PASSED:
+                return
+            slowest_ns[workload.workload_id] = max(slowest_ns.get(workload.workload_id, 0), done.duration_ns)
+    if not _measured(job):
+        return
+    with baseline.serve(job.problem, job.language) as trusted:
+        for workload in _measured(job):
+            yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
+            turns = turn_count(slowest_ns[workload.workload_id], job.measure_s)
+            yield wire.Plan(trials=((workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns),))
+            bench, own = (Bench(problem=job.problem, workload=workload, reference=reference) for _ in range(2))
+            for fact in measure(subject, trusted, bench, own, turns):
+                yield fact
+                if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
+                    return
+
+
+def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
+    if job.mode is wire.Mode.TEST:
+        return ()
+    return tuple(workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
+
+
+def _read_artifact(job: wire.Job) -> bytes:
+    data = Path(job.artifact_path).read_bytes()
+    if hashlib.sha256(data).hexdigest() != job.artifact_digest:
+        raise RuntimeError("the artifact is not the one that was built")
+    return data
+
+
+def _load_fact(subject: RunnerLink) -> wire.Load:
+    match subject.loaded:
+        case Silence.GONE:
+            return wire.Load(outcome=wire.LoadOutcome.CRASHED, message="the kernel's process ended while its artifact was loaded")
+        case Silence.TIMED_OUT:
+            return wire.Load(outcome=wire.LoadOutcome.TIMED_OUT)
+        case Answer(status=Status.OK):
+            return wire.Load(outcome=wire.LoadOutcome.LOADED)
+        case Answer(status=Status.ENTRY_NOT_FOUND):
+            return wire.Load(outcome=wire.LoadOutcome.ENTRY_NOT_FOUND, message=subject.loaded.message)
+    return wire.Load(outcome=wire.LoadOutcome.RAISED, message=subject.loaded.message)

@@ -1,0 +1,117 @@
+"""The judge's clock (DESIGN section 4): certified time, baseline in turns, speedup with an interval.
+
+Null runs go through the trusted baseline runner, never through the subject: a subject that is slow at doing nothing would be forgiven
+time it really took. Turns are ABBA, so that a drift of the machine falls on both alike.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+
+from sandbox import wire
+from sandbox.gate import Answer, Call, Operation
+from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.trial import Bench, Run, judge_run, run
+
+NULL_COUNT = 12
+TURN_LIMIT = 8  # ABBA turns, two certified runs of the subject in each
+TURN_FLOOR = 2
+BENCH_NS = 400_000_000
+# Student's t, 97.5 %, by degrees of freedom; beyond the table the normal's 1.96 is close enough for at most 16 turns.
+_T = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+
+
+def turn_count(subject_ns: int, budget_s: float) -> int:
+    """How many ABBA turns: decided by the judge from a verified run, within the budget."""
+    return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s * 1e9 / 4 / max(subject_ns, 1))))
+
+
+def measure(
+    subject: RunnerLink, baseline: RunnerLink, bench: Bench, baseline_bench: Bench, turns: int
+) -> Iterator[wire.Trial | wire.Measurement]:
+    """Emit a trial for every certified run, and the measurement at the end; end early after a trial that failed."""
+    nulls = [_null(baseline, baseline_bench).duration_ns for _ in range(NULL_COUNT)]
+    null_ns, floor_ns = int(statistics.median(nulls)), min(nulls)
+    subject_ns: list[int] = []
+    baseline_ns: list[int] = []
+    for turn in range(turns):
+        for who in "ABBA":
+            if who == "B":
+                baseline_ns.append(_timed(baseline, baseline_bench).duration_ns)
+                continue
+            done = run(subject, bench, Operation.CALL, poison_allocations=False, stir=turn % 2 == 0)
+            trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, len(subject_ns))
+            yield trial
+            if trial.outcome is not wire.TrialOutcome.PASSED:
+                return
+            subject_ns.append(done.duration_ns)
+    reported = _reported(subject, bench)
+    bound_ns = int(statistics.median(subject_ns)) - floor_ns
+    certified = [one - null_ns for one in subject_ns]
+    # Opposite ends, so that what the protocol's own noise gives to the quotient it takes from the subject (DESIGN section 4).
+    slow, fast = [one - floor_ns for one in subject_ns], [one - null_ns for one in baseline_ns]
+    yield wire.Measurement(
+        workload_id=bench.workload.workload_id,
+        hidden=bench.workload.hidden,
+        clock=subject.device.CLOCK,
+        certified=wire.Samples(durations_ns=tuple(certified)),
+        bound_ns=bound_ns,
+        floor_ns=floor_ns,
+        reported=reported,
+        reported_confirmed=reported is not None and confirmed(reported, certified, subject.device.CLOCK),
+        baselines={"eager": wire.Samples(durations_ns=tuple(fast))},
+        # A time at or below the floor is no time: it fails closed, without a speedup.
+        speedups=(speedup("eager", slow, fast),) if bound_ns > 0 else (),
+    )
+
+
+def confirmed(reported: wire.Samples, certified: list[int], clock: wire.Clock) -> bool:
+    """Whether the claim agrees with the judge's clock: within max(25 us, 5 %) by device clock; the host's clock of a shared machine,
+    where kernel and judge compete for cores, is given max(5 ms, 60 %)."""
+    claim, seen = statistics.median(reported.durations_ns), statistics.median(certified)
+    slack = max(25_000, 0.05 * seen) if clock is wire.Clock.DEVICE_EVENTS else max(5_000_000, 0.6 * seen)
+    return abs(seen - claim) <= slack
+
+
+def speedup(baseline: str, subject_ns: list[int], baseline_ns: list[int]) -> wire.Speedup:
+    """The geometric mean of the turns' ratios with a 95 % interval of their logarithms (Student's t)."""
+    per_turn = [
+        math.log(max(1, baseline_ns[at] + baseline_ns[at + 1]) / max(1, subject_ns[at] + subject_ns[at + 1]))
+        for at in range(0, len(subject_ns) - 1, 2)
+    ]
+    mean = statistics.fmean(per_turn)
+    if len(per_turn) < 2:
+        return wire.Speedup(baseline=baseline, ratio=math.exp(mean), ratio_low=0.0, ratio_high=math.inf)
+    half = _T[min(len(per_turn) - 1, len(_T) - 1)] * statistics.stdev(per_turn) / math.sqrt(len(per_turn))
+    return wire.Speedup(
+        baseline=baseline, ratio=math.exp(mean), ratio_low=math.exp(mean - half), ratio_high=math.exp(min(mean + half, 700.0))
+    )
+
+
+def _null(baseline: RunnerLink, bench: Bench) -> Run:
+    return run(baseline, bench, Operation.NULL, poison_allocations=False, stir=False)
+
+
+def _timed(baseline: RunnerLink, bench: Bench) -> Run:
+    done = run(baseline, bench, Operation.CALL, poison_allocations=False, stir=False)
+    if not isinstance(done.reply, Answer):
+        raise RuntimeError("the baseline's runner did not answer")
+    return done
+
+
+def _reported(subject: RunnerLink, bench: Bench) -> wire.Samples | None:
+    """The subject's own do_bench on the last placement: a claim."""
+    placement = bench.next_placement()
+    call = Call(
+        operation=Operation.BENCH,
+        inputs=placement.inputs,
+        outputs=placement.outputs,
+        axes=tuple(bench.workload.axes[name] for name in bench.problem.axes),
+        budget_ns=BENCH_NS,
+    )
+    reply = subject.call(call, bench.problem.trial_s * 3)
+    if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
+        return wire.Samples(durations_ns=reply.samples_ns)
+    return None

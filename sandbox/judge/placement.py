@@ -1,0 +1,67 @@
+"""Where the tensors of a trial lie in the arena: random order, random offsets, a guard band on both sides of each."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import torch
+
+from sandbox import wire
+from sandbox.gate import Slot
+from sandbox.judge.inputs import shape_of
+
+ALIGN_BYTES = 256  # what cudaMalloc promises; vector loads rely on it
+BAND_BYTES = 8192
+WANDER_BYTES = 64 * 1024  # how far offsets may be pushed about, per tensor
+_RANDOM = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets."""
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    bands: tuple[tuple[int, int], ...]
+
+
+def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
+    """How many bytes the tensor takes at this workload."""
+    count = getattr(torch, tensor.dtype).itemsize
+    for size in shape_of(tensor, axes):
+        count *= size
+    return int(count)
+
+
+def arena_bytes(problem: wire.ProblemSpec) -> int:
+    """Enough for every workload, wherever its tensors are pushed."""
+    tensors = (*problem.inputs, *problem.outputs)
+    return max(
+        sum(byte_count(tensor, workload.axes) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
+        for workload in problem.workloads
+    )
+
+
+def place(problem: wire.ProblemSpec, axes: dict[str, int]) -> Placement:
+    """Draw a placement. A tensor ends at its last byte: the band begins right behind it."""
+    tensors = [(True, index, tensor) for index, tensor in enumerate(problem.inputs)]
+    tensors += [(False, index, tensor) for index, tensor in enumerate(problem.outputs)]
+    _RANDOM.shuffle(tensors)
+    inputs = [Slot(offset=0, shape=())] * len(problem.inputs)
+    outputs = [Slot(offset=0, shape=())] * len(problem.outputs)
+    bands, at = [], 0
+    for is_input, index, tensor in tensors:
+        shape = shape_of(tensor, axes)
+        if is_input and not tensor.shape:
+            continue  # a scalar goes by value
+        begin = _align(at + BAND_BYTES + _RANDOM.randrange(WANDER_BYTES))
+        end = begin + byte_count(tensor, axes)
+        bands += [(begin - BAND_BYTES, begin), (end, end + BAND_BYTES)]
+        (inputs if is_input else outputs)[index] = Slot(offset=begin, shape=shape)
+        at = end + BAND_BYTES
+    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands))
+
+
+def _align(offset: int) -> int:
+    return -(-offset // ALIGN_BYTES) * ALIGN_BYTES

@@ -1,0 +1,51 @@
+"""What outputs and guard bands hold before a kernel runs, and how to see what it left.
+
+Floats get a NaN whose payload is random per trial, integers a random sentinel. A band around every tensor holds random bytes.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import torch
+
+# dtype -> (integer type of the same width, quiet NaN without payload, payload bits)
+_NAN = {
+    torch.float64: (torch.int64, 0x7FF8_0000_0000_0000, 51),
+    torch.float32: (torch.int32, 0x7FC0_0000, 22),
+    torch.float16: (torch.int16, 0x7E00, 9),
+    torch.bfloat16: (torch.int16, 0x7FC0, 6),
+}
+_WIDTH = {torch.int64: torch.int64, torch.int32: torch.int32, torch.int16: torch.int16, torch.int8: torch.uint8, torch.uint8: torch.uint8}
+
+
+def fill(output: torch.Tensor) -> int:
+    """Fill an output with this trial's poison and return its bits; `unwritten` wants them back."""
+    dtype = output.dtype
+    if dtype in _NAN:
+        kind, nan, payload = _NAN[dtype]
+        bits = nan | (secrets.randbits(payload) or 1)
+        output.view(kind).fill_(bits)
+        return bits
+    if dtype == torch.bool:
+        bits = 2 + secrets.randbelow(254)  # no boolean that a kernel writes
+        output.view(torch.uint8).fill_(bits)
+        return bits
+    kind = _WIDTH[dtype]
+    info = torch.iinfo(kind)
+    bits = info.min + secrets.randbelow(info.max - info.min + 1)
+    output.view(kind).fill_(bits)
+    return bits
+
+
+def unwritten(output: torch.Tensor, bits: int) -> torch.Tensor:
+    """A mask of the elements that nobody wrote: this trial's poison, or what torch's own fill leaves in memory that the kernel allocated
+    (torch.utils.deterministic.fill_uninitialized_memory: NaN, the largest integer)."""
+    dtype = output.dtype
+    if dtype in _NAN:
+        kind, nan, _ = _NAN[dtype]
+        raw = output.view(kind)
+        return (raw == bits) | (raw == nan)
+    if dtype == torch.bool:
+        return output.view(torch.uint8) > 1
+    return (output.view(_WIDTH[dtype]) == bits) | (output == torch.iinfo(dtype).max)

@@ -1,0 +1,106 @@
+"""Compares a snapshot with the reference.  Pure: tensors in, numbers out.
+
+An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
+kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
+budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precision inside an fp32 task does not (cheating 4.7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from sandbox import wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What the comparison of one output found."""
+
+    element_count: int
+    mismatched_count: int
+    unwritten_count: int
+    nonfinite_count: int
+    max_absolute_error: float
+    max_relative_error: float
+    budget_ratio: float | None = None
+
+    @property
+    def outcome(self) -> wire.TrialOutcome:
+        """The most telling of what is wrong."""
+        if self.unwritten_count:
+            return wire.TrialOutcome.UNWRITTEN
+        if self.nonfinite_count:
+            return wire.TrialOutcome.NON_FINITE
+        if self.mismatched_count or (self.budget_ratio is not None and self.budget_ratio > 1):
+            return wire.TrialOutcome.MISMATCHED
+        return wire.TrialOutcome.PASSED
+
+
+def compare(
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    reference64: torch.Tensor | None,
+    unwritten: torch.Tensor,
+    tolerance: wire.Tolerance,
+) -> Comparison:
+    """Compare one output; unwritten masks the elements that still hold poison: wrong even where the tolerance is infinite."""
+    if not reference.dtype.is_floating_point:
+        return _compare_exact(output, reference, unwritten)
+    out, ref = output.double(), reference.double()
+    ref64 = ref if reference64 is None else reference64.double()
+    # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
+    same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
+    finite = out.isfinite() & ref.isfinite()
+    nonfinite = ~out.isfinite() & ~same_class & ~unwritten
+    error = torch.minimum((out - ref).abs(), (out - ref64).abs())
+    right = finite & (error <= tolerance.atol + tolerance.rtol * ref.abs())
+    mismatched = ~(right | same_class) | unwritten
+    seen = finite & ~unwritten
+    return Comparison(
+        element_count=output.numel(),
+        mismatched_count=int(mismatched.sum()),
+        unwritten_count=int(unwritten.sum()),
+        nonfinite_count=int(nonfinite.sum()),
+        max_absolute_error=_largest(error[seen]),
+        max_relative_error=_largest((error / ref.abs().clamp_min(torch.finfo(reference.dtype).tiny))[seen]),
+        budget_ratio=_budget_ratio(out[seen], ref[seen], ref64[seen], tolerance) if reference64 is not None else None,
+    )
+
+
+def _compare_exact(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> Comparison:
+    """Integers and booleans: every element the same. Unwritten only where it is wrong too: an integer's sentinel may be the right answer,
+    a boolean's is none."""
+    differs = output != reference
+    if output.dtype == torch.bool:
+        differs |= unwritten
+    error = (output.double() - reference.double()).abs()
+    return Comparison(
+        element_count=output.numel(),
+        mismatched_count=int(differs.sum()),
+        unwritten_count=int((unwritten & differs).sum()),
+        nonfinite_count=0,
+        max_absolute_error=_largest(error),
+        max_relative_error=_largest(error / reference.double().abs().clamp_min(1)),
+    )
+
+
+def _budget_ratio(out: torch.Tensor, ref: torch.Tensor, ref64: torch.Tensor, tolerance: wire.Tolerance) -> float | None:
+    if tolerance.budget_factor is None or out.numel() == 0:
+        return None
+    allowed = tolerance.budget_factor * _rms(ref - ref64) + tolerance.budget_floor * _rms(ref64)
+    spent = _rms(out - ref64)
+    if spent == 0.0:
+        return 0.0
+    return spent / allowed if allowed > 0 else float("inf")
+
+
+def _rms(values: torch.Tensor) -> float:
+    """The root of the mean square, scaled so that squares neither overflow nor vanish."""
+    largest = _largest(values.abs())
+    return largest * float((values / largest).square().mean().sqrt()) if largest > 0 else 0.0
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0

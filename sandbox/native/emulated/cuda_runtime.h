@@ -1,0 +1,23 @@
+// The CUDA runtime on the CPU: what nvcc includes before a .cu file's first line.
+#pragma once
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "emu/qualifiers.h"
+#include "emu/vector_types.h"
+#include "emu/error.h"
+#include "emu/block.h"
+#include "emu/shared.h"
+#include "emu/warp.h"
+#include "emu/atomics.h"
+#include "emu/math.h"
+#include "emu/access.h"
+#include "emu/memory.h"
+#include "emu/device.h"
+#include "emu/launch.h"

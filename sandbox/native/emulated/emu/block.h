@@ -1,0 +1,139 @@
+// One block at a time on one OS thread: its threads run on fibers, and a fiber that never waits is used for thread
+// after thread, so a kernel that does not synchronise costs one plain call each.
+#pragma once
+
+#include <string.h>
+
+#include <memory>
+#include <vector>
+
+#include "fiber.h"
+#include "vector_types.h"
+
+// The built-in variables.  Whoever resumes a thread sets them; fibers never move to another OS thread.
+inline EMU_THREAD_LOCAL uint3 threadIdx{};
+inline EMU_THREAD_LOCAL uint3 blockIdx{};
+inline EMU_THREAD_LOCAL dim3 blockDim{};
+inline EMU_THREAD_LOCAL dim3 gridDim{};
+inline constexpr int warpSize = 32;
+
+namespace emu EMU_HIDDEN {
+
+inline constexpr unsigned max_threads = 1024;
+inline constexpr size_t max_shared_bytes = 227 * 1024;
+inline constexpr size_t default_shared_bytes = 48 * 1024;
+// A NaN as fp16, bf16, float and double, and no plausible index: what uninitialised memory holds.
+inline constexpr uint32_t poison = 0x7fff7fffu;
+
+inline void fill_poison(void* memory, size_t bytes) {
+    auto* to = static_cast<char*>(memory);
+    for (size_t at = 0; at < bytes; at += sizeof poison) memcpy(to + at, &poison, bytes - at < 4 ? bytes - at : 4);
+}
+
+struct Launch {
+    const char* name;
+    void (*run_thread)(const void* call);
+    const void* call;
+    dim3 grid, block;
+    size_t dynamic_bytes;
+    size_t shared_limit;  // static and dynamic together
+    uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
+    unsigned threads() const { return block.x * block.y * block.z; }
+};
+
+enum class Collective : unsigned char { Sync, Shuffle, Ballot, MatchAny, MatchAll, Add, Min, Max, MinSigned, MaxSigned, And, Or, Xor };
+
+struct Thread {
+    uint3 index;
+    unsigned linear;
+    Fiber* fiber;
+    // What this thread brought to a warp-wide operation, and what it gets from it.
+    unsigned mask;
+    Collective operation;
+    unsigned char source_lane;
+    uint64_t given, received;
+
+    unsigned lane() const { return linear % 32; }
+};
+
+struct Warp {
+    unsigned live;     // lanes that have not exited
+    unsigned waiting;  // lanes inside a warp-wide operation
+};
+
+struct SharedSlot {
+    std::unique_ptr<GuardedMemory> memory;
+    uint64_t block_serial = 0;
+    void* address = nullptr;
+    size_t granule = 16;
+};
+
+class Worker;
+inline EMU_THREAD_LOCAL Worker* worker = nullptr;
+
+class Worker {
+public:
+    Worker() : dynamic_(max_shared_bytes) {
+        if (!dynamic_) abort();
+    }
+    // Runs every thread of a block; false if it was given up (then `failure` says why).
+    bool run_block(const Launch& launch, uint3 block_index);
+
+    void barrier(bool predicate);
+    void collect(Collective operation, unsigned mask, uint64_t given, unsigned source_lane = 0);
+    void yield();
+    void* static_shared(unsigned slot, size_t bytes, size_t alignment);
+    void* dynamic_shared() const { return dynamic_base_; }
+    [[noreturn]] void give_up(int failure);
+
+    struct BarrierVotes {
+        unsigned count = 0;
+        bool all = true, any = false;
+    };
+    const BarrierVotes& votes() const { return result_; }
+    Thread& current() { return *current_; }
+    const Warp& warp() const { return warps_[current_->linear / 32]; }
+    const Launch* launch() const { return launch_; }
+    bool in_kernel() const { return current_ != nullptr; }
+    int failure() const { return failure_; }
+
+private:
+    static void fiber_main();
+    void begin_block(const Launch& launch, uint3 block_index);
+    void start_thread();
+    void end_thread();
+    void wait();
+    void resume_next(Context& from);
+    Fiber* take_fiber();
+    void release_barrier();
+    void make_ready(Thread* thread) { ready_[ready_tail_++ % max_threads] = thread; }
+    bool complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned wanted);
+    bool complete_partial_collectives();
+
+    const Launch* launch_ = nullptr;
+    unsigned size_ = 0, next_ = 0, live_ = 0;
+    uint3 next_index_{};
+    uint64_t block_serial_ = 0;
+    int failure_ = 0;
+    Thread* current_ = nullptr;
+    Fiber* fiber_ = nullptr;
+    Context scheduler_;
+
+    unsigned ready_head_ = 0, ready_tail_ = 0, arrived_ = 0;
+    BarrierVotes gathering_, result_;
+    Thread* ready_[max_threads];
+    Thread* at_barrier_[max_threads];
+    Thread threads_[max_threads];
+    Warp warps_[max_threads / 32];
+
+    std::vector<std::unique_ptr<Fiber>> fibers_;
+    std::vector<Fiber*> idle_;
+    std::vector<SharedSlot> slots_;
+    size_t static_bytes_ = 0;
+    GuardedMemory dynamic_;
+    void* dynamic_base_ = nullptr;
+};
+
+}  // namespace emu
+
+#include "scheduler.h"

@@ -1,0 +1,125 @@
+// Warp-wide operations: the last lane to arrive works out what every lane receives.
+#pragma once
+
+#include "block.h"
+
+namespace emu EMU_HIDDEN {
+
+inline uint64_t reduce_pair(Collective operation, uint64_t a, uint64_t b) {
+    auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
+    auto sx = static_cast<int32_t>(x), sy = static_cast<int32_t>(y);
+    switch (operation) {
+        case Collective::Add: return x + y;
+        case Collective::Min: return x < y ? x : y;
+        case Collective::Max: return x > y ? x : y;
+        case Collective::MinSigned: return sx < sy ? x : y;
+        case Collective::MaxSigned: return sx > sy ? x : y;
+        case Collective::And: return x & y;
+        case Collective::Or: return x | y;
+        default: return x ^ y;
+    }
+}
+
+inline uint64_t match(const Thread* lanes, unsigned group, uint64_t value) {
+    unsigned same = 0;
+    for (unsigned lane = 0; lane < 32; ++lane)
+        if (group >> lane & 1 && lanes[lane].given == value) same |= 1u << lane;
+    return same;
+}
+
+inline uint64_t fold(Collective operation, const Thread* lanes, unsigned group) {
+    unsigned first = static_cast<unsigned>(__builtin_ctz(group));
+    if (operation == Collective::Ballot) {
+        unsigned votes = 0;
+        for (unsigned lane = first; lane < 32; ++lane)
+            if (group >> lane & 1 && lanes[lane].given) votes |= 1u << lane;
+        return votes;
+    }
+    if (operation == Collective::MatchAll) return match(lanes, group, lanes[first].given) == group ? group : 0;
+    uint64_t value = lanes[first].given;
+    for (unsigned lane = first + 1; lane < 32; ++lane)
+        if (group >> lane & 1) value = reduce_pair(operation, value, lanes[lane].given);
+    return value;
+}
+
+// `group` all do the same operation.
+inline void resolve(Thread* lanes, unsigned group) {
+    Collective operation = lanes[__builtin_ctz(group)].operation;
+    if (operation == Collective::Sync) return;
+    uint64_t folded = 0;
+    if (operation != Collective::Shuffle && operation != Collective::MatchAny) folded = fold(operation, lanes, group);
+    for (unsigned rest = group; rest; rest &= rest - 1) {
+        Thread& thread = lanes[__builtin_ctz(rest)];
+        if (operation == Collective::Shuffle) {
+            // A lane that does not take part has nothing to give: PTX leaves it undefined, we keep the reader's own.
+            bool present = group >> thread.source_lane & 1;
+            thread.received = present ? lanes[thread.source_lane].given : thread.given;
+        } else {
+            thread.received = operation == Collective::MatchAny ? match(lanes, group, thread.given) : folded;
+        }
+    }
+}
+
+inline void resolve_by_operation(Thread* lanes, unsigned group) {
+    while (group) {
+        Collective operation = lanes[__builtin_ctz(group)].operation;
+        unsigned same = 0;
+        for (unsigned rest = group; rest; rest &= rest - 1)
+            if (lanes[__builtin_ctz(rest)].operation == operation) same |= rest & -rest;
+        resolve(lanes, same);
+        group &= ~same;
+    }
+}
+
+// Completes the operations whose every live lane has come; `wanted` are the lanes whose turn may have come.
+inline bool Worker::complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned wanted) {
+    bool completed = false;
+    while (wanted) {
+        unsigned mask = lanes[__builtin_ctz(wanted)].mask;
+        unsigned needed = mask & warp.live, group = 0;
+        wanted &= ~mask & (wanted - 1);
+        if ((warp.waiting & needed) != needed) continue;
+        for (unsigned rest = needed; rest; rest &= rest - 1)
+            if (lanes[__builtin_ctz(rest)].mask == mask) group |= rest & -rest;
+        if (group != needed || group == 0) continue;
+        resolve_by_operation(lanes, group);
+        warp.waiting &= ~group;
+        for (unsigned rest = group; rest; rest &= rest - 1)
+            if (Thread* thread = &lanes[__builtin_ctz(rest)]; thread != current_) make_ready(thread);
+        completed = true;
+    }
+    return completed;
+}
+
+// Nobody can run: lanes wait for lanes that wait elsewhere.  Hardware goes on with the lanes it has, and so do we.
+inline bool Worker::complete_partial_collectives() {
+    current_ = nullptr;
+    bool completed = false;
+    for (unsigned first = 0; first < size_; first += 32) {
+        Warp& warp = warps_[first / 32];
+        if (!warp.waiting) continue;
+        resolve_by_operation(&threads_[first], warp.waiting);
+        for (unsigned rest = warp.waiting; rest; rest &= rest - 1) make_ready(&threads_[first + __builtin_ctz(rest)]);
+        warp.waiting = 0;
+        completed = true;
+    }
+    return completed;
+}
+
+inline void Worker::collect(Collective operation, unsigned mask, uint64_t given, unsigned source_lane) {
+    Thread& thread = *current_;
+    unsigned bit = 1u << thread.lane();
+    thread.operation = operation;
+    thread.mask = mask | bit;
+    thread.given = given;
+    thread.source_lane = static_cast<unsigned char>(source_lane);
+    Warp& warp = warps_[thread.linear / 32];
+    warp.waiting |= bit;
+    unsigned needed = thread.mask & warp.live;
+    if ((warp.waiting & needed) == needed &&
+        complete_if_all_arrived(warp, &threads_[thread.linear / 32 * 32], bit) && !(warp.waiting & bit))
+        return;
+    wait();
+}
+
+}  // namespace emu

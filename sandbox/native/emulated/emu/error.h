@@ -1,0 +1,102 @@
+// cudaError_t and the error that a failed call leaves behind for cudaGetLastError.
+#pragma once
+
+#include "qualifiers.h"
+
+enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidPitchValue = 12,
+    cudaErrorInvalidSymbol = 13,
+    cudaErrorInvalidDevicePointer = 17,
+    cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInvalidDeviceFunction = 98,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchOutOfResources = 701,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorAssert = 710,
+    cudaErrorLaunchFailure = 719,
+    cudaErrorCooperativeLaunchTooLarge = 720,
+    cudaErrorNotSupported = 801,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorUnknown = 999,
+};
+typedef enum cudaError cudaError_t;
+
+namespace emu {
+
+struct ErrorText {
+    cudaError_t code;
+    const char* name;
+    const char* text;
+};
+
+inline constexpr ErrorText error_texts[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
+    {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
+    {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
+    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
+    {cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+};
+
+inline const ErrorText* find_error(cudaError_t code) {
+    for (const ErrorText& entry : error_texts)
+        if (entry.code == code) return &entry;
+    return nullptr;
+}
+
+inline EMU_THREAD_LOCAL cudaError_t last_error = cudaSuccess;
+
+// Remembers a failure for cudaGetLastError, as every runtime call does, and hands it on.
+inline cudaError_t report(cudaError_t code) {
+    if (code != cudaSuccess) last_error = code;
+    return code;
+}
+
+}  // namespace emu
+
+inline const char* cudaGetErrorName(cudaError_t code) {
+    const emu::ErrorText* entry = emu::find_error(code);
+    return entry ? entry->name : "unrecognized error code";
+}
+
+inline const char* cudaGetErrorString(cudaError_t code) {
+    const emu::ErrorText* entry = emu::find_error(code);
+    return entry ? entry->text : "unrecognized error code";
+}
+
+inline cudaError_t cudaPeekAtLastError() { return emu::last_error; }
+
+inline cudaError_t cudaGetLastError() {
+    cudaError_t code = emu::last_error;
+    // A launch that died leaves the context unusable: the real runtime repeats that error for ever.
+    if (code != cudaErrorLaunchFailure) emu::last_error = cudaSuccess;
+    return code;
+}

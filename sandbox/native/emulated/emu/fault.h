@@ -1,0 +1,56 @@
+// Says where a kernel died before the process dies of it: writes one line and lets the signal take its course.
+#pragma once
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "block.h"
+
+namespace emu EMU_HIDDEN {
+
+inline struct sigaction previous_action[NSIG];
+
+inline void describe_fault(const char* what) {
+    char line[512];
+    uint3 thread = worker->current().index;
+    int length = snprintf(line, sizeof line, "emulated device: %s in kernel %s, block (%u,%u,%u) thread (%u,%u,%u)\n", what,
+                          worker->launch()->name, blockIdx.x, blockIdx.y, blockIdx.z, thread.x, thread.y, thread.z);
+    if (length > static_cast<int>(sizeof line)) length = sizeof line;
+    if (write(2, line, static_cast<size_t>(length)) < 0) return;
+}
+
+inline void on_fault(int signal_number, siginfo_t*, void*) {
+    if (worker && worker->in_kernel())
+        describe_fault(signal_number == SIGFPE ? "integer division by zero" : "illegal address");
+    // The instruction runs again under whatever was there before us: nothing is hidden.
+    sigaction(signal_number, &previous_action[signal_number], nullptr);
+}
+
+// The handler needs a stack of its own: the fault may be the overflow of a thread's stack.
+inline void watch_faults() {
+    static constexpr size_t alternate_bytes = 64 * 1024;
+    stack_t present{};
+    if (sigaltstack(nullptr, &present) == 0 && (present.ss_flags & SS_DISABLE)) {
+        stack_t alternate{};
+        alternate.ss_sp = malloc(alternate_bytes);
+        alternate.ss_size = alternate_bytes;
+        sigaltstack(&alternate, nullptr);
+    }
+    static const bool installed = [] {
+        struct sigaction action {};
+        action.sa_sigaction = on_fault;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(signal_number, &action, &previous_action[signal_number]);
+        return true;
+    }();
+    (void)installed;
+}
+
+[[noreturn]] inline void trap(const char* what) {
+    fflush(stdout);
+    if (worker && worker->in_kernel()) describe_fault(what);
+    abort();
+}
+
+}  // namespace emu

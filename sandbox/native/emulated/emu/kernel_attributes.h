@@ -1,0 +1,94 @@
+// What cudaFuncSetAttribute remembers about a kernel.  A kernel is known by the function that EMU_KERNEL_ENTRY stands
+// in: asking for its identity calls it in probe mode, where the first statement answers and returns.
+#pragma once
+
+#include "block.h"
+#include "error.h"
+
+namespace emu EMU_HIDDEN {
+
+inline EMU_THREAD_LOCAL bool probing = false;
+inline EMU_THREAD_LOCAL const char* probed = nullptr;
+
+// __PRETTY_FUNCTION__ is one array for each instantiation of a template, so its address is the identity.
+#define EMU_KERNEL_ENTRY                             \
+    if (::emu::probing) [[unlikely]] {               \
+        ::emu::probed = __PRETTY_FUNCTION__;         \
+        return;                                      \
+    }
+
+template <class Call>
+const char* probe(Call call) {
+    probing = true;
+    probed = nullptr;
+    call();
+    probing = false;
+    return probed;
+}
+
+struct KernelAttributes {
+    const char* kernel;
+    size_t dynamic_shared_bytes;
+};
+
+inline std::vector<KernelAttributes> kernel_attributes;
+inline bool any_shared_limit_raised = false;
+
+inline size_t shared_limit_of(const Launch& launch) {
+    const char* kernel = probe([&] { launch.run_thread(launch.call); });
+    for (const KernelAttributes& entry : kernel_attributes)
+        if (entry.kernel == kernel) return entry.dynamic_shared_bytes > default_shared_bytes ? max_shared_bytes : default_shared_bytes;
+    return default_shared_bytes;
+}
+
+inline KernelAttributes& attributes_of(const void* function) {
+    const char* kernel = probe([&] { reinterpret_cast<void (*)()>(reinterpret_cast<uintptr_t>(function))(); });
+    for (KernelAttributes& entry : kernel_attributes)
+        if (entry.kernel == kernel) return entry;
+    kernel_attributes.push_back({kernel, default_shared_bytes});
+    return kernel_attributes.back();
+}
+
+}  // namespace emu
+
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+};
+enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
+enum cudaSharedMemConfig { cudaSharedMemBankSizeDefault, cudaSharedMemBankSizeFourByte, cudaSharedMemBankSizeEightByte };
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes, preferredShmemCarveout;
+};
+
+inline cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || static_cast<size_t>(value) > emu::max_shared_bytes) return emu::report(cudaErrorInvalidValue);
+    emu::attributes_of(function).dynamic_shared_bytes = static_cast<size_t>(value);
+    emu::any_shared_limit_raised = true;
+    return cudaSuccess;
+}
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
+    *out = {0, 0, 0, 1024, 32, 90, 90, 0, static_cast<int>(emu::attributes_of(function).dynamic_shared_bytes), -1};
+    return cudaSuccess;
+}
+inline cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaFuncSetSharedMemConfig(const void*, cudaSharedMemConfig) { return cudaSuccess; }
+
+template <class R, class... P>
+cudaError_t cudaFuncSetAttribute(R (*function)(P...), cudaFuncAttribute attribute, int value) {
+    return cudaFuncSetAttribute(reinterpret_cast<const void*>(function), attribute, value);
+}
+template <class R, class... P>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, R (*function)(P...)) {
+    return cudaFuncGetAttributes(out, reinterpret_cast<const void*>(function));
+}
+template <class R, class... P>
+cudaError_t cudaFuncSetCacheConfig(R (*)(P...), cudaFuncCache) {
+    return cudaSuccess;
+}
+template <class R, class... P>
+cudaError_t cudaFuncSetSharedMemConfig(R (*)(P...), cudaSharedMemConfig) {
+    return cudaSuccess;
+}

@@ -1,0 +1,85 @@
+// `emu_` stands before every name that a rewritten line uses, lest it be the parameter of a user's macro.
+// What `k<16><<<grid, block, bytes, stream>>>(arguments)` is rewritten to, with the checks that the real launch makes.
+//
+//     ::emu::emu_kernel(EMU_NAME(k<16>), [&](const auto&... emu_args) { k<16>(emu_args...); }).emu_on(grid, block)(a, b);
+#pragma once
+
+#include <utility>
+
+#include "error.h"
+#include "kernel_attributes.h"
+#include "pool.h"
+#include "stream.h"
+
+#define EMU_NAME(...) #__VA_ARGS__
+
+namespace emu EMU_HIDDEN {
+
+inline cudaError_t check_launch(const Launch& launch) {
+    dim3 b = launch.block, g = launch.grid;
+    bool block_fits = b.x && b.y && b.z && b.x <= 1024 && b.y <= 1024 && b.z <= 64 && launch.threads() <= max_threads;
+    bool grid_fits = g.x && g.y && g.z && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
+    if (!block_fits || !grid_fits) return cudaErrorInvalidConfiguration;
+    return launch.dynamic_bytes <= launch.shared_limit ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+inline cudaError_t run_launch(const Launch& launch) {
+    if (last_error == cudaErrorLaunchFailure) return last_error;
+    if (worker && worker->in_kernel()) trap("a launch inside a kernel (dynamic parallelism, which is not emulated)");
+    cudaError_t checked = check_launch(launch);
+    return report(checked != cudaSuccess ? checked : static_cast<cudaError_t>(run_grid(launch)));
+}
+
+template <class Body>
+struct Configured {
+    const char* name;
+    const Body& body;
+    dim3 grid, block;
+    size_t dynamic_bytes;
+    cudaStream_t stream;
+
+    template <class... Args>
+    void operator()(const Args&... args) const {
+        auto call = [body = body, args...] { body(args...); };
+        using Call = decltype(call);
+        Launch launch{name, [](const void* opaque) { (*static_cast<const Call*>(opaque))(); }, &call, grid, block, dynamic_bytes,
+                      default_shared_bytes};
+        // Who asks for more than every kernel may have must have said so for this one; only then is it worth asking.
+        if (any_shared_limit_raised) launch.shared_limit = shared_limit_of(launch);
+        enqueue(stream, [launch, call]() mutable {
+            launch.call = &call;
+            run_launch(launch);
+        });
+    }
+};
+
+template <class Body>
+struct Kernel {
+    const char* name;
+    Body body;
+
+    Configured<Body> emu_on(dim3 grid, dim3 block, size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) const {
+        return {name, body, grid, block, dynamic_bytes, stream};
+    }
+};
+
+template <class Body>
+Kernel<Body> emu_kernel(const char* name, Body body) {
+    return {name, body};
+}
+
+// cudaLaunchKernel hands arguments over as addresses; the kernel's own type says what lies there.
+template <class... P, size_t... I>
+void call_with(void (*function)(P...), void** args, const Configured<void (*)(P...)>& launch, std::index_sequence<I...>) {
+    (void)function;
+    launch(*static_cast<std::remove_cv_t<P>*>(args[I])...);
+}
+
+}  // namespace emu
+
+template <class... P>
+cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void** args, size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) {
+    emu::Kernel<void (*)(P...)> kernel{"a kernel launched by cudaLaunchKernel", function};
+    emu::call_with(function, args, kernel.emu_on(grid, block, dynamic_bytes, stream), std::index_sequence_for<P...>{});
+    return cudaPeekAtLastError();
+}

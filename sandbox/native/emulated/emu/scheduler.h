@@ -1,0 +1,163 @@
+// How a Worker chooses which thread of its block runs next: ready threads first, then ones not yet started.
+#pragma once
+
+#include "block.h"
+#include "collectives.h"
+
+namespace emu EMU_HIDDEN {
+
+inline void Worker::begin_block(const Launch& launch, uint3 block_index) {
+    launch_ = &launch;
+    size_ = live_ = launch.threads();
+    next_ = ready_head_ = ready_tail_ = arrived_ = 0;
+    next_index_ = {0, 0, 0};
+    failure_ = 0;
+    gathering_ = {};
+    static_bytes_ = 0;
+    ++block_serial_;
+    for (unsigned first = 0; first < size_; first += 32)
+        warps_[first / 32] = {size_ - first >= 32 ? ~0u : (1u << (size_ - first)) - 1, 0};
+    blockIdx = block_index;
+    blockDim = launch.block;
+    gridDim = launch.grid;
+    // The end of the memory asked for touches the guard page, to within the 16 bytes that a float4 needs.
+    dynamic_base_ = dynamic_.end() - (launch.dynamic_bytes + 15) / 16 * 16;
+    fill_poison(dynamic_base_, (launch.dynamic_bytes + 15) / 16 * 16);
+}
+
+inline bool Worker::run_block(const Launch& launch, uint3 block_index) {
+    begin_block(launch, block_index);
+    while (live_ > 0 && !failure_) {
+        if (next_ == size_ && ready_head_ == ready_tail_ && !complete_partial_collectives()) give_up(719);
+        resume_next(scheduler_);
+    }
+    current_ = nullptr;
+    if (failure_) {  // stacks in the middle of a thread are of no further use
+        idle_.clear();
+        fibers_.clear();
+    }
+    return !failure_;
+}
+
+inline void Worker::give_up(int failure) {
+    failure_ = failure;
+    Context abandoned;
+    switch_context(abandoned, scheduler_);
+    __builtin_unreachable();
+}
+
+inline void Worker::fiber_main() {
+    for (Worker& self = *worker;;) {
+        do {  // whoever resumes an idle fiber has a thread for it to start
+            self.start_thread();
+            self.launch_->run_thread(self.launch_->call);
+            self.end_thread();
+        } while (self.next_ < self.size_ && self.ready_head_ == self.ready_tail_);
+        self.idle_.push_back(self.fiber_);
+        self.resume_next(self.fiber_->context);
+    }
+}
+
+inline void Worker::start_thread() {
+    Thread& thread = threads_[next_];
+    thread.linear = next_++;
+    thread.index = next_index_;
+    thread.fiber = fiber_;
+    if (++next_index_.x == blockDim.x) {
+        next_index_.x = 0;
+        if (++next_index_.y == blockDim.y) {
+            next_index_.y = 0;
+            ++next_index_.z;
+        }
+    }
+    current_ = &thread;
+    threadIdx = thread.index;
+}
+
+inline void Worker::end_thread() {
+    unsigned linear = current_->linear;
+    Warp& warp = warps_[linear / 32];
+    warp.live &= ~(1u << linear % 32);
+    --live_;
+    // Who waits for threads that exit waits no longer: barriers count the others.
+    if (warp.waiting) complete_if_all_arrived(warp, &threads_[linear / 32 * 32], warp.waiting);
+    if (arrived_ && arrived_ == live_) release_barrier();
+}
+
+inline Fiber* Worker::take_fiber() {
+    if (idle_.empty()) {
+        fibers_.push_back(std::make_unique<Fiber>(static_cast<unsigned>(fibers_.size()), &Worker::fiber_main));
+        return fibers_.back().get();
+    }
+    Fiber* fiber = idle_.back();
+    idle_.pop_back();
+    return fiber;
+}
+
+inline void Worker::resume_next(Context& from) {
+    if (ready_head_ != ready_tail_) {
+        Thread* thread = ready_[ready_head_++ % max_threads];
+        current_ = thread;
+        threadIdx = thread->index;
+        fiber_ = thread->fiber;
+    } else if (next_ < size_) {
+        fiber_ = take_fiber();
+    } else {
+        if (&from != &scheduler_) switch_context(from, scheduler_);
+        return;
+    }
+    if (&fiber_->context != &from) switch_context(from, fiber_->context);
+}
+
+inline void Worker::wait() {
+    resume_next(current_->fiber->context);
+}
+
+// For a thread that spins: lets the others of its block run, those not yet started too.
+inline void Worker::yield() {
+    Thread* spinning = current_;
+    make_ready(spinning);
+    if (next_ == size_) return wait();
+    fiber_ = take_fiber();
+    switch_context(spinning->fiber->context, fiber_->context);
+}
+
+inline void Worker::release_barrier() {
+    for (unsigned i = 0; i < arrived_; ++i) make_ready(at_barrier_[i]);
+    arrived_ = 0;
+    result_ = gathering_;
+    gathering_ = {};
+}
+
+// Counts the threads that have not exited, wherever in the code they stand, as hardware does.
+inline void Worker::barrier(bool predicate) {
+    gathering_.count += predicate;
+    gathering_.all &= predicate;
+    gathering_.any |= predicate;
+    if (arrived_ + 1 == live_) {  // the last one need not wait
+        release_barrier();
+        return;
+    }
+    at_barrier_[arrived_++] = current_;
+    wait();
+}
+
+inline void* Worker::static_shared(unsigned slot, size_t bytes, size_t alignment) {
+    if (slot >= slots_.size()) slots_.resize(slot + 1);
+    SharedSlot& entry = slots_[slot];
+    if (entry.block_serial == block_serial_) return entry.address;
+    if (!entry.memory) {
+        entry.memory = std::make_unique<GuardedMemory>(bytes);
+        if (!*entry.memory) give_up(2);
+        // 16 at least: a float array is often read as float4.
+        entry.granule = alignment > 16 ? alignment : 16;
+        entry.address = entry.memory->end() - (bytes + entry.granule - 1) / entry.granule * entry.granule;
+    }
+    entry.block_serial = block_serial_;
+    static_bytes_ += bytes;
+    if (static_bytes_ + launch_->dynamic_bytes > launch_->shared_limit) give_up(1);
+    fill_poison(entry.address, (bytes + entry.granule - 1) / entry.granule * entry.granule);
+    return entry.address;
+}
+
+}  // namespace emu

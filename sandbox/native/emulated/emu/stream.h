@@ -1,0 +1,152 @@
+// Streams, events and captured graphs.  The device does everything in the order in which it is asked, at once; only a
+// stream that is being captured keeps its work for later.
+#pragma once
+
+#include <time.h>
+
+#include <memory>
+#include <vector>
+
+#include "error.h"
+
+namespace emu EMU_HIDDEN {
+
+struct Work {
+    virtual ~Work() = default;
+    virtual void run() = 0;
+};
+
+template <class Function>
+struct FunctionWork final : Work {
+    Function function;
+    explicit FunctionWork(const Function& function) : function(function) {}
+    void run() override { function(); }
+};
+
+}  // namespace emu
+
+struct CUgraph_st {
+    std::vector<std::shared_ptr<emu::Work>> works;
+};
+struct CUstream_st {
+    std::unique_ptr<CUgraph_st> capture;
+};
+struct CUevent_st {
+    double recorded_ms = -1;
+};
+typedef CUstream_st* cudaStream_t;
+typedef CUevent_st* cudaEvent_t;
+typedef CUgraph_st* cudaGraph_t;
+typedef CUgraph_st* cudaGraphExec_t;
+typedef void* cudaGraphNode_t;
+
+#define cudaStreamLegacy (static_cast<cudaStream_t>(nullptr))
+#define cudaStreamPerThread (static_cast<cudaStream_t>(nullptr))
+#define cudaStreamDefault 0x00
+#define cudaStreamNonBlocking 0x01
+#define cudaEventDefault 0x00
+#define cudaEventBlockingSync 0x01
+#define cudaEventDisableTiming 0x02
+
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
+
+namespace emu EMU_HIDDEN {
+
+template <class Function>
+void enqueue(cudaStream_t stream, Function function) {
+    if (stream && stream->capture)
+        stream->capture->works.push_back(std::make_shared<FunctionWork<Function>>(function));
+    else
+        function();
+}
+
+inline double now_ms() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+}  // namespace emu
+
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+    *stream = new CUstream_st;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    delete stream;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (stream && stream->capture) return emu::report(cudaErrorStreamCaptureUnsupported);
+    return emu::last_error == cudaErrorLaunchFailure ? emu::last_error : cudaSuccess;
+}
+inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSynchronize() { return emu::last_error == cudaErrorLaunchFailure ? emu::last_error : cudaSuccess; }
+inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
+
+typedef void (*cudaHostFn_t)(void* data);
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+    emu::enqueue(stream, [=] { function(data); });
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    *event = new CUevent_st;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete event;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
+    emu::enqueue(stream, [event] { event->recorded_ms = emu::now_ms(); });
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t stop) {
+    if (start->recorded_ms < 0 || stop->recorded_ms < 0) return emu::report(cudaErrorInvalidResourceHandle);
+    *ms = static_cast<float>(stop->recorded_ms - start->recorded_ms);
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    if (!stream) return emu::report(cudaErrorStreamCaptureUnsupported);
+    stream->capture = std::make_unique<CUgraph_st>();
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    if (!stream || !stream->capture) return emu::report(cudaErrorStreamCaptureInvalidated);
+    *graph = stream->capture.release();
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+    *status = stream && stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long = 0) {
+    *exec = new CUgraph_st(*graph);
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, cudaGraphNode_t*, char*, size_t) {
+    return cudaGraphInstantiate(exec, graph, 0);
+}
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+    for (const auto& work : exec->works) work->run();
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return cudaGraphDestroy(exec); }

@@ -1,0 +1,93 @@
+"""The gate gives calls and answers back, and tells a lie from an answer."""
+
+import fcntl
+import os
+import threading
+import time
+
+import pytest
+
+from sandbox.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Slot, Status, create_sealed
+
+CALL = Call(
+    operation=Operation.CALL,
+    inputs=(Slot(offset=4096, shape=(3, 5)), Slot(offset=0, shape=(), scalar=0.25)),
+    outputs=(Slot(offset=8192, shape=(15,)),),
+    axes=(3, 5),
+    poison=True,
+    seed=7,
+)
+
+
+@pytest.fixture
+def pair() -> tuple[Gate, Gate, int]:
+    fd = create_sealed("gate", GATE_BYTES)
+    return Gate(fd), Gate(fd), fd
+
+
+def soon() -> int:
+    return time.monotonic_ns() + 2_000_000_000
+
+
+def test_a_call_arrives_as_it_was_made(pair: tuple[Gate, Gate, int]) -> None:
+    """The runner reads what the judge wrote."""
+    judge, runner, _ = pair
+    number = judge.open(CALL)
+    assert runner.next(0) == number
+    assert runner.call() == CALL
+
+
+def test_an_answer_arrives_as_it_was_given(pair: tuple[Gate, Gate, int]) -> None:
+    """And the judge reads what the runner wrote."""
+    judge, runner, _ = pair
+    number = judge.open(CALL)
+    answer = Answer(status=Status.RAISED, message="ünwell", samples_ns=(1, 2, 3))
+    threading.Thread(target=lambda: runner.reply(runner.next(0), answer)).start()
+    assert judge.wait(number, 0, soon(), lambda: True)
+    assert judge.answer() == answer
+
+
+def test_waiting_ends_at_the_deadline_and_when_nobody_is_there(pair: tuple[Gate, Gate, int]) -> None:
+    """No wait is for ever."""
+    judge, _, _ = pair
+    number = judge.open(CALL)
+    assert not judge.wait(number, 0, time.monotonic_ns() + 20_000_000, lambda: True)
+    begun = time.monotonic()
+    assert not judge.wait(number, 0, soon(), lambda: False)
+    assert time.monotonic() - begun < 1
+
+
+def test_an_answer_to_a_call_never_made_is_a_violation(pair: tuple[Gate, Gate, int]) -> None:
+    """`done` is the last number or this one; numbers are random, so it can't be written ahead."""
+    judge, runner, _ = pair
+    number = judge.open(CALL)
+    runner.reply(number + 1, Answer(status=Status.OK))
+    with pytest.raises(GateViolated):
+        judge.wait(number, 0, soon(), lambda: True)
+
+
+def test_numbers_do_not_repeat(pair: tuple[Gate, Gate, int]) -> None:
+    """A runner that echoes an old number has not answered."""
+    judge, _, _ = pair
+    assert len({judge.open(CALL) for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(("field", "value"), [("status", 99), ("sample_count", 10_000), ("message_bytes", 1 << 31)])
+def test_an_answer_out_of_its_layout_is_a_violation(pair: tuple[Gate, Gate, int], field: str, value: int) -> None:
+    """Every field that the runner writes is checked before it is used."""
+    judge, runner, _ = pair
+    setattr(runner._page, field, value)
+    with pytest.raises(GateViolated):
+        judge.answer()
+
+
+def test_the_gate_can_not_be_shrunk(pair: tuple[Gate, Gate, int]) -> None:
+    """A shrunk memfd would kill the judge by SIGBUS; without the seals ftruncate succeeds."""
+    _, _, fd = pair
+    with pytest.raises(PermissionError):
+        os.ftruncate(fd, 0)
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    control = os.memfd_create("control", os.MFD_ALLOW_SEALING)
+    os.ftruncate(control, GATE_BYTES)
+    os.ftruncate(control, 0)

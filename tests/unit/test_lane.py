@@ -1,0 +1,211 @@
+"""The judge against runners that are Python functions in a thread: what passes, and what lying gains.
+
+The real runner's loop, gate and arena; only the kernel is a fake, so that a lie is three lines long.
+"""
+
+import ctypes
+import hashlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from sandbox import arena as link_protocol
+from sandbox import wire
+from sandbox.box.languages import Loaded, Refused
+from sandbox.box.run import serve
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.gate import Answer, Call, Gate, Operation, Status
+from sandbox.judge.lane import judge
+
+Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
+
+PROBLEM = wire.ProblemSpec(
+    problem_id="affine",
+    format="native",
+    entry="solve",
+    inputs=(wire.TensorSpec(name="a", dtype="float32", shape=("n",)), wire.TensorSpec(name="b", dtype="float32", shape=("n",))),
+    outputs=(wire.TensorSpec(name="c", dtype="float32", shape=("n",)),),
+    workloads=(wire.Workload(workload_id="n100", axes={"n": 100}), wire.Workload(workload_id="n33", axes={"n": 33}, hidden=True)),
+    tolerance=wire.Tolerance(),
+    reference="def reference(a, b):\n    return a * 2 + b\n",
+    axes=("n",),
+    trial_count=3,
+    trial_s=1.0,
+)
+
+
+def honest(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+    outputs[0].copy_(inputs[0] * 2 + inputs[1])
+
+
+def judged(tmp_path: Path, kernel: Kernel, *, problem: wire.ProblemSpec = PROBLEM, serve: Callable[..., None] = serve) -> list[wire.Fact]:
+    """The facts of a job in mode TEST whose runner is kernel, served by `serve`."""
+    artifact = tmp_path / "artifact"
+    artifact.write_bytes(b"no elf")
+    job = wire.Job(
+        job_id="j",
+        problem=problem,
+        language="cuda",
+        entry="solve",
+        mode=wire.Mode.TEST,
+        link_path=str(tmp_path / "judge.sock"),
+        artifact_path=str(artifact),
+        artifact_digest=hashlib.sha256(b"no elf").hexdigest(),
+        load_s=5.0,
+    )
+    thread = threading.Thread(target=_run, args=(job.link_path, kernel, serve), daemon=True)
+    thread.start()
+    facts = list(judge(job, EmulatedDevice(), None))  # type: ignore[arg-type]  # mode TEST needs no baseline
+    thread.join(5)
+    return facts
+
+
+def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
+    link = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            link.connect(path)
+            break
+        except OSError:
+            time.sleep(0.005)
+    job, (gate_fd, arena_fd, _) = link_protocol.receive(link)
+    device, gate = EmulatedDevice(), Gate(gate_fd)
+    arena = device.attach_arena(arena_fd, job.arena_bytes)
+
+    def bind(call: Call) -> Callable[[], object]:
+        tensors = [arena.tensor(slot.offset, "float32", slot.shape) for slot in (*call.inputs, *call.outputs)]
+        return lambda: kernel(tensors[: len(call.inputs)], tensors[len(call.inputs) :])
+
+    first = gate.next(0)
+    gate.reply(first, Answer(status=Status.OK))
+    serve(gate, first, device, Loaded(bind=bind, finish=lambda call, result: None, uses_torch=False))
+    link.close()
+
+
+def outcomes(facts: list[wire.Fact]) -> list[str]:
+    return [fact.outcome.value for fact in facts if isinstance(fact, wire.Trial)]
+
+
+def test_an_honest_kernel_passes_every_planned_trial(tmp_path: Path) -> None:
+    """The control: three trials on each workload, hidden ones too, and Finished at the end."""
+    facts = judged(tmp_path, honest)
+    assert outcomes(facts) == ["passed"] * 6
+    assert isinstance(facts[-1], wire.Finished)
+    assert {fact.workload_id for fact in facts if isinstance(fact, wire.Trial) and fact.hidden} == {"n33"}
+
+
+def test_every_trial_has_its_own_key(tmp_path: Path) -> None:
+    """No two trials share inputs."""
+    keys = [fact.key for fact in judged(tmp_path, honest) if isinstance(fact, wire.Trial)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_an_answer_kept_from_the_first_call_fails_on_the_second(tmp_path: Path) -> None:
+    """Fresh inputs: what was right once is wrong now."""
+    kept: list[torch.Tensor] = []
+
+    def replay(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        if not kept:
+            kept.append(inputs[0] * 2 + inputs[1])
+        outputs[0].copy_(kept[0])
+
+    assert outcomes(judged(tmp_path, replay)) == ["passed", "mismatched"]
+
+
+def test_an_answer_kept_by_pointer_fails(tmp_path: Path) -> None:
+    """Pointers come again with other values; over 40 trials the memo is hit at least once (chance of escape 2^-39)."""
+    memo: dict[int, torch.Tensor] = {}
+
+    def by_pointer(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        key = inputs[0].data_ptr()
+        memo.setdefault(key, inputs[0] * 2 + inputs[1])
+        outputs[0].copy_(memo[key])
+
+    many = wire.ProblemSpec(**{**{name: getattr(PROBLEM, name) for name in PROBLEM.__dataclass_fields__}, "trial_count": 40})
+    assert outcomes(judged(tmp_path, by_pointer, problem=many))[-1] == "mismatched"
+
+
+def test_writing_nothing_is_unwritten_even_when_the_answer_lies_there(tmp_path: Path) -> None:
+    """The right answer of the last call in the same place is no answer: outputs are poisoned before every call."""
+    calls: list[int] = []
+
+    def once(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            honest(inputs, outputs)
+
+    facts = judged(tmp_path, once)
+    assert outcomes(facts) == ["passed", "unwritten"]
+    last = [fact for fact in facts if isinstance(fact, wire.Trial)][-1]
+    assert last.unwritten_count == last.element_count == 100
+
+
+@pytest.mark.parametrize(
+    ("kernel", "outcome"),
+    [
+        (lambda i, o: o[0].fill_(0), "mismatched"),
+        (lambda i, o: o[0].fill_(float("inf")), "non_finite"),
+        (lambda i, o: (honest(i, o), i[0].zero_()), "input_modified"),
+        (lambda i, o: (honest(i, o), ctypes.memset(o[0].data_ptr() + o[0].nbytes, 1, 4)), "out_of_bounds"),
+        (lambda i, o: (honest(i, o), ctypes.memset(i[1].data_ptr() - 4096, 1, 64)), "out_of_bounds"),
+        (lambda i, o: o[0][1:].copy_((i[0] * 2 + i[1])[1:]), "unwritten"),
+        (lambda i, o: (_ for _ in ()).throw(RuntimeError("boom")), "raised"),
+        (lambda i, o: (_ for _ in ()).throw(Refused(Status.WRONG_DTYPE, "half")), "wrong_dtype"),
+        (lambda i, o: time.sleep(1.5), "timed_out"),
+    ],
+)
+def test_a_wrong_kernel_stops_at_its_first_trial(tmp_path: Path, kernel: Kernel, outcome: str) -> None:
+    """Each mistake has its own outcome, and nothing runs after it."""
+    assert outcomes(judged(tmp_path, kernel)) == [outcome]
+
+
+def test_saying_done_before_the_work_gains_nothing(tmp_path: Path) -> None:
+    """The snapshot is taken at `done`; what comes later is not in it."""
+
+    def early(gate: Gate, last: int, device: EmulatedDevice, kernel: Loaded) -> None:
+        while True:
+            last = gate.next(last)
+            call = gate.call()
+            gate.reply(last, Answer(status=Status.OK))
+            if call.operation is Operation.EXIT:
+                return
+            if call.operation is Operation.CALL:
+                time.sleep(0.05)
+                kernel.bind(call)()
+
+    assert outcomes(judged(tmp_path, honest, serve=early)) == ["unwritten"]
+
+
+def test_a_number_out_of_nowhere_is_a_violation(tmp_path: Path) -> None:
+    """Answering calls that were never made is what no shim does."""
+
+    def babble(gate: Gate, last: int, device: EmulatedDevice, kernel: Loaded) -> None:
+        number = gate.next(last)
+        gate.reply(number + 2, Answer(status=Status.OK))
+
+    facts = judged(tmp_path, honest, serve=babble)
+    assert any(isinstance(fact, wire.Violation) for fact in facts) and outcomes(facts) == []
+
+
+def test_a_runner_that_leaves_is_a_crash(tmp_path: Path) -> None:
+    """A closed link is never a pass, and is noticed long before the deadline."""
+    begun = time.monotonic()
+    facts = judged(tmp_path, honest, serve=lambda *_: None)
+    assert outcomes(facts) == ["crashed"] and time.monotonic() - begun < 0.9
+
+
+def test_a_reference_that_raises_is_not_the_kernels_fault(tmp_path: Path) -> None:
+    """The problem's author is told, and the submission is not judged."""
+    broken = wire.ProblemSpec(
+        **{
+            **{name: getattr(PROBLEM, name) for name in PROBLEM.__dataclass_fields__},
+            "reference": "def reference(a, b):\n    return a[:1]\n",
+        }
+    )
+    last = judged(tmp_path, honest, problem=broken)[-1]
+    assert isinstance(last, wire.Broken) and last.problem_at_fault

@@ -1,0 +1,136 @@
+"""The fold rejects by default, and its sentences say what happened."""
+
+import dataclasses
+
+import pytest
+
+from grader.model import Verdict
+from grader.verdict import IncompleteFacts, fold
+from sandbox import wire
+from sandbox.wire import BuildOutcome, LoadOutcome, TrialOutcome, TrialPhase
+
+BUILT = wire.Build(outcome=BuildOutcome.BUILT, artifact_digest="d")
+PLAN = wire.Plan(trials=(("a", TrialPhase.VERIFY, 2), ("b", TrialPhase.VERIFY, 2)))
+LOADED = wire.Load(outcome=LoadOutcome.LOADED)
+FINISHED = wire.Finished(job_id="j")
+
+
+def trial(workload: str, outcome: TrialOutcome = TrialOutcome.PASSED, **more: object) -> wire.Trial:
+    return wire.Trial(workload_id=workload, phase=more.pop("phase", TrialPhase.VERIFY), index=0, outcome=outcome, **more)  # type: ignore[arg-type]
+
+
+GOOD = (BUILT, PLAN, LOADED, trial("a"), trial("a"), trial("b"), trial("b"), FINISHED)
+
+
+def test_all_planned_trials_passed_is_accepted() -> None:
+    """The control: everything that was planned passed."""
+    assert fold(GOOD).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("missing", range(2, 7))
+def test_one_missing_fact_is_not_accepted(missing: int) -> None:
+    """Take away any fact that acceptance needs, and it is not accepted."""
+    report = fold(fact for index, fact in enumerate(GOOD) if index != missing)
+    assert (report.verdict, report.reason) == (Verdict.RUNTIME_ERROR, "INCOMPLETE")
+
+
+def test_no_plan_is_not_accepted() -> None:
+    """Without a plan nothing was promised, so nothing is accepted."""
+    assert fold((BUILT, LOADED, trial("a"), FINISHED)).verdict is not Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("facts", [(), (BUILT,), (BUILT, PLAN, LOADED, trial("a")), GOOD[:-1]])
+def test_facts_that_end_before_the_judge_are_our_fault(facts: tuple[wire.Fact, ...]) -> None:
+    """Silence is neither a pass nor the kernel's failure: the attempt is repeated."""
+    with pytest.raises(IncompleteFacts):
+        fold(facts)
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in TrialOutcome if outcome is not TrialOutcome.PASSED])
+def test_one_failed_trial_among_good_ones_is_not_accepted(outcome: TrialOutcome) -> None:
+    """Whatever is wrong with a trial, it decides, also when more good ones follow."""
+    assert fold((*GOOD[:-1], trial("b", outcome), FINISHED)).verdict is not Verdict.ACCEPTED
+
+
+def test_a_failed_certified_run_is_not_accepted() -> None:
+    """Runs inside the clock are verified like all others."""
+    later = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 1),))
+    bad = trial("a", TrialOutcome.MISMATCHED, phase=TrialPhase.CERTIFY, mismatched_count=1, element_count=4)
+    report = fold((*GOOD[:-1], later, bad, FINISHED))
+    assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "MISMATCH")
+    assert "while it was timed" in report.summary
+
+
+def test_unwritten_output_is_named_with_its_share() -> None:
+    """The thief is caught with a sentence that says what it did not write."""
+    report = fold((*GOOD[:3], trial("a", TrialOutcome.UNWRITTEN, element_count=4096, unwritten_count=4032), FINISHED))
+    assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "UNWRITTEN_OUTPUT")
+    assert "4032 of 4096" in report.summary and "98.4 %" in report.summary
+
+
+@pytest.mark.parametrize(
+    ("cause", "signal", "verdict", "reason"),
+    [
+        ("signalled", 11, Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS"),
+        ("exited", None, Verdict.RUNTIME_ERROR, "EXITED"),
+        ("memory_limit", 9, Verdict.MEMORY_LIMIT_EXCEEDED, "HOST_MEMORY"),
+        ("output_limit", 9, Verdict.OUTPUT_LIMIT_EXCEEDED, "STDOUT"),
+        ("wall_limit", 9, Verdict.TIME_LIMIT_EXCEEDED, "RUN"),
+        ("sandbox_violation", 31, Verdict.DISQUALIFIED, "SANDBOX_VIOLATION"),
+    ],
+)
+def test_a_crash_is_explained_by_how_the_box_ended(cause: str, signal: int | None, verdict: Verdict, reason: str) -> None:
+    """The judge only sees the runner go; the box knows why."""
+    end = wire.RunEnd(cause=cause, signal=signal, exit_code=0)
+    report = fold((*GOOD[:3], trial("a", TrialOutcome.CRASHED), FINISHED, end))
+    assert (report.verdict, report.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize("cause", ["exited", "memory_limit", "output_limit", "sandbox_violation"])
+def test_how_the_box_ended_can_not_spoil_a_kernel_that_did_its_work(cause: str) -> None:
+    """Only what the judge saw decides; a box that ends badly after the last trial changes nothing."""
+    assert fold((*GOOD, wire.RunEnd(cause=cause))).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in BuildOutcome if outcome is not BuildOutcome.BUILT])
+def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
+    """Without an artifact nothing is run, and the judge is never asked."""
+    report = fold((wire.Build(outcome=outcome, log="x"),))
+    assert report.verdict is not Verdict.ACCEPTED and report.build is not None
+
+
+def test_a_claim_far_below_the_clock_is_disqualified() -> None:
+    """A kernel whose process claims a nanosecond where the clock saw 100 ms has tampered."""
+    measurement = wire.Measurement(
+        workload_id="a",
+        clock=wire.Clock.HOST,
+        certified=wire.Samples(durations_ns=(100_000_000, 110_000_000)),
+        bound_ns=100_000_000,
+        floor_ns=1000,
+        reported=wire.Samples(durations_ns=(1,)),
+    )
+    report = fold((*GOOD[:-1], measurement, FINISHED))
+    assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "TIMING_TAMPERED")
+    honest = dataclasses.replace(measurement, reported=wire.Samples(durations_ns=(90_000_000,)))
+    assert fold((*GOOD[:-1], honest, FINISHED)).verdict is Verdict.ACCEPTED
+
+
+def test_a_rejected_kernel_has_no_speedup() -> None:
+    """Times of a kernel that is wrong are not reported."""
+    measurement = wire.Measurement(
+        workload_id="a",
+        clock=wire.Clock.HOST,
+        certified=wire.Samples(durations_ns=(1000,)),
+        bound_ns=1000,
+        floor_ns=10,
+        speedups=(wire.Speedup(baseline="eager", ratio=150.0, ratio_low=149.0, ratio_high=151.0),),
+    )
+    report = fold((*GOOD[:-1], measurement, trial("b", TrialOutcome.MISMATCHED), FINISHED))
+    assert report.speedups == () and report.measurements == ()
+    assert fold((*GOOD[:-1], measurement, FINISHED)).speedups[0].ratio == pytest.approx(150.0)
+
+
+def test_a_violation_is_disqualified() -> None:
+    """What no honest kernel does is not a wrong answer."""
+    violation = wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="the runner answered a call that was never made")
+    assert fold((BUILT, PLAN, LOADED, violation, FINISHED)).verdict is Verdict.DISQUALIFIED

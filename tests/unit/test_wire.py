@@ -1,0 +1,67 @@
+"""The wire refuses what is no message, and gives back what it was given."""
+
+import json
+import math
+
+import pytest
+
+from sandbox import wire
+
+TRIAL = wire.Trial(workload_id="n64", phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED, max_absolute_error=0.5)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        TRIAL,
+        wire.Plan(trials=(("n64", wire.TrialPhase.CERTIFY, 3),), measured=("n64",)),
+        wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="00"),
+        wire.Environment(device="d", device_kind="emulated", clock=wire.Clock.HOST, versions={"torch": "2"}),
+    ],
+)
+def test_a_message_survives_the_wire(message: object) -> None:
+    """Decoding what was encoded gives an equal message."""
+    assert wire.decode(wire.encode(message)) == message
+
+
+def test_an_infinite_error_survives_the_wire() -> None:
+    """A kernel may be wrong by infinity, and the report has to say so."""
+    trial = wire.decode(wire.encode(wire.Trial(**{**_fields(TRIAL), "max_absolute_error": math.inf})))
+    assert trial.max_absolute_error == math.inf
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "Verdict"},
+        {"outcome": "accepted"},
+        {"index": "0"},
+        {"index": True},
+        {"surprise": 1},
+        {"workload_id": None},
+        {"max_absolute_error": [1]},
+    ],
+)
+def test_a_line_with_one_wrong_value_is_refused(change: dict[str, object]) -> None:
+    """Unknown types, keys and values are errors, never defaults."""
+    with pytest.raises(wire.WireError):
+        wire.decode(json.dumps({**wire.as_json(TRIAL), **change}).encode())
+
+
+@pytest.mark.parametrize("line", [b"", b"null", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b"{}"])
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    """Garbage of any shape is a WireError."""
+    with pytest.raises(wire.WireError):
+        wire.decode(line)
+
+
+def test_a_missing_key_is_refused() -> None:
+    """A key without default has to be there."""
+    data = wire.as_json(TRIAL)
+    del data["index"]
+    with pytest.raises(wire.WireError):
+        wire.decode(json.dumps(data).encode())
+
+
+def _fields(message: wire.Trial) -> dict[str, object]:
+    return {name: getattr(message, name) for name in message.__dataclass_fields__}
