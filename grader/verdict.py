@@ -239,8 +239,8 @@ def _flags(measurements: tuple[wire.Measurement, ...]) -> tuple[str, ...]:
     flags = []
     if any(not measurement.reported_confirmed for measurement in measurements):
         flags.append("REPORTED_TIME_NOT_CONFIRMED")
-    if any(measurement.bound_ns <= 0 for measurement in measurements):
-        flags.append("CERTIFIED_TIME_BELOW_FLOOR")
+    if any(not measurement.speedups for measurement in measurements):
+        flags.append("SPEEDUP_NOT_RESOLVED")
     if any(measurement.clock is wire.Clock.HOST for measurement in measurements):
         flags.append("EMULATED_NOT_RANKED")
     return tuple(flags)

@@ -1,5 +1,5 @@
 // expect: ACCEPTED
-// Split along k and added up with atomics, into an output cleared on the same stream: the order of the additions may vary, the error budget allows it.
+// Split along k and added up with atomics, into an output cleared on the same stream: the order of the additions varies, and may.
 #include <cstdint>
 
 #include <cuda_runtime.h>

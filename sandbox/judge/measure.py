@@ -62,8 +62,7 @@ def measure(
         reported=reported,
         reported_confirmed=reported is not None and confirmed(reported, certified, subject.device.CLOCK),
         baselines={"eager": wire.Samples(durations_ns=tuple(fast))},
-        # A time at or below the floor is no time: it fails closed, without a speedup.
-        speedups=(speedup("eager", slow, fast),) if bound_ns > 0 else (),
+        speedups=speedup("eager", slow, fast),
     )
 
 
@@ -75,19 +74,20 @@ def confirmed(reported: wire.Samples, certified: list[int], clock: wire.Clock) -
     return abs(seen - claim) <= slack
 
 
-def speedup(baseline: str, subject_ns: list[int], baseline_ns: list[int]) -> wire.Speedup:
-    """The geometric mean of the turns' ratios with a 95 % interval of their logarithms (Student's t)."""
-    per_turn = [
-        math.log(max(1, baseline_ns[at] + baseline_ns[at + 1]) / max(1, subject_ns[at] + subject_ns[at + 1]))
-        for at in range(0, len(subject_ns) - 1, 2)
-    ]
-    mean = statistics.fmean(per_turn)
-    if len(per_turn) < 2:
-        return wire.Speedup(baseline=baseline, ratio=math.exp(mean), ratio_low=0.0, ratio_high=math.inf)
-    half = _T[min(len(per_turn) - 1, len(_T) - 1)] * statistics.stdev(per_turn) / math.sqrt(len(per_turn))
-    return wire.Speedup(
-        baseline=baseline, ratio=math.exp(mean), ratio_low=math.exp(mean - half), ratio_high=math.exp(min(mean + half, 700.0))
-    )
+def speedup(baseline: str, subject_ns: list[int], baseline_ns: list[int]) -> tuple[wire.Speedup, ...]:
+    """The geometric mean of the turns' ratios with a 95 % interval of their logarithms (Student's t).
+
+    None where a turn of either is at or below the protocol's floor: a time that small is no time, and fails closed.
+    """
+    turns = range(0, len(subject_ns) - 1, 2)
+    pairs = [(baseline_ns[at] + baseline_ns[at + 1], subject_ns[at] + subject_ns[at + 1]) for at in turns]
+    if len(pairs) < 2 or min(min(pair) for pair in pairs) <= 0:
+        return ()
+    logs = [math.log(theirs / ours) for theirs, ours in pairs]
+    mean = statistics.fmean(logs)
+    half = _T[min(len(logs) - 1, len(_T) - 1)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, high = math.exp(mean - half), math.exp(min(mean + half, 700.0))
+    return (wire.Speedup(baseline=baseline, ratio=math.exp(mean), ratio_low=low, ratio_high=high),)
 
 
 def _null(baseline: RunnerLink, bench: Bench) -> Run:

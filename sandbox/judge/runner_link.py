@@ -84,9 +84,11 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
     """Listen at path for the one runner that the server has boxed; refuse every other uid."""
     deadline = time.monotonic() + limit_s
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        Path(path).chmod(0o666)
+        # Bound under another name first: a runner that is early must not find a socket that it may not use yet.
+        listener.bind(path + ".new")
+        Path(path + ".new").chmod(0o666)
         listener.listen(4)
+        Path(path + ".new").rename(path)
         listener.settimeout(ACCEPT_POLL_S)
         while True:
             try:
