@@ -99,7 +99,6 @@ def _load(load: wire.Load, end: wire.RunEnd | None) -> Decision:
 
 def _trial(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     where = _where(trial)
-    share = f"{trial.unwritten_count} of {trial.element_count}"
     match trial.outcome:
         case TrialOutcome.CRASHED:
             return _ended(end, trial.message, where)
@@ -112,22 +111,25 @@ def _trial(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
                 f"The kernel did not answer in time {where}; look for a loop or a wait without end.",
             )
         case TrialOutcome.RAISED:
-            return Verdict.RUNTIME_ERROR, "RAISED", f"The kernel failed {where}: {trial.message}"
+            # A message from a hidden workload would tell its sizes; what fails there should fail on a size of one's own too.
+            told = "; try sizes that are odd, prime or 1" if trial.hidden else f": {trial.message}"
+            return Verdict.RUNTIME_ERROR, "RAISED", f"The kernel failed {where}{told}"
         case TrialOutcome.UNWRITTEN:
             return (
                 Verdict.WRONG_ANSWER,
                 "UNWRITTEN_OUTPUT",
-                f"It never wrote {share} output elements ({_percent(trial.unwritten_count, trial.element_count)}) {where}: "
+                f"It never wrote {_share(trial.unwritten_count, trial)} {where}: "
                 "they still hold the NaN that the judge or the allocator put there; check the grid and the index arithmetic.",
             )
         case TrialOutcome.NON_FINITE:
             return (
                 Verdict.WRONG_ANSWER,
                 "NON_FINITE",
-                f"It wrote {trial.nonfinite_count} NaN or infinite elements {where} where the reference is finite; look for overflow.",
+                f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where} where the reference is finite; look for overflow.",
             )
         case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
-            return Verdict.WRONG_ANSWER, trial.outcome.name, f"{trial.message[:1].upper()}{trial.message[1:]} ({where})."
+            told = "An output has another shape or dtype than the problem asks for" if trial.hidden else trial.message
+            return Verdict.WRONG_ANSWER, trial.outcome.name, f"{told[:1].upper()}{told[1:]} ({where})."
         case TrialOutcome.INPUT_MODIFIED:
             return Verdict.WRONG_ANSWER, "INPUT_MODIFIED", f"It changed its inputs {where}; write to the outputs only."
         case TrialOutcome.OUT_OF_BOUNDS:
@@ -142,7 +144,7 @@ def _trial(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     return (
         Verdict.WRONG_ANSWER,
         "MISMATCH",
-        f"{trial.mismatched_count} of {trial.element_count} output elements differ from the reference {where}; "
+        f"{_share(trial.mismatched_count, trial)} differ from the reference {where}; "
         f"the largest absolute error is {_number(trial.max_absolute_error)}.",
     )
 
@@ -258,8 +260,10 @@ def _where(trial: wire.Trial) -> str:
     return f"on {name}" if trial.phase is wire.TrialPhase.VERIFY else f"on {name} while it was timed"
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.3g} %" if whole else "0 %"
+def _share(part: int, trial: wire.Trial) -> str:
+    """So many output elements; of a hidden workload only the share, for the count would tell its size."""
+    percent = f"{100 * part / max(trial.element_count, 1):.3g} %"
+    return f"{percent} of the output elements" if trial.hidden else f"{part} of {trial.element_count} output elements ({percent})"
 
 
 def _number(value: float | None) -> str:

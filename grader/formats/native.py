@@ -33,17 +33,14 @@ class _Distribution(_Strict):
     scale: float = Field(default=1.0, gt=0)
 
 
-class _Tensor(_Strict):
-    name: _Identifier
-    dtype: _DType = "float32"
-    shape: list[str | int]
-    distribution: _Distribution = _Distribution()
-
-
 class _Output(_Strict):
     name: _Identifier
     dtype: _DType = "float32"
     shape: list[str | int]
+
+
+class _Tensor(_Output):
+    distribution: _Distribution = _Distribution()
 
 
 class _Workload(_Strict):
@@ -77,13 +74,14 @@ class _Problem(_Strict):
     @model_validator(mode="after")
     def _names_agree(self) -> _Problem:
         known = set(self.axes)
-        for tensor in (*self.inputs, *self.outputs):
+        tensors: list[_Output] = [*self.inputs, *self.outputs]
+        for tensor in tensors:
             if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in known]:
                 raise ValueError(f"the shape of {tensor.name!r} uses {unknown[0]!r}, which is not in axes; add it there")
         for workload in self.workloads:
             if set(workload.axes) != known:
                 raise ValueError(f"workload {workload.id!r} must give exactly the axes {sorted(known)}")
-        names = [tensor.name for tensor in (*self.inputs, *self.outputs)]
+        names = [tensor.name for tensor in tensors]
         if len(set(names)) != len(names):
             raise ValueError("two tensors have the same name; rename one")
         if len({workload.id for workload in self.workloads}) != len(self.workloads):

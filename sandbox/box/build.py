@@ -46,7 +46,7 @@ def build(source_dir: Path, out_dir: Path) -> int:
     except emulation.Unsupported as refusal:
         print(f"{refusal.path}:{refusal.line}: error: {refusal.sentence}")
         return UNSUPPORTED
-    if not _compile(job, work_dir):
+    if not _compile(job, source_dir / "files", work_dir):
         return REJECTED
     artifact = (work_dir / ARTIFACT).read_bytes()
     try:
@@ -67,23 +67,26 @@ def _translate(job: wire.BuildJob, source_dir: Path, work_dir: Path) -> None:
         target.write_text(emulation.translate((source_dir / path).read_text("utf-8"), path), "utf-8")
 
 
-def _compile(job: wire.BuildJob, work_dir: Path) -> bool:
-    """Compile every source and link, through ninja; print the compiler's words in the order of the sources."""
+def _compile(job: wire.BuildJob, source_dir: Path, work_dir: Path) -> bool:
+    """Compile every source and link, through ninja; print the compiler's words in the order of the sources.
+
+    The compiler stands in the directory of the sources as the user wrote them, so that it quotes those lines and not the translated ones.
+    """
     language: Any = LANGUAGES[job.language]
-    includes = [".", *emulation.include_dirs(), *language.include_dirs()]
+    includes = [str(work_dir), *emulation.include_dirs(), *language.include_dirs()]
     flags = [
         *emulation.compile_flags(),
         "-fPIC",
         "-fdiagnostics-color=never",
         *(f"-D{name}" for name in language.defines()),
-        *(f"-I{path}" if path == "." else f"-isystem{path}" for path in includes),
+        *(f"-I{path}" if path == str(work_dir) else f"-isystem{path}" for path in includes),
     ]
     compiled = [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
     if not compiled:
         print(f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}")
         return False
     logs = [f"{index}.log" for index in range(len(compiled))]
-    (work_dir / "build.ninja").write_text(_ninja(compiled, flags, language.libraries()), "utf-8")
+    (work_dir / "build.ninja").write_text(_ninja(compiled, flags, language.libraries(), source_dir, work_dir), "utf-8")
     done = subprocess.run(
         [Path(sys.executable).parent / "ninja", "--quiet", "-k", "0"],
         cwd=work_dir,
@@ -100,11 +103,12 @@ def _compile(job: wire.BuildJob, work_dir: Path) -> bool:
     return done.returncode == 0
 
 
-def _ninja(sources: list[str], flags: list[str], libraries: list[str]) -> str:
+def _ninja(sources: list[str], flags: list[str], libraries: list[str], source_dir: Path, work_dir: Path) -> str:
     """The build file. Names in it are ours; sources are checked paths and quoted for shell and ninja."""
-    compiler = os.environ.get("CXX", "g++")
+    compiler, here = os.environ.get("CXX", "g++"), _quoted([str(work_dir)])
+    compile_line = f"cd {_quoted([str(source_dir)])} && {compiler} {_quoted(flags)} -x c++ -c {here}/$source -o {here}/$out"
     lines = [
-        f"rule compile\n  command = {compiler} {_quoted(flags)} -x c++ -c $source -o $out > $log 2>&1",
+        f"rule compile\n  command = {compile_line} > {here}/$log 2>&1",
         f"rule link\n  command = {compiler} -shared $in -o $out {_quoted(libraries)} -pthread > link.log 2>&1",
     ]
     for index, source in enumerate(sources):

@@ -55,6 +55,8 @@ def compile_flags() -> list[str]:
         "-fno-gnu-unique",
         # A kernel reads any memory as any type; nvcc never uses that rule against it.
         "-fno-strict-aliasing",
+        # An access through null must die where it stands, not be reasoned away.
+        "-fno-delete-null-pointer-checks",
         # The device neither traps nor sets errno; host results for finite numbers stay as IEEE says.
         *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"),
         *("-Wno-unknown-pragmas", "-Wno-attributes"),
@@ -151,7 +153,7 @@ def _entries(tokens: list[Token]) -> Iterator[Edit]:
         while token.text == "__global__" and at < len(tokens) and tokens[at].text not in ("{", ";"):
             at = _matching(tokens, at) + 1 if tokens[at].text in ("(", "[") else at + 1
         if token.text == "__global__" and at < len(tokens) and tokens[at].text == "{":
-            yield _insert(tokens[at].end, " EMU_KERNEL_ENTRY", rank=0)
+            yield _insert(tokens[at].end, " EMU_KERNEL_ENTRY ")
 
 
 def _launch_api(tokens: list[Token]) -> Iterator[Edit]:
@@ -209,11 +211,11 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str)
     first, last = bounds
     names = _declarators(tokens, first, last)
     if not names:
-        raise Unsupported(path, tokens[index].line, "this shared variable cannot be read by the emulated device; declare it as `__shared__ T name[size];`")
+        raise Unsupported(path, tokens[index].line, emulation_limits.ODD_SHARED)
     dynamic = any(token.text == "extern" for token in tokens[first:index + 2])
     if not tokens[index].in_function and not tokens[index].in_macro:
         if not dynamic:
-            raise Unsupported(path, tokens[index].line, "the emulated device has no shared variables outside functions; declare it inside the kernel")
+            raise Unsupported(path, tokens[index].line, emulation_limits.GLOBAL_SHARED)
         yield from _dynamic_at_file_scope(tokens, first, last, names[0], path)
         return
     yield from (_replace(token, "") for token in tokens[first:last] if token.text in ("__shared__", "static", "extern"))

@@ -21,7 +21,9 @@ CLUSTER = f"the emulated device has no thread block clusters; {ELSEWHERE}"
 TEXTURE = f"the emulated device has no textures or surfaces; {ELSEWHERE}"
 TMA = f"the emulated device has no tensor memory accelerator (TMA) and no asynchronous barriers; {ELSEWHERE}"
 DYNAMIC = f"the emulated device cannot launch a kernel from a kernel (dynamic parallelism); {ELSEWHERE}"
-NESTED_LAUNCH = "this launch cannot be read by the emulated device; write it as `kernel<<<grid, block>>>(arguments);`"
+ODD_SHARED = "this shared variable cannot be read by the emulated device; declare it as `__shared__ T name[size];`"
+GLOBAL_SHARED = "the emulated device has no shared variables outside functions; declare it inside the kernel"
+ODD_LAUNCH = "this launch cannot be read by the emulated device; write it as `kernel<<<grid, block>>>(arguments);`"
 
 # Names by which a feature is used, in code or in a macro.
 NAMES = {
@@ -53,8 +55,8 @@ HEADERS = {
     "cuda_fp8.h": f"the emulated device has no fp8 types; {ELSEWHERE}",
     "cuda_fp4.h": f"the emulated device has no fp4 types; {ELSEWHERE}",
 }
-LIBRARIES = ("cub/", "thrust/", "cute/", "cutlass/", "cuda/std/", "cublas", "cudnn", "curand", "cufft", "cusparse", "cusolver", "nvrtc", "nccl",
-             "ATen/cuda/CUDABlas", "ATen/native/cuda/", "ATen/cuda/cub")
+LIBRARIES = ("cub/", "thrust/", "cute/", "cutlass/", "cuda/std/", "cublas", "cudnn", "curand", "cufft", "cusparse", "cusolver",
+             "nvrtc", "nccl", "ATen/cuda/CUDABlas", "ATen/native/cuda/", "ATen/cuda/cub")
 
 
 def check(tokens: list[Token], path: str, *, device: bool) -> None:
@@ -77,7 +79,7 @@ def _objection(token: Token, following: list[str], *, device: bool) -> str | Non
         if token.in_device_code:
             return DYNAMIC
         if token.callee is None:
-            return NESTED_LAUNCH
+            return ODD_LAUNCH
     return None
 
 

@@ -134,3 +134,15 @@ def test_a_violation_is_disqualified() -> None:
     """What no honest kernel does is not a wrong answer."""
     violation = wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="the runner answered a call that was never made")
     assert fold((BUILT, PLAN, LOADED, violation, FINISHED)).verdict is Verdict.DISQUALIFIED
+
+
+@pytest.mark.parametrize(
+    "outcome", [TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED, TrialOutcome.NON_FINITE, TrialOutcome.RAISED, TrialOutcome.WRONG_SHAPE]
+)
+def test_the_sentence_does_not_tell_a_hidden_size(outcome: TrialOutcome) -> None:
+    """Counts and messages of a hidden workload would; the same sentence about a public one has them."""
+    counts = {"element_count": 7919, "unwritten_count": 7919, "mismatched_count": 7919, "nonfinite_count": 7919}
+    for hidden in (True, False):
+        bad = trial("w7919", outcome, hidden=hidden, message="length 7919", max_absolute_error=1.0, **counts)
+        summary = fold((*GOOD[:3], bad, FINISHED)).summary
+        assert ("7919" in summary) is not hidden

@@ -92,7 +92,7 @@ public:
     using warp_part::warp_part;
 };
 
-inline coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+inline coalesced_group coalesced_threads(unsigned line = __builtin_LINE()) { return coalesced_group(__activemask(line)); }
 
 template <class Group>
 void sync(const Group& group) {

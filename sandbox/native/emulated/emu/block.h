@@ -41,7 +41,7 @@ struct Launch {
     unsigned threads() const { return block.x * block.y * block.z; }
 };
 
-enum class Collective : unsigned char { Sync, Shuffle, Ballot, MatchAny, MatchAll, Add, Min, Max, MinSigned, MaxSigned, And, Or, Xor };
+enum class Collective : unsigned char { Active, Sync, Shuffle, Ballot, MatchAny, MatchAll, Add, Min, Max, MinSigned, MaxSigned, And, Or, Xor };
 
 struct Thread {
     uint3 index;
@@ -109,6 +109,7 @@ private:
     void make_ready(Thread* thread) { ready_[ready_tail_++ % max_threads] = thread; }
     bool complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned wanted);
     bool complete_partial_collectives();
+    bool complete_partial(bool active_only);
 
     const Launch* launch_ = nullptr;
     unsigned size_ = 0, next_ = 0, live_ = 0;

@@ -47,7 +47,8 @@ inline void resolve(Thread* lanes, unsigned group) {
     Collective operation = lanes[__builtin_ctz(group)].operation;
     if (operation == Collective::Sync) return;
     uint64_t folded = 0;
-    if (operation != Collective::Shuffle && operation != Collective::MatchAny) folded = fold(operation, lanes, group);
+    bool by_value = operation == Collective::MatchAny || operation == Collective::Active;
+    if (operation != Collective::Shuffle && !by_value) folded = fold(operation, lanes, group);
     for (unsigned rest = group; rest; rest &= rest - 1) {
         Thread& thread = lanes[__builtin_ctz(rest)];
         if (operation == Collective::Shuffle) {
@@ -55,7 +56,7 @@ inline void resolve(Thread* lanes, unsigned group) {
             bool present = group >> thread.source_lane & 1;
             thread.received = present ? lanes[thread.source_lane].given : thread.given;
         } else {
-            thread.received = operation == Collective::MatchAny ? match(lanes, group, thread.given) : folded;
+            thread.received = by_value ? match(lanes, group, thread.given) : folded;
         }
     }
 }
@@ -91,19 +92,26 @@ inline bool Worker::complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned 
     return completed;
 }
 
-// Nobody can run: lanes wait for lanes that wait elsewhere.  Hardware goes on with the lanes it has, and so do we.
-inline bool Worker::complete_partial_collectives() {
-    current_ = nullptr;
+// Lanes that ask who is with them wait until nobody else of the block can run: those who came are together.
+inline bool Worker::complete_partial(bool active_only) {
     bool completed = false;
     for (unsigned first = 0; first < size_; first += 32) {
         Warp& warp = warps_[first / 32];
-        if (!warp.waiting) continue;
-        resolve_by_operation(&threads_[first], warp.waiting);
-        for (unsigned rest = warp.waiting; rest; rest &= rest - 1) make_ready(&threads_[first + __builtin_ctz(rest)]);
-        warp.waiting = 0;
-        completed = true;
+        unsigned group = 0;
+        for (unsigned rest = warp.waiting; rest; rest &= rest - 1)
+            if (!active_only || threads_[first + __builtin_ctz(rest)].operation == Collective::Active) group |= rest & -rest;
+        resolve_by_operation(&threads_[first], group);
+        for (unsigned rest = group; rest; rest &= rest - 1) make_ready(&threads_[first + __builtin_ctz(rest)]);
+        warp.waiting &= ~group;
+        completed |= group != 0;
     }
     return completed;
+}
+
+// Nobody can run: lanes wait for lanes that wait elsewhere.  Hardware goes on with the lanes it has, and so do we.
+inline bool Worker::complete_partial_collectives() {
+    current_ = nullptr;
+    return complete_partial(true) || complete_partial(false);
 }
 
 inline void Worker::collect(Collective operation, unsigned mask, uint64_t given, unsigned source_lane) {

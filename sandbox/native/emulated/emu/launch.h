@@ -19,8 +19,8 @@ inline cudaError_t check_launch(const Launch& launch) {
     dim3 b = launch.block, g = launch.grid;
     bool block_fits = b.x && b.y && b.z && b.x <= 1024 && b.y <= 1024 && b.z <= 64 && launch.threads() <= max_threads;
     bool grid_fits = g.x && g.y && g.z && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
-    if (!block_fits || !grid_fits) return cudaErrorInvalidConfiguration;
-    return launch.dynamic_bytes <= launch.shared_limit ? cudaSuccess : cudaErrorInvalidValue;
+    // CUDA 13 on an H200 answers InvalidValue to all of these (runtimes before it: InvalidConfiguration).
+    return block_fits && grid_fits && launch.dynamic_bytes <= launch.shared_limit ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 inline cudaError_t run_launch(const Launch& launch) {

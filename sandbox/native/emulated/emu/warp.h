@@ -69,8 +69,10 @@ inline int __uni_sync(unsigned mask, int predicate) {
     unsigned votes = __ballot_sync(mask, predicate);
     return votes == 0 || votes == (mask & emu::worker->warp().live);
 }
-// The lanes that have not exited.  Hardware may name fewer where lanes have parted; correct code allows for both.
-inline unsigned __activemask() { return emu::worker->warp().live; }
+// The lanes that stand at the same place of the source.
+inline unsigned __activemask(unsigned line = __builtin_LINE()) {
+    return static_cast<unsigned>(emu::exchange(emu::Collective::Active, 0xffffffffu, line));
+}
 
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value) {

@@ -1,0 +1,48 @@
+# Every command a person needs.  `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Further words for pip, such as `--extra-index-url URL` for a build of torch without CUDA.
+PIP_ARGS ?=
+PYTEST_WORKERS ?= 2
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+FAST := not slow and not docker and not bubblewrap and not gpu
+
+export PYTHONUNBUFFERED := 1
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.PHONY: help demo test check proto clean setup setup-dev
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup ## Set up, then grade the six kernels of the triangular matmul story and check each verdict
+	@$(BIN)/grader-cli demo $(DEMO_ARGS)
+
+test: setup-dev ## Set up, then run every test (those that need Docker, bubblewrap or a GPU skip where it is absent)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+check: setup-dev ## Lint, types, architecture, API and fast tests; under two minutes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/lint_proto.py
+	$(BIN)/python tools/generate_proto.py --check
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile -m '$(FAST)'
+
+proto: setup-dev ## Generate grader/v1 from proto/
+	$(BIN)/python tools/generate_proto.py
+
+setup: $(VENV)/.ready-run ## Make the virtual environment that runs the grader
+
+setup-dev: $(VENV)/.ready-dev ## Make the virtual environment that also tests it
+
+$(VENV)/.ready-%: pyproject.toml constraints.txt tools/setup.sh
+	@tools/setup.sh $* $(VENV) $(PIP_ARGS)
+
+clean: ## Remove what the other commands made, but for commits
+	rm -rf $(VENV) build dist .state .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,166 @@
+"""`grader-cli doctor`: what works on this machine, and what to do about what does not.  Tries things; installs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json as json_module
+import shutil
+import sys
+import sysconfig
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from grader.cli.exits import Exit
+from grader.cli.progress import stdout_console
+from grader.cli.text import one_line, plain
+from grader.isolation import Availability
+
+_VERSION_TIMEOUT_S = 10.0
+_GPU = Path("/dev/nvidia0")
+_ISOLATION_REMEDIES = {
+    "docker": "install and start a Docker engine (Debian: apt-get install docker.io), and be root or in the group docker",
+    "bubblewrap": "install it (Debian: apt-get install bubblewrap); as another user than root it also needs unprivileged user namespaces",
+    "process": "see the reason",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
+
+    kind: str  # device, isolation or compiler
+    name: str
+    usable: bool
+    detail: str
+    remedy: str = ""
+    warnings: tuple[str, ...] = ()
+    required: bool = False
+
+
+async def doctor(*, json: bool) -> Exit:
+    """Look, print, and answer whether kernels can be graded here."""
+    findings = [*await compilers(), *devices(), *await isolations()]
+    ready = can_grade(findings)
+    if json:
+        print(json_module.dumps({"ready": ready, "findings": [asdict(one) for one in findings]}, indent=2))
+    else:
+        console = stdout_console()
+        console.print(_table(findings))
+        verdict = "kernels can be graded here" if ready else "kernels can't be graded here yet; see what to do above"
+        console.print(Text(f"\n{verdict}", style="green" if ready else "red"))
+    return Exit.DONE if ready else Exit.GRADER_FAILED
+
+
+def can_grade(findings: list[Finding]) -> bool:
+    """Whether there is a device, an isolation, and every compiler that must be."""
+    usable = {one.kind for one in findings if one.usable}
+    return {"device", "isolation"} <= usable and all(one.usable for one in findings if one.required)
+
+
+async def compilers() -> list[Finding]:
+    """What kernels are built with."""
+    gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return [
+        Finding(
+            kind="compiler",
+            name="g++",
+            usable=gxx is not None,
+            detail=gxx or "not found in PATH",
+            remedy="" if gxx else "install it (Debian: apt-get install g++)",
+            required=True,
+        ),
+        Finding(
+            kind="compiler",
+            name="Python headers",
+            usable=headers.is_file(),
+            detail=str(headers) if headers.is_file() else f"{headers} is missing",
+            remedy="" if headers.is_file() else f"for the language torch_extension install them (Debian: apt-get install {python}-dev)",
+        ),
+        Finding(
+            kind="compiler",
+            name="nvcc",
+            usable=nvcc is not None,
+            detail=nvcc or "not found in PATH",
+            remedy="" if nvcc else "only the device cuda needs it: install the CUDA toolkit where there is a GPU",
+        ),
+    ]
+
+
+def devices() -> list[Finding]:
+    """What kernels are run on."""
+    missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
+    gpu = _GPU.exists()
+    return [
+        Finding(
+            kind="device",
+            name="emulated",
+            usable=not missing,
+            detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; never ranked",
+            remedy="install the project's dependencies: make setup" if missing else "",
+        ),
+        Finding(
+            kind="device",
+            name="cuda",
+            usable=False,
+            detail=f"{_GPU} is here, but this version has no CUDA device yet" if gpu else f"no NVIDIA GPU: {_GPU} is missing",
+            remedy="grade on the emulated device" + ("" if gpu else ", or on a machine with a GPU and its driver once this version can"),
+        ),
+    ]
+
+
+async def isolations() -> list[Finding]:
+    """What keeps kernels in; each is tried with a trivial box."""
+    from grader.isolation.select import survey
+    from grader.isolation.settings import BoxSettings
+
+    with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
+        Path(runtime).chmod(0o711)  # a box's own uid must get here
+        found = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
+    return [_isolation(name, availability) for name, availability in found.items()]
+
+
+def _isolation(name: str, availability: Availability) -> Finding:
+    return Finding(
+        kind="isolation",
+        name=name,
+        usable=availability.usable,
+        detail=availability.detail,
+        remedy="" if availability.usable else _ISOLATION_REMEDIES.get(name, "see the reason"),
+        warnings=availability.warnings,
+    )
+
+
+async def _version(program: str, argument: str) -> str | None:
+    path = shutil.which(program)
+    if path is None:
+        return None
+    process = await asyncio.create_subprocess_exec(
+        path, argument, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(), _VERSION_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return f"{path}, which does not answer"
+    lines = [line for line in printed.decode(errors="replace").splitlines() if line.strip()]
+    release = next((line for line in lines if "release" in line), lines[0] if lines else "")
+    return f"{path}: {release.strip()}"
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table("", "", "", "", box=None, show_header=False, pad_edge=False)
+    for one in findings:
+        mark = Text("yes", style="green") if one.usable else Text("no", style="red")
+        detail = plain(one_line(one.detail, most_chars=1000))
+        table.add_row(one.kind, one.name, mark, detail)
+        for note in (*one.warnings, *((f"do: {one.remedy}",) if one.remedy else ())):
+            table.add_row("", "", "", plain(one_line(note, most_chars=1000), "yellow"))
+    return table

@@ -1,0 +1,46 @@
+"""How a command ends: its exit code, and the errors that are its own."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from grader import errors
+
+
+class Exit(IntEnum):
+    """What the exit code says."""
+
+    ACCEPTED = 0
+    DONE = 0
+    OTHER_VERDICT = 1
+    MISUSE = 2
+    GRADER_FAILED = 3
+    INTERRUPTED = 130
+
+
+class CommandFailed(Exception):
+    """The command ends here."""
+
+    exit_code = Exit.GRADER_FAILED
+
+
+class Misuse(CommandFailed):
+    """What was asked can't be done as asked; the message names the field and the remedy."""
+
+    exit_code = Exit.MISUSE
+
+
+class GraderFailed(CommandFailed):
+    """The grader could not do what it should have."""
+
+
+# Refusals that say nothing of what was asked, only of the moment.
+_NOT_NOW = (errors.QuotaExceeded, errors.QueueFull, errors.ShuttingDown)
+_MISUSE = (errors.CallRefused, errors.ProblemInvalid, errors.SettingsInvalid)
+
+
+def exit_of_error(error: Exception) -> Exit:
+    """The exit code for an error."""
+    if isinstance(error, CommandFailed):
+        return error.exit_code
+    return Exit.MISUSE if isinstance(error, _MISUSE) and not isinstance(error, _NOT_NOW) else Exit.GRADER_FAILED

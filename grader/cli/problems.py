@@ -1,0 +1,114 @@
+"""`grader-cli problems list` and `show`: what can be submitted to, and what a kernel for it looks like."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.cli.exits import Exit
+from grader.cli.jsonout import print_json
+from grader.cli.names import full_name
+from grader.cli.progress import stdout_console
+from grader.cli.session import Need, Target, connect
+from grader.cli.text import one_line, plain
+from grader.v1 import grader_service_pb2, problem_pb2
+
+_PARAMETER = re.compile(r"[(,]\s*(const\s+)?([A-Za-z_][\w:]*)\s*(\*?)\s*(?:__restrict__\s+)?([A-Za-z_]\w*)\s*(?=[,)])")
+_TORCH_EXAMPLE = """\
+// grader: problem={problem}
+#include <torch/extension.h>
+
+{result} forward({arguments}) {{
+    // Make {outputs} on the inputs' device, launch your kernels, and write every element.
+    return {returned};
+}}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}
+"""
+
+
+async def list_(target: Target, *, json: bool) -> Exit:
+    """Print every problem."""
+    async with connect(target, Need.READ) as client:
+        answer = await client.list_problems(page_size=1000)
+    if json:
+        print_json(grader_service_pb2.ListProblemsResponse(problems=answer.problems))
+    elif answer.problems:
+        stdout_console().print(_table(answer.problems))
+    else:
+        print("no problems here; a directory with problem.toml and reference.py is one (submit a file that lies in it)")
+    return Exit.DONE
+
+
+async def show(target: Target, name: str, *, json: bool) -> Exit:
+    """Print one problem."""
+    async with connect(target, Need.READ) as client:
+        problem = await client.get_problem(full_name("problems", name))
+    if json:
+        print_json(problem)
+    else:
+        console = stdout_console()
+        for part in render(problem):
+            console.print(part, soft_wrap=isinstance(part, Text))
+    return Exit.DONE
+
+
+def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
+    """All that an author needs to start."""
+    problem_id = one_line(problem.name.removeprefix("problems/"))
+    yield plain(f"{problem_id}: {one_line(problem.title)}", "bold")
+    if problem.statement:
+        yield plain(f"\n{problem.statement.strip()}")
+    yield plain(f"\nlanguages: {one_line(', '.join(problem.languages))}")
+    yield Text()
+    yield _workloads(problem)
+    if problem.hidden_workload_count:
+        yield plain(f"and {problem.hidden_workload_count} more that are not shown")
+    if problem.cuda_signature:
+        yield Text("\nlanguage cuda: define", style="bold")
+        yield plain(f"\n    {problem.cuda_signature}")
+        yield Text("\nlanguage torch_extension: for example", style="bold")
+        yield plain("\n" + textwrap.indent(torch_example(problem_id, problem.cuda_signature, set(problem.axes)), "    "))
+    yield plain(f"then: grader-cli submit FILE --problem {problem_id}")
+
+
+def torch_example(problem_id: str, signature: str, axes: set[str]) -> str:
+    """A torch extension with the same arguments as signature, to be filled in."""
+    arguments, outputs = [], []
+    for constant, kind, pointer, name in _PARAMETER.findall(signature[signature.find("(") :]):
+        if pointer and not constant:
+            outputs.append(name)
+        elif pointer:
+            arguments.append(f"torch::Tensor {name}")
+        elif name not in axes and kind != "cudaStream_t":
+            arguments.append(f"{'double' if kind in ('float', 'double') else kind} {name}")
+    result = "torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>"
+    returned = outputs[0] if len(outputs) == 1 else "{" + ", ".join(outputs) + "}"
+    return _TORCH_EXAMPLE.format(
+        problem=problem_id, result=result, arguments=", ".join(arguments), outputs=", ".join(outputs), returned=returned
+    )
+
+
+def _workloads(problem: problem_pb2.Problem) -> Table:
+    table = Table("workload", "axes", box=None, pad_edge=False)
+    for one in problem.workloads:
+        table.add_row(plain(one_line(one.workload_id)), plain(", ".join(f"{axis} = {one.axes[axis]:,}" for axis in problem.axes)))
+    return table
+
+
+def _table(problems: Sequence[problem_pb2.Problem]) -> Table:
+    table = Table("problem", "title", "languages", "sizes", box=None, pad_edge=False)
+    for one in problems:
+        hidden = f" and {one.hidden_workload_count} hidden" if one.hidden_workload_count else ""
+        table.add_row(
+            plain(one_line(one.name.removeprefix("problems/"))),
+            plain(one_line(one.title)),
+            plain(one_line(", ".join(one.languages))),
+            f"{len(one.workloads)}{hidden}",
+        )
+    return table

@@ -1,0 +1,130 @@
+"""Draws a graded submission for people.  What it shows is the server's; it concludes nothing of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.cli import words
+from grader.cli.text import one_line, plain, visible
+from grader.v1 import report_pb2, submission_pb2
+
+_SAID_BELOW = "EMULATED_NOT_RANKED"  # with the device
+_LOG_CHARS = 16_000
+_OUTPUT_CHARS = 4_000
+_SUMMARY_CHARS = 2_000
+_FLAGS = {
+    "CERTIFIED_TIME_BELOW_FLOOR": "a time is too short, or this machine too busy, for the judge's clock to tell; it is not scored",
+    "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
+}
+
+
+def show(console: Console, submission: submission_pb2.Submission) -> None:
+    """Print all that is known of a submission."""
+    for part in render(submission):
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
+    """The parts of what `show` prints, top to bottom."""
+    yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
+    match submission.state:
+        case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
+            yield from _graded(submission.report)
+        case submission_pb2.SUBMISSION_STATE_FAILED:
+            yield Text("the grader failed", style="bold red") + plain(f": {submission.error.message or 'no reason was given'}")
+            yield Text("This says nothing about the kernel. Submit it again; 'grader-cli doctor' looks for causes on this machine.")
+        case submission_pb2.SUBMISSION_STATE_CANCELLED:
+            yield Text("cancelled before it was graded", style="yellow")
+        case _:
+            yield Text(f"{words.state_name(submission)}: 'grader-cli watch {one_line(submission.name)}' follows it")
+
+
+def headline(report: report_pb2.Report) -> Text:
+    """Verdict and reason."""
+    accepted = report.verdict == report_pb2.VERDICT_ACCEPTED
+    line = Text(words.verdict_name(report), style="bold green" if accepted else "bold red")
+    return line + plain(f"  {one_line(report.reason)}") if report.reason and report.reason != words.verdict_name(report) else line
+
+
+def _graded(report: report_pb2.Report) -> Iterator[RenderableType]:
+    yield headline(report)
+    yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
+    for flag in (one for one in report.flags if one != _SAID_BELOW):
+        yield plain(f"{one_line(flag)}{': ' + _FLAGS[flag] if flag in _FLAGS else ''}", "yellow")
+    if report.trials:
+        yield Text()
+        yield _workloads(report)
+    if report.measurements:
+        yield Text()
+        yield _times(report)
+    for speedup in report.speedups:
+        yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {words.ratio(speedup)}")
+    if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:
+        yield from _quoted("what the compiler printed", report.build.log, _LOG_CHARS, cut=report.build.log_truncated)
+    if report.output:
+        yield from _quoted("what the kernel printed", report.output, _OUTPUT_CHARS)
+    if report.HasField("environment"):
+        yield from environment(report.environment)
+
+
+def _workloads(report: report_pb2.Report) -> Table:
+    table = Table("workload", "result", box=None, pad_edge=False, title="Workloads", title_justify="left")
+    for heading in ("trials", "mismatched", "unwritten", "max error"):
+        table.add_column(heading, justify="right")
+    for workload_id in dict.fromkeys(trial.workload_id for trial in report.trials):
+        trials = [trial for trial in report.trials if trial.workload_id == workload_id]
+        failed = next((trial for trial in trials if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
+        worst = failed or trials[-1]
+        table.add_row(
+            plain(one_line(workload_id)),
+            Text("passed", style="green") if failed is None else Text(words.outcome_name(failed), style="red"),
+            str(len(trials)),
+            words.share(worst.mismatched_count, worst.element_count),
+            words.share(worst.unwritten_count, worst.element_count),
+            words.error(max_error(trials)),
+        )
+        if failed is not None and failed.message:
+            table.add_row("", plain(one_line(failed.message)))
+    return table
+
+
+def max_error(trials: list[report_pb2.Trial]) -> float | None:
+    """The largest absolute error over trials."""
+    return max((trial.max_absolute_error for trial in trials if trial.HasField("max_absolute_error")), default=None)
+
+
+def _times(report: report_pb2.Report) -> Table:
+    table = Table("workload", box=None, pad_edge=False, title="Times (medians)", title_justify="left")
+    baselines = list(dict.fromkeys(name for one in report.measurements for name in one.baselines))
+    for heading in ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)"):
+        table.add_column(Text(heading), justify="right")
+    for one in report.measurements:
+        reported = words.median(one.reported) if one.HasField("reported") else "-"
+        table.add_row(
+            plain(one_line(one.workload_id)),
+            reported if one.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
+            words.median(one.certified),
+            *(words.median(one.baselines[name]) if name in one.baselines else "-" for name in baselines),
+            ", ".join(words.ratio(speedup) for speedup in one.speedups) or "-",
+        )
+    return table
+
+
+def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:
+    # Untrusted text: every line is marked, so that none can pass for one of ours.
+    shown = visible(text.rstrip(), most_chars=most_chars)
+    yield Text(f"\n{title}{', cut' if cut else ''}:", style="bold")
+    yield Text("\n".join(f"  | {line}" for line in shown.split("\n")))
+
+
+def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
+    """What it was graded on and in, in plain words."""
+    yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}")
+    isolation = words.ISOLATIONS.get(found.isolation, one_line(found.isolation))
+    yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
+    if found.clock == report_pb2.CLOCK_HOST:
+        yield Text(f"note: {words.NOT_RANKED}", style="yellow")

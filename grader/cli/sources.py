@@ -1,0 +1,91 @@
+"""Reads the files that a person names, and finds the problem that they are for."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.cli.exits import Misuse
+from grader.model import SOURCE_LIMIT_BYTES, SourceFile
+
+_DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
+_DIRECTIVE_LINES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """What a person handed in. problem_dir: the directory beside the files that holds their problem, if one does."""
+
+    sources: tuple[SourceFile, ...]
+    problem_id: str
+    problem_dir: Path | None = None
+
+
+def read(files: Sequence[Path], problem: str | None) -> Handed:
+    """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml beside it."""
+    sources = read_sources(files)
+    beside = files[0].absolute().parent
+    beside_id = _problem_beside(beside)
+    problem_id = problem or _directive(sources[0].content) or beside_id
+    if not problem_id:
+        raise Misuse(
+            f"problem: nothing says which problem {files[0].name} is for; give --problem NAME ('grader-cli problems list' shows "
+            "them), or write '// grader: problem=NAME' in its first lines, or put a problem.toml beside it"
+        )
+    problem_id = problem_id.removeprefix("problems/")
+    return Handed(sources=sources, problem_id=problem_id, problem_dir=beside if problem_id == beside_id else None)
+
+
+def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
+    """Read files; their paths are relative to their common directory."""
+    absolute = [Path(os.path.abspath(path)) for path in files]  # noqa: PTH100 (resolve() would follow links and rename files)
+    if len(set(absolute)) != len(absolute):
+        raise Misuse("sources: a file is named twice; name each once")
+    contents = [_content(path) for path in files]
+    size = sum(len(content.encode()) for content in contents)
+    if size > SOURCE_LIMIT_BYTES:
+        raise Misuse(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
+    top = Path(os.path.commonpath([path.parent for path in absolute]))
+    return tuple(
+        SourceFile(path=path.relative_to(top).as_posix(), content=content) for path, content in zip(absolute, contents, strict=True)
+    )
+
+
+def _content(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise Misuse(f"sources: {path} is a directory; name the files in it")
+        if not path.exists():
+            raise Misuse(f"sources: {path} does not exist; check the path")
+        if not path.is_file():
+            raise Misuse(f"sources: {path} is not a regular file; save the kernel to a file and name that")
+        size = path.stat().st_size
+        if size > SOURCE_LIMIT_BYTES:
+            raise Misuse(f"sources: {path} has {size:,} bytes, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Misuse(f"sources: {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise Misuse(f"sources: {path} can't be read: {error.strerror}; check its permissions") from None
+
+
+def _directive(content: str) -> str | None:
+    for line in content.splitlines()[:_DIRECTIVE_LINES]:
+        if match := _DIRECTIVE.match(line):
+            return match["problem"]
+    return None
+
+
+def _problem_beside(directory: Path) -> str | None:
+    path = directory / "problem.toml"
+    if not path.is_file():
+        return None
+    try:
+        name = tomllib.loads(path.read_text("utf-8")).get("name")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Misuse(f"problem: {path} can't be read: {error}") from None
+    return name if isinstance(name, str) else None

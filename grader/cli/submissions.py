@@ -1,0 +1,62 @@
+"""`grader-cli show`, `list` and `cancel`."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from grader.cli import report, words
+from grader.cli.exits import Exit
+from grader.cli.jsonout import print_json
+from grader.cli.names import full_name
+from grader.cli.progress import stdout_console
+from grader.cli.session import Need, Target, connect
+from grader.cli.text import one_line, plain
+from grader.v1 import grader_service_pb2, submission_pb2
+
+
+async def show(target: Target, name: str, *, json: bool) -> Exit:
+    """Print a submission as it is now."""
+    async with connect(target, Need.READ) as client:
+        submission = await client.get_submission(full_name("submissions", name))
+    if json:
+        print_json(submission)
+    else:
+        report.show(stdout_console(), submission)
+    return Exit.DONE
+
+
+async def list_(target: Target, problem: str, limit: int, *, json: bool) -> Exit:
+    """Print the newest submissions."""
+    async with connect(target, Need.READ) as client:
+        answer = await client.list_submissions(page_size=limit, problem=full_name("problems", problem) if problem else "")
+    if json:
+        print_json(grader_service_pb2.ListSubmissionsResponse(submissions=answer.submissions))
+    elif answer.submissions:
+        stdout_console().print(_table(list(answer.submissions)))
+    else:
+        print("no submissions yet; hand one in with: grader-cli submit FILE")
+    return Exit.DONE
+
+
+async def cancel(target: Target, name: str, *, json: bool) -> Exit:
+    """Cancel a submission and print it."""
+    async with connect(target, Need.GRADE) as client:
+        submission = await client.cancel(full_name("submissions", name))
+    if json:
+        print_json(submission)
+    else:
+        stdout_console().print(plain(f"{submission.name}: {words.state_name(submission)}"))
+    return Exit.DONE
+
+
+def _table(submissions: list[submission_pb2.Submission]) -> Table:
+    table = Table("name", "problem", "language", "state", "handed in (UTC)", box=None, pad_edge=False)
+    for one in submissions:
+        table.add_row(
+            plain(one_line(one.name)),
+            plain(one_line(one.problem.removeprefix("problems/"))),
+            plain(one_line(one.language)),
+            words.state_name(one),
+            one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
+        )
+    return table

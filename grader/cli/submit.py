@@ -1,0 +1,106 @@
+"""`grader-cli submit` and `watch`: hand a kernel in, follow it, and say what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grader.cli import report, sources
+from grader.cli.exits import Exit, Misuse
+from grader.cli.jsonout import print_json
+from grader.cli.names import full_name
+from grader.cli.progress import Progress, progress, stdout_console
+from grader.cli.session import Need, Target, connect
+from grader.client import GraderClient
+from grader.errors import GraderError
+from grader.v1 import report_pb2, submission_pb2
+
+_CANCEL_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What `grader-cli submit` was asked for."""
+
+    files: tuple[Path, ...]
+    problem: str | None
+    language: str
+    entry: str
+    device_kind: str
+    mode: str
+
+
+def build_submission(handed: sources.Handed, order: Order) -> submission_pb2.Submission:
+    """The message that hands the files in."""
+    return submission_pb2.Submission(
+        problem=f"problems/{handed.problem_id}",
+        language=order.language,
+        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in handed.sources],
+        device_kind=order.device_kind,
+        mode=f"MODE_{order.mode.upper()}",
+        entry=order.entry,
+    )
+
+
+async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exit:
+    """Submit, follow to the end unless wait is False, and print."""
+    if not wait and target.server is None:
+        raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
+    handed = sources.read(order.files, order.problem)
+    if handed.problem_dir is not None:
+        target = replace(target, problem_dirs=(*target.problem_dirs, handed.problem_dir))
+    async with connect(target, Need.GRADE) as client:
+        submission = await client.submit(build_submission(handed, order), request_id=str(uuid.uuid4()))
+        if not wait:
+            _print(submission, json=json)
+            return Exit.ACCEPTED
+        with progress(json=json) as shown:
+            shown.say(f"{submission.name} for {submission.problem} ({submission.language})")
+            try:
+                final = await follow(client, submission.name, [shown])
+            except asyncio.CancelledError:
+                await cancel_quietly(client, submission.name)
+                raise
+    _print(final, json=json)
+    return exit_of(final)
+
+
+async def watch(target: Target, name: str, *, json: bool) -> Exit:
+    """Follow a submission to its end, and print it."""
+    async with connect(target, Need.FOLLOW) as client:
+        with progress(json=json) as shown:
+            final = await follow(client, full_name("submissions", name), [shown])
+    _print(final, json=json)
+    return exit_of(final)
+
+
+async def follow(client: GraderClient, name: str, shown: Sequence[Progress]) -> submission_pb2.Submission:
+    """Show events until the last, and return the submission as it then is."""
+    async for event in client.watch(name):
+        for one in shown:
+            one.feed(event)
+    return await client.get_submission(name)
+
+
+async def cancel_quietly(client: GraderClient, name: str) -> None:
+    """Cancel on the way out: whoever pressed Ctrl-C does not want to read why it could not be."""
+    with contextlib.suppress(GraderError, TimeoutError):
+        await asyncio.wait_for(client.cancel(name), _CANCEL_TIMEOUT_S)
+
+
+def exit_of(submission: submission_pb2.Submission) -> Exit:
+    """The exit code that says what became of a submission."""
+    if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
+        return Exit.GRADER_FAILED
+    return Exit.ACCEPTED if submission.report.verdict == report_pb2.VERDICT_ACCEPTED else Exit.OTHER_VERDICT
+
+
+def _print(submission: submission_pb2.Submission, *, json: bool) -> None:
+    if json:
+        print_json(submission)
+    else:
+        report.show(stdout_console(), submission)

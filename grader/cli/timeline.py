@@ -1,0 +1,129 @@
+"""Folds the events of one submission into steps that a person can follow.  Pure: the time is passed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.cli import words
+from grader.v1 import report_pb2, submission_pb2
+
+_WORDS = {
+    submission_pb2.STAGE_BUILDING: "building",
+    submission_pb2.STAGE_LOADING: "loading",
+    submission_pb2.STAGE_VERIFYING: "verifying",
+    submission_pb2.STAGE_MEASURING: "measuring",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One thing that was, or is being, done. failed: the kernel failed in it."""
+
+    label: str
+    began_s: float
+    detail: str = ""
+    ended_s: float | None = None
+    failed: bool = False
+    trial_count: int = 0
+
+    def line(self) -> str:
+        """The step in one plain line, once it has ended."""
+        seconds = "" if self.ended_s is None else f"{self.ended_s - self.began_s:.1f} s"
+        return f"{self.label}: {self.detail} ({seconds})" if self.detail else f"{self.label}: {seconds}"
+
+
+class Timeline:
+    """What has happened to one submission so far."""
+
+    def __init__(self, began_s: float) -> None:
+        self.steps: list[Step] = [Step(label="queued", began_s=began_s)]
+        self.environment = ""
+        self.final = False
+        self._attempt = 0
+
+    @property
+    def now(self) -> str:
+        """What is being done, in a few words."""
+        return self.steps[-1].label
+
+    def feed(self, event: submission_pb2.SubmissionEvent, now_s: float) -> list[str]:
+        """Take an event in and return what it adds, as plain lines; all of it may hold untrusted text."""
+        lines = self._new_attempt(event, now_s)
+        match event.WhichOneof("event"):
+            case "progress":
+                word = _WORDS.get(event.progress.stage, "working")
+                label = f"{word} {event.progress.workload_id}".strip()
+                lines += self._begin(label, now_s) if label != self.now or self.steps[-1].ended_s is not None else []
+            case "build":
+                lines += self._built(event.build, now_s)
+            case "load":
+                self._loaded(event.load)
+            case "trial":
+                self._tried(event.trial)
+            case "measurement":
+                self._measured(event.measurement)
+            case "environment":
+                self.environment = f"on {event.environment.device or event.environment.device_kind}, in {event.environment.isolation}"
+                lines.append(self.environment)
+            case "submission":
+                lines += self._moved(event.submission, now_s)
+            case _:
+                pass
+        return lines
+
+    def _new_attempt(self, event: submission_pb2.SubmissionEvent, now_s: float) -> list[str]:
+        again = 0 < self._attempt < event.attempt
+        self._attempt = max(self._attempt, event.attempt)
+        if not again:
+            return []
+        self.steps = [Step(label=f"attempt {event.attempt}", began_s=now_s, detail="the one before it was lost")]
+        return [f"attempt {event.attempt}: the one before it was lost"]
+
+    def _begin(self, label: str, now_s: float) -> list[str]:
+        lines = self._end(now_s)
+        self.steps.append(Step(label=label, began_s=now_s))
+        return [*lines, f"{label} ..."] if label == "building" else lines
+
+    def _end(self, now_s: float) -> list[str]:
+        step = self.steps[-1]
+        if step.ended_s is not None:
+            return []
+        step.ended_s = now_s
+        return [step.line()]
+
+    def _built(self, build: report_pb2.Build, now_s: float) -> list[str]:
+        if self.now != "building":
+            self._begin("building", now_s)
+        step = self.steps[-1]
+        step.failed = build.outcome != report_pb2.BUILD_OUTCOME_BUILT
+        step.detail = words.name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " ")
+        return self._end(now_s)
+
+    def _loaded(self, load: report_pb2.Load) -> None:
+        step = self.steps[-1]
+        step.failed = load.outcome != report_pb2.LOAD_OUTCOME_LOADED
+        step.detail = words.name_of(report_pb2.LoadOutcome, load.outcome, "LOAD_OUTCOME_").lower().replace("_", " ")
+
+    def _tried(self, trial: report_pb2.Trial) -> None:
+        step = self.steps[-1]
+        step.trial_count += 1
+        if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED:
+            where = "" if step.label.endswith(trial.workload_id) else f"{trial.workload_id} "
+            step.failed, step.detail = True, where + words.outcome_name(trial)
+        elif not step.failed:
+            step.detail = f"{step.trial_count} trial{'s' if step.trial_count > 1 else ''} passed"
+
+    def _measured(self, measurement: report_pb2.Measurement) -> None:
+        step = self.steps[-1]
+        if not step.failed:
+            step.detail = f"{words.median(measurement.certified)} certified"
+
+    def _moved(self, submission: submission_pb2.Submission, now_s: float) -> list[str]:
+        match submission.state:
+            case submission_pb2.SUBMISSION_STATE_QUEUED:
+                return []
+            case submission_pb2.SUBMISSION_STATE_RUNNING:
+                return self._begin("starting", now_s) if self.now == "queued" else []
+            case _:
+                self.final = True
+                return self._end(now_s)

@@ -1,0 +1,87 @@
+"""How enums, times and shares are said to people.  Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from grader.v1 import report_pb2, submission_pb2
+
+ISOLATIONS = {
+    "docker": "docker: a container of its own for each build and run, without network",
+    "bubblewrap": "bubblewrap: a sandbox of its own for each build and run, without network",
+    "process": "process: UNSAFE, nothing but resource limits; for your own kernels only",
+}
+NOT_RANKED = "times are of an emulated device and are not ranked"
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+
+
+def name_of(enum: Any, value: int, prefix: str) -> str:
+    """An enum value's name without its prefix; a value that is newer than this program by its number."""
+    return str(enum.Name(value)).removeprefix(prefix) if value in enum.values() else f"UNKNOWN_{value}"
+
+
+def verdict_name(report: report_pb2.Report) -> str:
+    """The verdict, such as WRONG_ANSWER."""
+    return name_of(report_pb2.Verdict, report.verdict, "VERDICT_")
+
+
+def state_name(submission: submission_pb2.Submission) -> str:
+    """The state, such as QUEUED."""
+    return name_of(submission_pb2.SubmissionState, submission.state, "SUBMISSION_STATE_")
+
+
+def outcome_name(trial: report_pb2.Trial) -> str:
+    """A trial's outcome in lower case, such as unwritten."""
+    return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")
+
+
+def duration_ns(duration: Duration) -> int:
+    """A protobuf duration in nanoseconds."""
+    return duration.seconds * 1_000_000_000 + duration.nanos
+
+
+def time(nanoseconds: float) -> str:
+    """A time with three digits and its unit."""
+    for size, unit in _UNITS:
+        if abs(nanoseconds) >= size:
+            return f"{_three_digits(nanoseconds / size)} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def median(samples: report_pb2.Samples) -> str:
+    """The median of samples, as a time."""
+    return time(duration_ns(samples.median_duration))
+
+
+def share(count: int, of: int) -> str:
+    """A part of a whole in per cent; what is not none never reads as 0, and what is not all never as 100."""
+    if of <= 0:
+        return "-"
+    if count in (0, of):
+        return "0 %" if count == 0 else "100 %"
+    return f"{min(max(100 * count / of, 0.01), 99.99):.2f} %"
+
+
+def error(value: float | None) -> str:
+    """An error with three digits."""
+    return "-" if value is None else f"{value:.3g}"
+
+
+def ratio(speedup: report_pb2.Speedup) -> str:
+    """A speedup with its interval."""
+    return f"{speedup.ratio:.3g}x ({speedup.ratio_low:.3g} to {speedup.ratio_high:.3g})"
+
+
+def middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> str:
+    """The median over workloads of a field of samples, as one figure for a table."""
+    known = [duration_ns(getattr(one, field).median_duration) for one in measurements if one.HasField(field)]
+    return time(statistics.median(known)) if known else "-"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:.0f}"

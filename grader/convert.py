@@ -1,0 +1,272 @@
+"""Model to protobuf and back.  Pure.  What submitters must not see of hidden workloads is taken out here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median, quantiles
+from typing import cast
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from grader.model import Event, Problem, Report, SourceFile, Submission, SubmissionState
+from grader.statuses import failure_to_status
+from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from sandbox import wire
+
+PROBLEM_PREFIX, SUBMISSION_PREFIX = "problems/", "submissions/"
+
+_C_TYPES = {
+    "float32": "float",
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float64": "double",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Names that hidden workloads go by among submitters."""
+
+    hidden: Mapping[str, str]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Mask:
+        """hidden-1, hidden-2 and so on, in the problem's order."""
+        ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
+        return cls({workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)})
+
+    def name(self, workload_id: str, hidden: bool = False) -> str:
+        """The id to show."""
+        return self.hidden.get(workload_id, "hidden" if hidden else workload_id)
+
+
+def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
+    """A problem as submitters see it."""
+    spec = problem.spec
+    shown = [workload for workload in spec.workloads if not workload.hidden]
+    return problem_pb2.Problem(
+        name=PROBLEM_PREFIX + problem.problem_id,
+        title=problem.title,
+        format=spec.format,
+        languages=problem.languages,
+        workloads=[problem_pb2.Workload(workload_id=one.workload_id, axes=one.axes) for one in shown],
+        digest=problem.digest,
+        entry=spec.entry,
+        axes=spec.axes,
+        cuda_signature=cuda_signature(spec) if "cuda" in problem.languages else "",
+        statement=problem.statement,
+        hidden_workload_count=len(spec.workloads) - len(shown),
+    )
+
+
+def cuda_signature(spec: wire.ProblemSpec) -> str:
+    """How the entry is declared in raw CUDA: inputs (() by value), outputs, axes, stream."""
+    inputs = [f"{_C_TYPES[one.dtype]} {one.name}" if one.shape == () else f"const {_C_TYPES[one.dtype]}* {one.name}" for one in spec.inputs]
+    outputs = [f"{_C_TYPES[one.dtype]}* {one.name}" for one in spec.outputs]
+    axes = [f"int64_t {axis}" for axis in spec.axes]
+    return f'extern "C" void {spec.entry}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
+
+
+def submission_to_proto(submission: Submission, mask: Mask, *, full: bool = False) -> submission_pb2.Submission:
+    """A submission as its owner sees it."""
+    message = submission_pb2.Submission(
+        name=SUBMISSION_PREFIX + submission.submission_id,
+        problem=PROBLEM_PREFIX + submission.new.problem_id,
+        language=submission.new.language,
+        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in submission.new.sources],
+        device_kind=submission.new.device_kind,
+        mode=f"MODE_{submission.new.mode.name}",
+        entry=submission.new.entry,
+        state=state_to_proto(submission.state),
+        attempt_count=submission.attempt_count,
+        create_time=_timestamp(submission.create_time),
+        start_time=_timestamp(submission.start_time),
+        end_time=_timestamp(submission.end_time),
+    )
+    if submission.report is not None:
+        message.report.CopyFrom(report_to_proto(submission.report, mask, full=full))
+    if submission.failure is not None:
+        message.error.CopyFrom(failure_to_status(submission.failure))
+    return message
+
+
+def event_to_proto(event: Event, submission: Submission, mask: Mask) -> submission_pb2.SubmissionEvent:
+    """An event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
+    message = submission_pb2.SubmissionEvent(sequence=event.sequence, event_time=_timestamp(event.event_time), attempt=event.attempt)
+    if event.state is not None:
+        moved = submission_to_proto(submission, mask)
+        moved.ClearField("sources")
+        if not event.state.final:  # a replay: what came later is not told early
+            for later in ("report", "error", "end_time"):
+                moved.ClearField(later)
+        if event.state is SubmissionState.QUEUED:
+            moved.ClearField("start_time")
+        moved.state, moved.attempt_count = state_to_proto(event.state), event.attempt
+        message.submission.CopyFrom(moved)
+        return message
+    match event.fact:
+        case wire.Build() as build:
+            message.build.CopyFrom(_build(build))
+        case wire.Trial() as trial:
+            message.trial.CopyFrom(_trial(trial, mask))
+        case wire.Measurement() as measurement:
+            message.measurement.CopyFrom(_measurement(measurement, mask, full=False))
+        case wire.Progress(stage=stage, workload_id=workload_id):
+            message.progress.CopyFrom(submission_pb2.Progress(stage=f"STAGE_{stage.name}", workload_id=mask.name(workload_id or "")))
+        case wire.Environment() as environment:
+            message.environment.CopyFrom(_environment(environment))
+        case wire.Load(outcome=outcome, message=text):
+            message.load.CopyFrom(report_pb2.Load(outcome=f"LOAD_OUTCOME_{outcome.name}", message=text))
+        case _:
+            pass
+    return message
+
+
+def report_to_proto(report: Report, mask: Mask, *, full: bool = False) -> report_pb2.Report:
+    """A report as submitters see it; single samples only in full."""
+    return report_pb2.Report(
+        verdict=f"VERDICT_{report.verdict.name}",
+        reason=report.reason,
+        summary=report.summary,
+        speedups=_speedups(report.speedups),
+        build=_build(report.build) if report.build else None,
+        trials=[_trial(trial, mask) for trial in report.trials],
+        measurements=[_measurement(one, mask, full=full) for one in report.measurements],
+        environment=_environment(report.environment) if report.environment else None,
+        flags=report.flags,
+        output=report.output,
+    )
+
+
+def state_to_proto(state: SubmissionState) -> submission_pb2.SubmissionState:
+    """A state by its name."""
+    return cast(submission_pb2.SubmissionState, submission_pb2.SubmissionState.Value(f"SUBMISSION_STATE_{state.name}"))
+
+
+def state_from_proto(state: submission_pb2.SubmissionState) -> SubmissionState:
+    """A state by its name; ValueError where it is none of ours."""
+    return SubmissionState(submission_pb2.SubmissionState.Name(state).removeprefix("SUBMISSION_STATE_").lower())
+
+
+def mode_from_proto(mode: submission_pb2.Mode) -> wire.Mode:
+    """A mode by its name, benchmark when unset; ValueError where it is none of ours."""
+    name = submission_pb2.Mode.Name(mode).removeprefix("MODE_").lower()
+    return wire.Mode.BENCHMARK if name == "unspecified" else wire.Mode(name)
+
+
+def new_submission(
+    problem_id: str,
+    sources: Iterable[SourceFile],
+    *,
+    language: str = "",
+    entry: str = "",
+    device_kind: str = "",
+    mode: wire.Mode = wire.Mode.BENCHMARK,
+) -> submission_pb2.Submission:
+    """What a client sends to Submit."""
+    return submission_pb2.Submission(
+        problem=PROBLEM_PREFIX + problem_id,
+        language=language,
+        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in sources],
+        entry=entry,
+        device_kind=device_kind,
+        mode=f"MODE_{mode.name}",
+    )
+
+
+def _build(build: wire.Build) -> report_pb2.Build:
+    return report_pb2.Build(
+        outcome=f"BUILD_OUTCOME_{build.outcome.name}",
+        log=build.log,
+        log_truncated=build.log_truncated,
+        build_duration=_duration(build.duration_ns),
+        reason=build.reason or "",
+    )
+
+
+def _trial(trial: wire.Trial, mask: Mask) -> report_pb2.Trial:
+    message = report_pb2.Trial(
+        workload_id=mask.name(trial.workload_id, trial.hidden),
+        phase=f"TRIAL_PHASE_{trial.phase.name}",
+        index=trial.index,
+        outcome=f"TRIAL_OUTCOME_{trial.outcome.name}",
+        hidden=trial.hidden,
+        max_absolute_error=trial.max_absolute_error,
+        max_relative_error=trial.max_relative_error,
+        budget_ratio=trial.budget_ratio,
+        run_duration=_duration(trial.duration_ns),
+    )
+    if trial.hidden:  # counts tell the size, the message may quote it, and with the key the inputs could be made again
+        return message
+    message.key, message.message = trial.key, trial.message
+    message.element_count, message.mismatched_count = trial.element_count, trial.mismatched_count
+    message.unwritten_count, message.nonfinite_count = trial.unwritten_count, trial.nonfinite_count
+    return message
+
+
+def _measurement(measurement: wire.Measurement, mask: Mask, *, full: bool) -> report_pb2.Measurement:
+    message = report_pb2.Measurement(
+        workload_id=mask.name(measurement.workload_id, measurement.hidden),
+        reported=_samples(measurement.reported, full) if measurement.reported else None,
+        certified=_samples(measurement.certified, full),
+        reported_confirmed=measurement.reported_confirmed,
+        speedups=_speedups(measurement.speedups),
+        clock=f"CLOCK_{measurement.clock.name}",
+        bound_duration=_duration(measurement.bound_ns),
+        floor_duration=_duration(measurement.floor_ns),
+        hidden=measurement.hidden,
+    )
+    for name, samples in measurement.baselines.items():
+        message.baselines[name].CopyFrom(_samples(samples, full))
+    return message
+
+
+def _samples(samples: wire.Samples, full: bool) -> report_pb2.Samples:
+    times = samples.durations_ns
+    first, _, third = quantiles(times, n=4, method="inclusive") if len(times) > 1 else (times[0],) * 3
+    return report_pb2.Samples(
+        sample_count=len(times),
+        median_duration=_duration(round(median(times))),
+        first_quartile_duration=_duration(round(first)),
+        third_quartile_duration=_duration(round(third)),
+        sample_durations_ns=times if full else (),
+    )
+
+
+def _speedups(speedups: Iterable[wire.Speedup]) -> list[report_pb2.Speedup]:
+    return [
+        report_pb2.Speedup(baseline=one.baseline, ratio=one.ratio, ratio_low=one.ratio_low, ratio_high=one.ratio_high) for one in speedups
+    ]
+
+
+def _environment(environment: wire.Environment) -> report_pb2.Environment:
+    return report_pb2.Environment(
+        device=environment.device,
+        device_kind=environment.device_kind,
+        versions=environment.versions,
+        clock=f"CLOCK_{environment.clock.name}",
+        isolation=environment.isolation,
+    )
+
+
+def _duration(duration_ns: int) -> Duration:
+    message = Duration()
+    message.FromNanoseconds(duration_ns)
+    return message
+
+
+def _timestamp(time: datetime | None) -> Timestamp | None:
+    if time is None:
+        return None
+    message = Timestamp()
+    message.FromDatetime(time)
+    return message

@@ -1,0 +1,230 @@
+"""Takes submissions out of the ledger, has them graded, and records what became of them.
+
+Holds at most `capacity` leases. What a kernel does wrong comes as facts and ends in a verdict; what `grade` raises is our fault and
+gives the lease back. Nothing is kept in memory that the ledger does not have: a dispatcher may die at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol, assert_never, cast
+
+import structlog
+
+from grader.errors import CallRefused, GraderFault, LeaseLost
+from grader.ledger import Ledger
+from grader.model import Failure, Lease, Report
+from grader.verdict import fold
+from sandbox import wire
+
+log = structlog.get_logger()
+
+POLL_S = 1.0  # a submission of another process is noticed so late; those of this one wake us
+ATTEMPT_LIMIT_S = 3600.0  # the pipeline's own limits are far below; this one is for what it forgot
+
+
+class Grade(Protocol):
+    """Grades one attempt: facts as they are found, to the end. Raises where we are at fault. May be stopped at any await."""
+
+    def __call__(self, lease: Lease) -> AsyncIterator[wire.Fact]:
+        """Grade it."""
+
+
+class Stop(Enum):
+    """Why an attempt is stopped from outside."""
+
+    CANCEL = auto()
+    DRAIN = auto()
+    LEASE_LOST = auto()
+
+
+@dataclass(eq=False)
+class _Attempt:
+    """An attempt that is going on. check wakes its heart; stop, once set, is not changed."""
+
+    lease: Lease
+    check: asyncio.Event
+    grading: asyncio.Task[Report | Failure | None] | None = None
+    stop: Stop | None = None
+
+    def end(self, why: Stop) -> None:
+        """Stop the grading, even before it begins; the first reason wins."""
+        if self.stop is None:
+            self.stop = why
+            if self.grading is not None:
+                self.grading.cancel()
+
+
+class Dispatcher:
+    """Runs attempts until drained."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        grade: Grade,
+        *,
+        capacity: int,
+        device_kinds: tuple[str, ...] = (),
+        lease_s: float = 30.0,
+        poll_s: float = POLL_S,
+        fold: Callable[[Iterable[wire.Fact]], Report] = fold,
+    ) -> None:
+        self.worker_id = secrets.token_hex(8)
+        self._ledger, self._grade, self._fold = ledger, grade, fold
+        self._device_kinds, self._lease_s, self._poll_s = device_kinds, lease_s, poll_s
+        self._room = asyncio.Semaphore(capacity)
+        self._attempts: set[_Attempt] = set()
+        self._news = asyncio.Event()
+        self._draining = asyncio.Event()
+        self._patience_s = 0.0
+
+    def wake(self) -> None:
+        """There may be something in the queue."""
+        self._news.set()
+
+    def check(self, submission_id: str) -> None:
+        """This submission may be cancelled: look now and not at the next heartbeat."""
+        for attempt in self._attempts:
+            if attempt.lease.submission.submission_id == submission_id:
+                attempt.check.set()
+
+    async def run(self) -> None:
+        """Work until `drain` is called and nothing is running any more."""
+        async with asyncio.TaskGroup() as group:
+            await self._take(group)
+            await self._run_out()
+
+    def drain(self, patience_s: float) -> None:
+        """Take nothing more; let what runs go on for patience_s, then give it back to the queue, uncounted."""
+        self._patience_s = patience_s
+        self._draining.set()
+        self._news.set()
+
+    def abandon(self) -> None:
+        """Give back now what still runs."""
+        for attempt in self._attempts:
+            attempt.end(Stop.DRAIN)
+
+    async def _run_out(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                while self._attempts:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            self.abandon()
+
+    async def _take(self, group: asyncio.TaskGroup) -> None:
+        while not self._draining.is_set():
+            self._news.clear()
+            try:
+                await self._ledger.expire()
+                while await self._take_one(group):
+                    pass
+            except GraderFault as error:  # a busy ledger; the next round tries again
+                log.warning("lease_failed", reason=error.reason, detail=error.detail)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), self._poll_s)
+
+    async def _take_one(self, group: asyncio.TaskGroup) -> bool:
+        if self._draining.is_set() or self._room.locked():
+            return False
+        await self._room.acquire()
+        lease = None
+        try:
+            lease = await self._ledger.lease(self.worker_id, ttl_s=self._lease_s, device_kinds=self._device_kinds)
+        finally:
+            if lease is None:
+                self._room.release()
+        if lease is None:
+            return False
+        attempt = _Attempt(lease, asyncio.Event())
+        self._attempts.add(attempt)
+        group.create_task(self._attempt(attempt))
+        return True
+
+    async def _attempt(self, attempt: _Attempt) -> None:
+        """One attempt from lease to settlement."""
+        lease = attempt.lease
+        with structlog.contextvars.bound_contextvars(submission=lease.submission.submission_id, attempt=lease.attempt):
+            log.info("attempt_began", problem=lease.problem.problem_id, language=lease.submission.new.language)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    attempt.grading = group.create_task(self._graded(lease))
+                    if attempt.stop is not None:
+                        attempt.grading.cancel()
+                    heart = group.create_task(self._beat(attempt))
+                    await asyncio.wait([attempt.grading])
+                    heart.cancel()
+                outcome = None if attempt.grading.cancelled() else attempt.grading.result()
+                await self._settle(attempt, outcome)
+            except (LeaseLost, GraderFault) as error:  # the ledger's last word: whoever has the lease next does the work
+                log.warning("attempt_not_settled", error=str(error))
+            finally:
+                self._attempts.discard(attempt)
+                self._room.release()
+                self._news.set()
+
+    async def _graded(self, lease: Lease) -> Report | Failure | None:
+        """The report; a Failure where we are at fault; None where the lease was lost on the way."""
+        facts: list[wire.Fact] = []
+        try:
+            async with asyncio.timeout(ATTEMPT_LIMIT_S), aclosing(cast(AsyncGenerator[wire.Fact, None], self._grade(lease))) as stream:
+                async for fact in stream:
+                    facts.append(fact)
+                    await self._ledger.append(lease, [fact])
+            return self._fold(facts)
+        except LeaseLost:
+            return None
+        except (GraderFault, CallRefused) as error:
+            log.error("attempt_failed", reason=error.reason, detail=str(error))
+            return Failure(reason=error.reason, message=str(error))
+        except Exception as error:
+            # Whatever it is, it is ours: kernels fail by facts. The queue goes on, and the traceback is in the log.
+            log.exception("attempt_broke")
+            return Failure(reason="INTERNAL", message=f"{type(error).__name__}; the server's log has more")
+
+    async def _beat(self, attempt: _Attempt) -> None:
+        """Keep the lease until cancelled; stop the grading where it is lost or a cancellation was asked for."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(attempt.check.wait(), self._lease_s / 3)
+            attempt.check.clear()
+            try:
+                if await self._ledger.heartbeat(attempt.lease, ttl_s=self._lease_s):
+                    attempt.end(Stop.CANCEL)
+            except LeaseLost:
+                attempt.end(Stop.LEASE_LOST)
+            except GraderFault as error:  # there are two more beats before the lease is over
+                log.warning("heartbeat_failed", reason=error.reason)
+
+    async def _settle(self, attempt: _Attempt, outcome: Report | Failure | None) -> None:
+        lease = attempt.lease
+        match outcome:
+            case Report():
+                settled = await self._ledger.settle(lease, outcome)
+                log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
+            case Failure():
+                settled = await self._ledger.release(lease, outcome)
+                log.info("attempt_released", state=settled.state)
+            case None:
+                await self._stopped(lease, attempt.stop)
+            case _:
+                assert_never(outcome)
+
+    async def _stopped(self, lease: Lease, stop: Stop | None) -> None:
+        match stop:
+            case Stop.CANCEL | Stop.DRAIN:
+                # Not counted: the attempt was not at fault. The ledger knows whether a cancellation was asked for.
+                why = Failure(reason=stop.name, message="stopped")
+                released = await self._ledger.release(lease, why, counted=False)
+                log.info("attempt_stopped", why=stop.name, state=released.state)
+            case Stop.LEASE_LOST | None:
+                log.warning("lease_lost")
+            case _:
+                assert_never(stop)

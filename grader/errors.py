@@ -1,0 +1,238 @@
+"""Every exception that the server side raises on purpose.  Knows no gRPC; `grader/server/interceptors.py` gives each its status.
+
+    GraderError
+    ├── CallRefused                     the call is wrong, or comes at the wrong time; nothing was changed
+    │   ├── InvalidRequest              violations: a field each
+    │   │   └── InvalidSubmission
+    │   ├── ProblemNotFound             problem_id
+    │   ├── SubmissionNotFound          submission_id
+    │   ├── RequestIdReused             request_id
+    │   ├── AlreadyFinished             submission_id, state
+    │   ├── NoSuchDevice                device_kind, available
+    │   ├── QuotaExceeded               limit, retry_s
+    │   ├── QueueFull                   limit, retry_s
+    │   ├── ShuttingDown                retry_s
+    │   └── ReadOnly                    this server only shows what is there
+    ├── ProblemInvalid                  path, message: a problem's files are wrong
+    ├── SettingsInvalid                 setting, message: the server was told what it can't do
+    ├── StateDirectoryInUse             path, holder_pid: another server has it
+    ├── ServerUnreachable               address, detail: only in the client
+    ├── GraderFault                     we are at fault; an attempt that ends so is retried
+    │   ├── SandboxBroken               detail
+    │   ├── JudgeBroken                 detail
+    │   ├── LedgerBusy                  detail
+    │   └── InternalFault               request_id: only in the client
+    └── LeaseLost                       submission_id, attempt: another worker has it now
+
+A kernel that fails is no exception: it is a fact, and a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """What is wrong with one field of a request, and what to do about it."""
+
+    field: str
+    description: str
+
+
+class GraderError(Exception):
+    """The root of the tree."""
+
+
+class CallRefused(GraderError):
+    """A call that was not carried out. reason is for programs and never changes."""
+
+    reason = "CALL_REFUSED"
+    retry_s: float | None = None
+
+
+class InvalidRequest(CallRefused):
+    """Fields of the request are wrong."""
+
+    reason = "INVALID_REQUEST"
+
+    def __init__(self, violations: Sequence[FieldViolation]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(f"{one.field}: {one.description}" for one in self.violations))
+
+
+class InvalidSubmission(InvalidRequest):
+    """Fields of the submission are wrong."""
+
+    reason = "INVALID_SUBMISSION"
+
+
+class ProblemNotFound(CallRefused):
+    """There is no such problem here."""
+
+    reason = "PROBLEM_NOT_FOUND"
+
+    def __init__(self, problem_id: str, available: Sequence[str] = ()) -> None:
+        self.problem_id, self.available = problem_id, tuple(available)
+        known = f"; take one of: {', '.join(self.available)}" if self.available else "; list them with `grader-cli problems`"
+        super().__init__(f"there is no problem {problem_id!r}{known}")
+
+
+class SubmissionNotFound(CallRefused):
+    """There is no such submission here."""
+
+    reason = "SUBMISSION_NOT_FOUND"
+
+    def __init__(self, submission_id: str) -> None:
+        self.submission_id = submission_id
+        super().__init__(f"there is no submission {submission_id!r}; list them with `grader-cli list`")
+
+
+class RequestIdReused(CallRefused):
+    """A request id came again, with another submission."""
+
+    reason = "REQUEST_ID_REUSED"
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        super().__init__(f"request_id {request_id!r} was used with another submission; make a new UUID for a new submission")
+
+
+class AlreadyFinished(CallRefused):
+    """What has finished can't be cancelled."""
+
+    reason = "ALREADY_FINISHED"
+
+    def __init__(self, submission_id: str, state: str) -> None:
+        self.submission_id, self.state = submission_id, state
+        super().__init__(f"submission {submission_id!r} is {state.upper()} already; only queued and running ones can be cancelled")
+
+
+class NoSuchDevice(CallRefused):
+    """No device of that kind is here."""
+
+    reason = "NO_SUCH_DEVICE"
+
+    def __init__(self, device_kind: str, available: Sequence[str]) -> None:
+        self.device_kind, self.available = device_kind, tuple(available)
+        super().__init__(f"no device of kind {device_kind!r} is here; leave it out or take one of: {', '.join(self.available) or 'none'}")
+
+
+class QuotaExceeded(CallRefused):
+    """The caller has used what it may."""
+
+    reason = "QUOTA_EXCEEDED"
+
+    def __init__(self, limit: int, retry_s: float) -> None:
+        self.limit, self.retry_s = limit, retry_s
+        super().__init__(f"the quota of {limit} is spent; try again in {retry_s:.0f} s")
+
+
+class QueueFull(CallRefused):
+    """As many submissions wait as may."""
+
+    reason = "QUEUE_FULL"
+
+    def __init__(self, limit: int, retry_s: float = 5.0) -> None:
+        self.limit, self.retry_s = limit, retry_s
+        super().__init__(f"{limit} submissions wait already; try again in {retry_s:.0f} s")
+
+
+class ShuttingDown(CallRefused):
+    """The server is going away."""
+
+    reason = "SHUTTING_DOWN"
+
+    def __init__(self, retry_s: float = 5.0) -> None:
+        self.retry_s = retry_s
+        super().__init__(f"the server is shutting down; try again in {retry_s:.0f} s")
+
+
+class ReadOnly(CallRefused):
+    """This server only shows what is there."""
+
+    reason = "READ_ONLY"
+
+    def __init__(self) -> None:
+        super().__init__("this server only reads; send submissions and cancellations to the one that grades")
+
+
+class ProblemInvalid(GraderError):
+    """A problem's files are wrong."""
+
+    def __init__(self, path: str, message: str) -> None:
+        self.path, self.message = path, message
+        super().__init__(f"{path}: {message}")
+
+
+class SettingsInvalid(GraderError):
+    """The server was told to do what it can't or must not."""
+
+    def __init__(self, setting: str, message: str) -> None:
+        self.setting, self.message = setting, message
+        super().__init__(f"{setting}: {message}")
+
+
+class StateDirectoryInUse(GraderError):
+    """Another server has the state directory."""
+
+    def __init__(self, path: str, holder_pid: int | None) -> None:
+        self.path, self.holder_pid = path, holder_pid
+        holder = f" (process {holder_pid})" if holder_pid else ""
+        super().__init__(f"another server{holder} uses the state directory {path}; stop it, or give this one another --state-dir")
+
+
+class ServerUnreachable(GraderError):
+    """A server does not answer, or not in time."""
+
+    def __init__(self, address: str, detail: str) -> None:
+        self.address, self.detail = address, detail
+        super().__init__(f"no answer from {address}: {detail}")
+
+
+class GraderFault(GraderError):
+    """We are at fault, not the caller and not the kernel."""
+
+    reason = "GRADER_FAULT"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(detail)
+
+
+class SandboxBroken(GraderFault):
+    """A box, or what makes boxes, does not work."""
+
+    reason = "SANDBOX_BROKEN"
+
+
+class JudgeBroken(GraderFault):
+    """A judge, or a problem's reference, does not work."""
+
+    reason = "JUDGE_BROKEN"
+
+
+class LedgerBusy(GraderFault):
+    """The ledger could not be written in time."""
+
+    reason = "LEDGER_BUSY"
+    retry_s = 1.0
+
+
+class InternalFault(GraderFault):
+    """A server failed and keeps the reason in its log, under request_id."""
+
+    reason = "INTERNAL"
+
+    def __init__(self, detail: str, request_id: str = "") -> None:
+        self.request_id = request_id
+        super().__init__(detail)
+
+
+class LeaseLost(GraderError):
+    """A worker wrote for an attempt that is not its own any more."""
+
+    def __init__(self, submission_id: str, attempt: int) -> None:
+        self.submission_id, self.attempt = submission_id, attempt
+        super().__init__(f"attempt {attempt} at submission {submission_id!r} is not leased to this worker any more")

@@ -1,0 +1,158 @@
+"""Checks what is handed in, before anything is kept or run.  Pure: no clock, no files.
+
+Every violation names the field and says what to do; all of them are told at once.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grader import convert, languages
+from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
+from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
+from grader.v1 import grader_service_pb2, submission_pb2
+from sandbox import wire
+
+SOURCE_COUNT_LIMIT = 64
+PATH_LIMIT_BYTES = 200
+ENTRY_LIMIT_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A request that may be kept."""
+
+    new: NewSubmission
+    problem: Problem
+    request_id: str
+
+
+def decode_source(path: str, content: bytes, *, index: int = 0) -> SourceFile:
+    """A source file from its bytes; InvalidSubmission naming `sources[index].content` where they are no UTF-8."""
+    try:
+        return SourceFile(path=path, content=content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        text = f"{path!r} is not UTF-8: byte 0x{content[error.start]:02x} on line {line}; save the file as UTF-8"
+        raise InvalidSubmission([FieldViolation(f"sources[{index}].content", text)]) from None
+
+
+def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str], Problem], device_kinds: Sequence[str]) -> Accepted:
+    """What the request asks for, or InvalidSubmission, ProblemNotFound (by find_problem), NoSuchDevice."""
+    asked = request.submission
+    sources = tuple(SourceFile(path=one.path, content=one.content) for one in asked.sources)
+    violations = [*_request_id(request.request_id), *check_sources(sources), *_entry_name(asked.entry)]
+    problem_id = asked.problem.removeprefix(convert.PROBLEM_PREFIX)
+    if not problem_id or problem_id == asked.problem:
+        text = f"{asked.problem!r} names no problem; write `problems/` and a name that `grader-cli problems` lists"
+        raise InvalidSubmission([*violations, FieldViolation("problem", text)])
+    problem = find_problem(problem_id)
+    mode, found = _mode(asked.mode)
+    violations += found
+    language, found = _language(asked.language, sources, problem)
+    violations += found
+    if not violations:
+        wanted = asked.entry or problem.spec.entry
+        if (remedy := languages.missing_entry(language, sources, wanted)) is not None:
+            violations.append(FieldViolation("entry" if asked.entry else "sources", f"the entry point is missing: {remedy}"))
+    if violations:
+        raise InvalidSubmission(violations)
+    if asked.device_kind and asked.device_kind not in device_kinds:
+        raise NoSuchDevice(asked.device_kind, device_kinds)
+    new = NewSubmission(
+        problem_id=problem_id, language=language, sources=sources, entry=asked.entry, device_kind=asked.device_kind, mode=mode
+    )
+    return Accepted(new=new, problem=problem, request_id=request.request_id)
+
+
+def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:
+    """What is wrong with the files: their paths, their number, their size."""
+    if not sources:
+        return [FieldViolation("sources", "there are none; add at least one file")]
+    if len(sources) > SOURCE_COUNT_LIMIT:
+        return [FieldViolation("sources", f"there are {len(sources)}, and at most {SOURCE_COUNT_LIMIT} are taken; join some")]
+    violations, seen = [], dict[str, int]()
+    for index, source in enumerate(sources):
+        if (fault := _path(source.path)) is not None:
+            violations.append(FieldViolation(f"sources[{index}].path", fault))
+        elif source.path in seen:
+            text = f"{source.path!r} is also the path of sources[{seen[source.path]}]; rename one"
+            violations.append(FieldViolation(f"sources[{index}].path", text))
+        elif (above := _file_above(source.path, sources)) is not None:
+            text = f"{source.path!r} lies in {above!r}, which is a file here; rename one"
+            violations.append(FieldViolation(f"sources[{index}].path", text))
+        if not source.content.strip():
+            violations.append(FieldViolation(f"sources[{index}].content", "is empty; leave the file out, or send what it holds"))
+        elif "\0" in source.content:
+            violations.append(FieldViolation(f"sources[{index}].content", "holds a NUL character, so it is no text; send source code"))
+        seen.setdefault(source.path, index)
+    size = sum(len(source.content.encode()) for source in sources)
+    if size > SOURCE_LIMIT_BYTES:
+        text = f"hold {size} bytes together, and at most {SOURCE_LIMIT_BYTES} (1 MiB) are taken; leave out what the kernel does not need"
+        violations.append(FieldViolation("sources", text))
+    return violations
+
+
+def _path(path: str) -> str | None:
+    if not path:
+        return "is empty; write a relative path such as 'kernel.cu'"
+    if len(path.encode()) > PATH_LIMIT_BYTES:
+        return f"is longer than {PATH_LIMIT_BYTES} bytes; shorten it"
+    if not path.isprintable() or "\\" in path:
+        return f"source path {path!r} has a backslash or a character that does not print; write it with '/' and plain characters"
+    # The remedy keeps what may be kept of the path: no root, no way up.
+    kept = posixpath.join(*[part for part in path.split("/") if part not in ("", ".", "..")] or ["kernel.cu"])
+    if path.startswith("/"):
+        return f"source path {path!r} is absolute; write '{kept}'"
+    if ".." in path.split("/"):
+        inside = posixpath.normpath(path)
+        return f"source path {path!r} is not normalized; write '{kept if inside.startswith('..') else inside}'"
+    if posixpath.normpath(path) != path or path == ".":
+        return f"source path {path!r} is not normalized; write '{kept}'"
+    return None
+
+
+def _file_above(path: str, sources: Sequence[SourceFile]) -> str | None:
+    return next((one.path for one in sources if path.startswith(one.path + "/")), None)
+
+
+def _request_id(request_id: str) -> list[FieldViolation]:
+    try:
+        if not request_id or str(uuid.UUID(request_id)) == request_id.lower():
+            return []
+    except ValueError:
+        pass
+    return [
+        FieldViolation("request_id", f"{request_id!r} is no UUID; write one such as '{uuid.UUID(int=1 << 78 | 1 << 63)}', or leave it out")
+    ]
+
+
+def _entry_name(entry: str) -> list[FieldViolation]:
+    if len(entry) <= ENTRY_LIMIT_CHARS and (not entry or (entry.isidentifier() and entry.isascii())):
+        return []
+    return [FieldViolation("entry", f"{entry[:40]!r} is no function name; write letters, digits and '_', or leave it out")]
+
+
+def _mode(mode: submission_pb2.Mode) -> tuple[wire.Mode, list[FieldViolation]]:
+    try:
+        return convert.mode_from_proto(mode), []
+    except ValueError:
+        names = ", ".join(f"MODE_{one.name}" for one in wire.Mode)
+        return wire.Mode.BENCHMARK, [FieldViolation("mode", f"{int(mode)} is not known here; take one of: {names}")]
+
+
+def _language(language: str, sources: Sequence[SourceFile], problem: Problem) -> tuple[str, list[FieldViolation]]:
+    known = ", ".join(problem.languages)
+    if language and language not in problem.languages:
+        return language, [FieldViolation("language", f"problem {problem.problem_id!r} does not take {language!r}; take one of: {known}")]
+    detected = language or languages.detect(sources)
+    if detected is None:
+        suffixes = ", ".join(languages.SUFFIXES)
+        return "", [FieldViolation("language", f"no source is of a known kind ({suffixes}); name the file so, or set one of: {known}")]
+    if detected not in problem.languages:
+        text = f"the sources look like {detected!r}, which problem {problem.problem_id!r} does not take; take one of: {known}"
+        return detected, [FieldViolation("language", text)]
+    return detected, []

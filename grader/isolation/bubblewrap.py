@@ -1,0 +1,181 @@
+"""Boxes made by bubblewrap: namespaces, our seccomp filter and a cgroup, for hosts without a container engine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from grader.isolation import LIB, LINK, OUT, SRC, Availability, Box, BoxSpec, Purpose, cgroups, host_box, launch, processes, trial
+from grader.isolation.container import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
+from grader.isolation.errors import IsolationBroken
+from grader.isolation.runtime import link_directory, sweep_runtime
+from grader.isolation.settings import HOST_ROOT, BoxSettings, Protections
+from grader.isolation.slots import slot_uid
+from grader.isolation.stage import STAGE
+from grader.isolation.toolchain import Bind, Toolchain, host_toolchain, profile, write_own_etc
+
+PROGRAM = "bwrap"
+HELP_TIMEOUT_S = 10
+COVER_BYTES = 4096
+
+
+class BubblewrapIsolation:
+    """One bubblewrap sandbox for each box."""
+
+    NAME = "bubblewrap"
+    SAFE = True
+
+    def __init__(self, settings: BoxSettings, protections: Protections | None = None) -> None:
+        self._settings = settings
+        self._protections = protections or Protections()
+        self._program = shutil.which(PROGRAM)
+        self._options = ""
+        self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
+        self._root = os.geteuid() == 0
+
+    async def check(self) -> Availability:
+        """Start a trivial box."""
+        if self._program is None:
+            return Availability(usable=False, detail="bwrap is not installed; install the package bubblewrap")
+        if self._settings.box_root != HOST_ROOT:
+            return Availability(usable=False, detail=f"box root {self._settings.box_root} needs a container engine; use box root 'host'")
+        failure = await trial.failure(self)
+        if failure is not None:
+            return Availability(usable=False, detail=failure)
+        warnings = []
+        if not self._root:
+            warnings.append("boxes have your own uid on the host; start the server as root for one uid per slot")
+            warnings.append("the number of files in a box's /tmp is bounded by its memory only")
+        if not self._cgroups.usable:
+            warnings.append("no cgroup can be made here: memory and processes are watched every 50 ms, not limited by the kernel")
+        detail = "namespaces, seccomp" + (", cgroups" if self._cgroups.usable else "")
+        return Availability(usable=True, detail=detail, warnings=tuple(warnings))
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        """Start a box; leaving kills its process namespace and waits until it is empty."""
+        if self._program is None:
+            raise IsolationBroken("bwrap is not installed; install the package bubblewrap")
+        uid = slot_uid(spec.slot, spec.purpose) if self._root and self._protections.own_uid else os.geteuid()
+        with ExitStack() as stack:
+            link_dir = stack.enter_context(link_directory(self._settings, spec))
+            cgroup = self._cgroups.make(spec.box_id) if self._cgroups.usable else None
+            if cgroup is not None:
+                stack.callback(cgroup.remove)
+                cgroup.limit(
+                    memory_bytes=spec.limits.memory_bytes if self._protections.memory_limit else None,
+                    process_count=spec.limits.process_count if self._protections.process_limit else None,
+                )
+            descriptor = self._open_filter(stack)
+            box = host_box.HostBox(spec, self._launch(self._program, spec, link_dir, uid, descriptor, limited=cgroup is not None), cgroup)
+            async with host_box.live(box) as started:
+                yield started
+
+    async def sweep(self) -> int:
+        """End what earlier servers with this state directory left."""
+        boxes = set(processes.strangers(self._settings).values())
+        processes.end_all(lambda: set(processes.strangers(self._settings)))
+        swept = max(len(boxes), self._cgroups.sweep())
+        sweep_runtime(self._settings)
+        return swept
+
+    async def close(self) -> None:
+        """Take down what was set up; no box may be live."""
+        self._cgroups.remove()
+
+    def _open_filter(self, stack: ExitStack) -> int | None:
+        if not self._protections.seccomp:
+            return None
+        program = profile("seccomp.bpf").read_bytes()
+        descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
+        stack.callback(os.close, descriptor)
+        os.write(descriptor, program)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
+    def _launch(self, program: str, spec: BoxSpec, link_dir: Path, uid: int, descriptor: int | None, *, limited: bool) -> host_box.Launch:
+        etc = self._settings.runtime_dir / "etc"
+        write_own_etc(etc)
+        toolchain = host_toolchain(etc, self._settings.hidden_paths)
+        binds = self._binds(spec, toolchain, link_dir)
+        sources = [str(bind.source) for bind, _ in binds]
+        paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
+        # Counted in the box's own user namespace, so the host's processes of the same uid do not count (Linux 5.14).
+        count = None if limited or not self._protections.process_limit else spec.limits.process_count
+        limits = launch.rlimits(spec.limits, process_count=count) if self._protections.rlimits else {}
+        inside = launch.environment(spec, toolchain.path)
+        outer = [program, *self._namespaces(program), *self._mounts(spec, toolchain, binds)]
+        outer += [] if descriptor is None else ["--seccomp", str(descriptor)]
+        variables = [word for name, value in inside.items() for word in ("--setenv", name, value)]
+        outer += ["--clearenv", *variables, "--chdir", "/tmp"]
+        tmp = {"bytes": spec.limits.tmp_bytes, "inodes": TMP_INODE_COUNT, "executable": int(spec.purpose is Purpose.BUILD)}
+        return host_box.Launch(
+            argv=lambda entered, status: [
+                *outer,
+                "--json-status-fd",
+                str(status),
+                "--",
+                *launch.command(spec, paths, limited=limits, entered=entered),
+            ],
+            environment={"PATH": toolchain.path, **processes.labels(self._settings, spec.box_id)},
+            uid=uid,
+            own_uid=self._root and self._protections.own_uid,
+            binds=sources if self._root else (),
+            tmp=tmp if self._protections.tmp_limit else None,
+            descriptors=() if descriptor is None else (descriptor,),
+            watch_memory=self._protections.memory_limit,
+            watch_count=self._protections.process_limit,
+        )
+
+    def _namespaces(self, program: str) -> list[str]:
+        keep = self._protections
+        options = ["--die-with-parent", "--new-session", "--unshare-user", "--unshare-uts", "--unshare-cgroup-try"]
+        options += ["--unshare-net"] if keep.own_network else []
+        options += ["--unshare-pid", "--as-pid-1"] if keep.own_pids else []
+        options += ["--unshare-ipc"] if keep.own_ipc else []
+        options += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
+        if keep.no_nested_namespaces and "--disable-userns" in self._known_options(program):
+            options += ["--disable-userns"]
+        return [*options, "--hostname", "box"]
+
+    def _known_options(self, program: str) -> str:
+        if not self._options:
+            asked = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
+            self._options = asked.stdout + asked.stderr
+        return self._options
+
+    def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path) -> list[tuple[Bind, str]]:
+        """Return everything of the host that the box sees, each with how."""
+        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, Bind(source=link_dir, target=LINK))]
+        if spec.src_dir is not None:
+            binds.append((Bind(source=spec.src_dir, target=SRC), "--ro-bind"))
+        if spec.out_dir is not None:
+            binds.append((Bind(source=spec.out_dir, target=OUT), "--bind"))
+        return binds + [(Bind(source=Path(source), target=target), "--ro-bind") for source, target in self._protections.extra_binds]
+
+    def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[Bind, str]]) -> list[str]:
+        words: list[str] = []
+        for number, (bind, how) in enumerate(binds):
+            words += [how, f"{STAGE}/{number}" if self._root else str(bind.source), bind.target]
+        for path in toolchain.hidden:
+            words += ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", path, "--remount-ro", path]
+        words += ["--proc", "/proc", "--dev", "/dev"]
+        words += ["--size", str(SHM_BYTES[spec.purpose])] if self._protections.shm_limit else []
+        words += ["--tmpfs", "/dev/shm"]
+        if self._protections.masked_proc:
+            words += [word for path in MASKED_PATHS if path.startswith("/proc/") for word in _mask(Path(path))]
+        if self._protections.tmp_limit:
+            words += ["--bind", f"{STAGE}/tmp", "/tmp"] if self._root else ["--size", str(spec.limits.tmp_bytes), "--tmpfs", "/tmp"]
+        else:
+            words += ["--tmpfs", "/tmp"]
+        return [*words, "--remount-ro", "/dev", "--remount-ro", "/"] if self._protections.read_only_root else words
+
+
+def _mask(path: Path) -> list[str]:
+    if path.is_dir():
+        return ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", str(path), "--remount-ro", str(path)]
+    return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []

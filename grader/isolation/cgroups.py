@@ -1,0 +1,217 @@
+"""A cgroup for each box where one can be made: memory and process limits, counters, and a list of who is in it.  v1 and v2."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.isolation.ending import Counters
+from grader.isolation.errors import IsolationBroken
+
+ROOT = Path("/sys/fs/cgroup")
+CONTROLLERS = ("memory", "pids")
+EMPTY_WITHIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Where the boxes' cgroups of one controller (v1) or of all (v2) are made."""
+
+    parent: Path
+    unified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoxCgroup:
+    """The directories of one box: one on v2, one for each controller on v1."""
+
+    directories: tuple[Path, ...]
+    unified: bool
+
+    @property
+    def entrances(self) -> tuple[str, ...]:
+        """The files into which a process writes "0" to come in."""
+        return tuple(str(directory / "cgroup.procs") for directory in self.directories)
+
+    def limit(self, *, memory_bytes: int | None, process_count: int | None) -> None:
+        """Set the limits; None leaves one open."""
+        if memory_bytes is not None:
+            names = ("memory.max",) if self.unified else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+            for name in names:
+                self._write(name, str(memory_bytes))
+            self._write("memory.swap.max", "0")
+        if process_count is not None:
+            self._write("pids.max", str(process_count))
+
+    def pids(self) -> set[int]:
+        """Return the processes inside."""
+        return {int(line) for directory in self.directories for line in _text(directory / "cgroup.procs").split()}
+
+    def counters(self) -> Counters:
+        """Return what the kernel has counted so far."""
+        return read_counters(self.directories)
+
+    def kill(self) -> None:
+        """Kill everything inside and wait until nothing is.  No new forks first, or a fork loop would outrun us."""
+        self._write("pids.max", "0")
+        self._write("cgroup.kill", "1")
+        until = time.monotonic() + EMPTY_WITHIN_S
+        while alive := self.pids():
+            if time.monotonic() > until:
+                raise IsolationBroken(f"processes {sorted(alive)} of a box do not die; a device driver may hold them")
+            for pid in alive:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.001)
+
+    def remove(self) -> None:
+        """Remove the empty cgroup."""
+        for directory in self.directories:
+            for attempt in range(100):
+                try:
+                    directory.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    if attempt == 99:
+                        raise
+                    time.sleep(0.005)  # a process that has just died is still being taken out
+                else:
+                    break
+
+    def _write(self, name: str, value: str) -> None:
+        for directory in self.directories:
+            path = directory / name
+            if path.exists():  # v1 and v2 have different ones
+                with contextlib.suppress(OSError):
+                    path.write_text(value)
+
+
+def read_counters(directories: tuple[Path, ...]) -> Counters:
+    """Return the counters in these cgroup directories, v1 or v2."""
+    counters = Counters()
+    for directory in directories:
+        events = {**_pairs(directory / "memory.oom_control"), **_pairs(directory / "memory.events")}
+        peaks = [_text(directory / name).strip() for name in ("memory.peak", "memory.max_usage_in_bytes")]
+        here = Counters(
+            peak_memory_bytes=next((int(peak) for peak in peaks if peak.isdigit()), None),
+            oom_kills=events.get("oom_kill", 0),
+            forks_refused=_pairs(directory / "pids.events").get("max", 0),
+        )
+        counters = counters.merged(here)
+    return counters
+
+
+def directories_of(pid: int) -> tuple[Path, ...]:
+    """Return the memory and pids cgroups of a process, wherever they are mounted."""
+    found = []
+    for line in _text(Path(f"/proc/{pid}/cgroup")).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            found += [root / path.lstrip("/") for root in (ROOT, ROOT / "unified")]
+        elif set(controllers.split(",")) & set(CONTROLLERS):
+            found.append(ROOT / controllers / path.lstrip("/"))
+    return tuple(directory for directory in found if directory.is_dir())
+
+
+class Cgroups:
+    """Makes and sweeps the box cgroups of one server; `usable` is False where this user may not."""
+
+    def __init__(self, state_id: str, run_id: str) -> None:
+        self._run_id = run_id
+        self._hierarchies = tuple(_hierarchies(f"grader-{state_id}"))
+
+    @property
+    def usable(self) -> bool:
+        """Whether boxes get a cgroup here."""
+        return bool(self._hierarchies)
+
+    def make(self, box_id: str) -> BoxCgroup:
+        """Make the cgroup of one box."""
+        name = f"{self._run_id}.{box_id}.{secrets.token_hex(3)}"
+        for hierarchy in self._hierarchies:
+            if not hierarchy.parent.exists():  # another server of this state directory has closed
+                hierarchy.parent.mkdir(exist_ok=True)
+                _delegates(hierarchy.parent)
+            (hierarchy.parent / name).mkdir()
+        return self._box(name)
+
+    def sweep(self) -> int:
+        """Empty and remove what earlier servers left; say how many boxes."""
+        strangers = {
+            directory.name
+            for hierarchy in self._hierarchies
+            for directory in hierarchy.parent.glob("*")
+            if directory.is_dir() and not directory.name.startswith(f"{self._run_id}.")
+        }
+        for name in strangers:
+            self._box(name).kill()
+            self._box(name).remove()
+        return len(strangers)
+
+    def remove(self) -> None:
+        """Remove the parents, if no server of this state directory has a box."""
+        for hierarchy in self._hierarchies:
+            with contextlib.suppress(OSError):
+                hierarchy.parent.rmdir()
+
+    def _box(self, name: str) -> BoxCgroup:
+        directories = tuple(hierarchy.parent / name for hierarchy in self._hierarchies)
+        return BoxCgroup(directories, unified=any(hierarchy.unified for hierarchy in self._hierarchies))
+
+
+def _hierarchies(name: str) -> Iterator[Hierarchy]:
+    if (ROOT / "cgroup.controllers").exists():
+        for base in _unified_bases():
+            if _delegates(base) and _made(base / name) and _delegates(base / name):
+                yield Hierarchy(base / name, unified=True)
+                return
+        return
+    places = [ROOT / controller / name for controller in CONTROLLERS]
+    if all(_made(place) for place in places):
+        yield from (Hierarchy(place, unified=False) for place in places)
+
+
+def _unified_bases() -> list[Path]:
+    """Root's is the top, so that a later server finds it; a user's is the nearest cgroup above this process that is delegated."""
+    if os.geteuid() == 0:
+        return [ROOT]
+    own = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
+    above = [ROOT / own.lstrip("/"), *(ROOT / own.lstrip("/")).parents]
+    return [base for base in above if base.is_relative_to(ROOT) and os.access(base / "cgroup.procs", os.W_OK)]
+
+
+def _delegates(directory: Path) -> bool:
+    enabled = directory / "cgroup.subtree_control"
+    with contextlib.suppress(OSError):
+        enabled.write_text(" ".join(f"+{controller}" for controller in CONTROLLERS))
+    return set(CONTROLLERS) <= set(_text(enabled).split())
+
+
+def _made(directory: Path) -> bool:
+    if not directory.parent.is_dir():
+        return False
+    try:
+        directory.mkdir(exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK)
+
+
+def _pairs(path: Path) -> dict[str, int]:
+    """Read a file of `name number` lines."""
+    lines = (line.split() for line in _text(path).splitlines())
+    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

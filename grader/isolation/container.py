@@ -1,0 +1,112 @@
+"""The container that a box is, in the engine's words.  Pure: builds the request, talks to nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, Purpose, launch
+from grader.isolation.settings import BoxSettings, Protections
+from grader.isolation.slots import slot_uid
+from grader.isolation.toolchain import Bind, Toolchain
+
+STATE_LABEL, SERVER_LABEL, BOX_LABEL = "grader.state", "grader.server", "grader.box"
+STDIO_NAME = "stdio.sock"
+SHM_BYTES = {Purpose.BUILD: 16 << 20, Purpose.RUN: 64 << 20}
+TMP_INODE_COUNT = 20_000
+# Setting these replaces the engine's own lists, so those are repeated; interrupts, and powercap, are what older engines lack.
+MASKED_PATHS = (
+    "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+    "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
+)  # fmt: skip
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+
+def labels(settings: BoxSettings, box_id: str) -> dict[str, str]:
+    """Return the labels by which `sweep` knows a box."""
+    return {STATE_LABEL: settings.state_id, SERVER_LABEL: settings.run_id, BOX_LABEL: box_id}
+
+
+def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections) -> list[str]:
+    """Return everything of the host that the box sees."""
+    readonly = [*toolchain.binds, Bind(source=link_dir, target=LINK)]
+    if spec.src_dir is not None:
+        readonly.append(Bind(source=spec.src_dir, target=SRC))
+    listed = [f"{bind.source}:{bind.target}:ro" for bind in readonly]
+    if spec.out_dir is not None:
+        listed.append(f"{spec.out_dir}:{OUT}:rw")
+    return listed + [f"{source}:{target}:ro" for source, target in protections.extra_binds]
+
+
+def tmpfs(spec: BoxSpec, toolchain: Toolchain, protections: Protections) -> dict[str, str]:
+    """Return the box's own scratch, and an empty cover over what it must not see."""
+    scratch = "mode=1777,nosuid,nodev," + ("exec" if spec.purpose is Purpose.BUILD else "noexec")
+    if protections.tmp_limit:
+        scratch += f",size={spec.limits.tmp_bytes},nr_inodes={TMP_INODE_COUNT}"
+    covers = dict.fromkeys(toolchain.hidden, "ro,size=4k,nr_inodes=1,mode=0555,nosuid,nodev,noexec")
+    return {"/tmp": scratch, **covers}
+
+
+def security_options(protections: Protections, seccomp_text: str) -> list[str]:
+    """Return no-new-privileges and our filter.  The SDK passes the profile's text; a path would not be read."""
+    options = ["no-new-privileges:true"] if protections.no_new_privileges else []
+    return [*options, f"seccomp={seccomp_text if protections.seccomp else 'unconfined'}"]
+
+
+def host_options(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, seccomp_text: str) -> dict[str, Any]:
+    """Return the keyword arguments of the SDK's `create_host_config`."""
+    options: dict[str, Any] = {
+        "binds": binds(spec, toolchain, link_dir, protections),
+        "tmpfs": tmpfs(spec, toolchain, protections),
+        "network_mode": "none" if protections.own_network else "host",
+        "pid_mode": None if protections.own_pids else "host",
+        "ipc_mode": "private" if protections.own_ipc else "host",
+        "read_only": protections.read_only_root,
+        "cap_drop": ["ALL"] if protections.drop_capabilities else [],
+        "security_opt": security_options(protections, seccomp_text),
+        "oom_score_adj": 900,
+        "init": False,
+        "log_config": {"Type": "none", "Config": {}},
+        "restart_policy": {"Name": "no"},
+    }
+    if protections.memory_limit:
+        options |= {"mem_limit": spec.limits.memory_bytes, "memswap_limit": spec.limits.memory_bytes}
+    if protections.process_limit:
+        options["pids_limit"] = spec.limits.process_count
+    if protections.own_ipc and protections.shm_limit:
+        options["shm_size"] = SHM_BYTES[spec.purpose]
+    if protections.rlimits:
+        options["ulimits"] = [
+            # Both limits: without the hard one the engine is sent 0 and the box does not start.
+            {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value}
+            for name, value in launch.rlimits(spec.limits, process_count=None).items()
+        ]
+    return options
+
+
+def mask_paths(host_config: dict[str, Any], protections: Protections) -> None:
+    """Set what the SDK has no keyword for."""
+    host_config["CgroupnsMode"] = "private"
+    host_config["MaskedPaths"] = list(MASKED_PATHS) if protections.masked_proc else []
+    host_config["ReadonlyPaths"] = list(READONLY_PATHS) if protections.masked_proc else []
+
+
+def create_options(spec: BoxSpec, toolchain: Toolchain, settings: BoxSettings, image: str, protections: Protections) -> dict[str, Any]:
+    """Return the keyword arguments of the SDK's `create_container`, but for the host configuration."""
+    uid = slot_uid(spec.slot, spec.purpose) if protections.own_uid else 0
+    paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
+    limited = launch.rlimits(spec.limits, process_count=None) if protections.rlimits else {}
+    return {
+        "image": image,
+        "name": f"grader-{settings.run_id}-{spec.box_id}",
+        "command": launch.command(spec, paths, stdio=f"{LINK}/{STDIO_NAME}", limited=limited),
+        "entrypoint": [],
+        "user": f"{uid}:{uid}",
+        "hostname": "box",
+        "working_dir": "/",  # `enter` goes to HOME; the engine would make a directory of its own mode
+        "environment": launch.environment(spec, toolchain.path),
+        "labels": labels(settings, spec.box_id),
+        "stdin_open": False,
+        "tty": False,
+        "detach": True,
+    }

@@ -1,0 +1,196 @@
+"""Boxes as containers of a Docker engine: the isolation for production.
+
+The engine's client blocks, so it lives in threads of its own, each call with a deadline; the event loop never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import docker
+import docker.errors
+import requests.exceptions
+
+from grader.isolation import Availability, Box, BoxSpec, container, trial
+from grader.isolation.docker_box import DockerBox
+from grader.isolation.errors import IsolationBroken
+from grader.isolation.runtime import link_directory, sweep_runtime
+from grader.isolation.settings import BoxSettings, Protections
+from grader.isolation.slots import slot_uid
+from grader.isolation.stdio import StdioSocket
+from grader.isolation.toolchain import Toolchain, host_toolchain, image_toolchain, profile, write_own_etc
+from grader.isolation.uninterrupted import settled, uninterrupted
+
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+EMPTY_REPOSITORY, EMPTY_TAG = "grader-box", "empty"
+CALL_TIMEOUT_S = 60
+CHECK_TIMEOUT_S = 20.0
+LIVE_BOX_COUNT = 128
+RECURSIVE_READONLY_SINCE = 25
+ENGINE_FAULTS = (docker.errors.DockerException, requests.exceptions.RequestException)
+
+Result = TypeVar("Result")
+
+
+class Engine:
+    """The engine's client, in threads."""
+
+    def __init__(self, host: str | None) -> None:
+        self.host = host or DEFAULT_HOST
+        self._threads = ThreadPoolExecutor(LIVE_BOX_COUNT, thread_name_prefix="docker")
+        self._client: docker.APIClient | None = None
+        self._connecting = asyncio.Lock()
+
+    @property
+    def local(self) -> bool:
+        """Whether the engine's processes are this host's."""
+        return self.host.startswith("unix://")
+
+    async def call(self, work: Callable[[docker.APIClient], Result]) -> Result:
+        """Do `work` with the client in a thread; it runs to its end, so what it makes is never lost."""
+        async with self._connecting:
+            if self._client is None:
+                self._client = await self._in_thread(self._connect)
+        client = self._client
+        return await uninterrupted(self._in_thread(lambda: work(client)))
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _connect(self) -> docker.APIClient:
+        # The SDK keeps a pool of connections for each URL, and every container has its own URLs: without "close" they pile up
+        # until the oldest pool is closed, perhaps under a call that has just been given it. Many pools, none with a connection.
+        client = docker.APIClient(base_url=self.host, version="auto", timeout=CALL_TIMEOUT_S, num_pools=8 * LIVE_BOX_COUNT)
+        client.headers["Connection"] = "close"
+        return client
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._client is not None:
+            await self._in_thread(self._client.close)
+        self._threads.shutdown(wait=False)
+
+
+class DockerIsolation:
+    """One container for each box."""
+
+    NAME = "docker"
+    SAFE = True
+
+    def __init__(self, settings: BoxSettings, protections: Protections | None = None) -> None:
+        self._settings = settings
+        self._protections = protections or Protections()
+        self._seccomp_text: str | None = None
+        self._engine = Engine(settings.docker_host)
+        self._image: str | None = settings.image
+        self._toolchain: Toolchain | None = None
+
+    async def check(self) -> Availability:
+        """Start a trivial box."""
+        try:
+            version = await asyncio.wait_for(self._engine.call(lambda client: client.version()), CHECK_TIMEOUT_S)
+        except (*ENGINE_FAULTS, TimeoutError) as error:
+            return Availability(usable=False, detail=f"no Docker engine answers at {self._engine.host} ({_first_line(error)}); start one")
+        failure = await trial.failure(self)
+        if failure is not None:
+            return Availability(usable=False, detail=f"a container does not start: {failure}")
+        number = str(version.get("Version", "?"))
+        major = number.split(".")[0]
+        warnings = []
+        if major.isdigit() and int(major) < RECURSIVE_READONLY_SINCE and self._settings.image is None:
+            warnings.append(f"engine {number} leaves mounts below the toolchain's directories writable; have none there, or use 25+")
+        return Availability(usable=True, detail=f"engine {number}, box root {self._settings.box_root}", warnings=tuple(warnings))
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        """Start a box; leaving kills it and removes its container."""
+        await self._prepare()
+        with ExitStack() as stack:
+            link_dir = stack.enter_context(link_directory(self._settings, spec))
+            stdio = StdioSocket(link_dir, container.STDIO_NAME)
+            stack.callback(stdio.close)
+            box = await self._created(spec, link_dir, stdio)
+            try:
+                await box.start()
+                supervision = asyncio.create_task(box.supervise(), name=f"box-{spec.box_id}")
+                try:
+                    yield box
+                finally:
+                    box.end()
+                    await settled(supervision)
+            finally:
+                await uninterrupted(box.remove())
+
+    async def sweep(self) -> int:
+        """Remove the containers of earlier servers with this state directory."""
+        sweep_runtime(self._settings)
+        found = await self._engine.call(
+            lambda client: client.containers(all=True, filters={"label": f"{container.STATE_LABEL}={self._settings.state_id}"})
+        )
+        strangers = [box["Id"] for box in found if box["Labels"].get(container.SERVER_LABEL) != self._settings.run_id]
+        for stranger in strangers:
+            await self._engine.call(lambda client, box=stranger: client.remove_container(box, force=True, v=True))  # type: ignore[misc]
+        return len(strangers)
+
+    async def close(self) -> None:
+        """Hang up; no box may be live."""
+        await self._engine.close()
+
+    async def _prepare(self) -> None:
+        if self._toolchain is None:
+            self._toolchain = await asyncio.to_thread(self._make_toolchain)
+            self._seccomp_text = profile("seccomp.json").read_text()
+        if self._image is None:
+            try:
+                self._image = await self._engine.call(_empty_image)
+            except ENGINE_FAULTS as error:
+                raise IsolationBroken(f"the engine cannot make an empty image: {_first_line(error)}") from error
+
+    def _make_toolchain(self) -> Toolchain:
+        if self._settings.image is not None:
+            return image_toolchain()
+        etc = self._settings.runtime_dir / "etc"
+        write_own_etc(etc)
+        return host_toolchain(etc, self._settings.hidden_paths)
+
+    async def _created(self, spec: BoxSpec, link_dir: Path, stdio: StdioSocket) -> DockerBox:
+        toolchain, image, text = self._toolchain, self._image, self._seccomp_text
+        if toolchain is None or image is None or text is None:
+            raise AssertionError("start prepares these")
+        create = container.create_options(spec, toolchain, self._settings, image, self._protections)
+        options = container.host_options(spec, toolchain, link_dir, self._protections, text)
+
+        def make(client: docker.APIClient) -> str:
+            host_config: dict[str, Any] = client.create_host_config(**options)
+            container.mask_paths(host_config, self._protections)
+            return str(client.create_container(host_config=host_config, **create)["Id"])
+
+        try:
+            container_id = await self._engine.call(make)
+        except ENGINE_FAULTS as error:
+            raise IsolationBroken(f"the engine refuses the box: {_first_line(error)}") from error
+        uid = slot_uid(spec.slot, spec.purpose) if self._protections.own_uid else 0
+        return DockerBox(self._engine, container_id, spec, uid, stdio)
+
+
+def _empty_image(client: docker.APIClient) -> str:
+    name = f"{EMPTY_REPOSITORY}:{EMPTY_TAG}"
+    try:
+        return str(client.inspect_image(name)["Id"])  # type: ignore[no-untyped-call]
+    except docker.errors.ImageNotFound:
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w"):
+            pass
+        client.import_image_from_data(archive.getvalue(), repository=EMPTY_REPOSITORY, tag=EMPTY_TAG)
+        return str(client.inspect_image(name)["Id"])  # type: ignore[no-untyped-call]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:300]

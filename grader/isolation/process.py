@@ -1,0 +1,108 @@
+"""Boxes as plain processes: rlimits, a cgroup and a uid of their own where that is possible.  UNSAFE: for one's own kernels."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from grader.isolation import Availability, Box, BoxSpec, cgroups, host_box, launch, processes, trial
+from grader.isolation.output import output_directory
+from grader.isolation.runtime import link_directory, run_directory, sweep_runtime
+from grader.isolation.settings import BoxSettings
+from grader.isolation.slots import slot_uid
+from grader.isolation.toolchain import host_toolchain, package_directory
+
+UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for your own kernels only"
+
+
+class ProcessIsolation:
+    """One process tree for each box."""
+
+    NAME = "process"
+    SAFE = False
+
+    def __init__(self, settings: BoxSettings) -> None:
+        self._settings = settings
+        self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
+        self._unreachable = _unreachable(
+            (Path(sys.executable), Path(sys.base_prefix), package_directory("sandbox"), settings.runtime_dir / "run")
+        )
+
+    async def check(self) -> Availability:
+        """Start a trivial box."""
+        if self._settings.image is not None:
+            return Availability(usable=False, detail=f"box root {self._settings.box_root} needs a container engine; use box root 'host'")
+        failure = await trial.failure(self)
+        if failure is not None:
+            return Availability(usable=False, detail=failure)
+        warnings = [UNSAFE]
+        if os.geteuid() != 0:
+            warnings.append("submissions run as your own user; start the server as root for a uid of their own")
+        elif self._unreachable is not None:
+            warnings.append(f"submissions run as ROOT: no other uid may pass {self._unreachable}; put the Python environment elsewhere")
+        if not self._cgroups.usable:
+            warnings.append("no cgroup can be made here: memory and processes are watched every 50 ms, not limited by the kernel")
+        return Availability(usable=True, detail="rlimits" + (", cgroups" if self._cgroups.usable else ""), warnings=tuple(warnings))
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        """Start a box; leaving kills every process of it that can be found."""
+        own_uid = os.geteuid() == 0 and self._unreachable is None
+        uid = slot_uid(spec.slot, spec.purpose) if own_uid else os.geteuid()
+        with ExitStack() as stack:
+            link_dir = stack.enter_context(link_directory(self._settings, spec))
+            scratch = stack.enter_context(
+                output_directory(run_directory(self._settings), limit_bytes=spec.limits.tmp_bytes, executable=True)
+            )
+            cgroup = self._cgroups.make(spec.box_id) if self._cgroups.usable else None
+            if cgroup is not None:
+                stack.callback(cgroup.remove)
+                cgroup.limit(memory_bytes=spec.limits.memory_bytes, process_count=spec.limits.process_count)
+            box = host_box.HostBox(spec, self._launch(spec, link_dir, scratch, uid, own_uid, limited=cgroup is not None), cgroup)
+            async with host_box.live(box) as started:
+                yield started
+
+    async def sweep(self) -> int:
+        """End what earlier servers with this state directory left."""
+        boxes = set(processes.strangers(self._settings).values())
+        processes.end_all(lambda: set(processes.strangers(self._settings)))
+        swept = max(len(boxes), self._cgroups.sweep())
+        sweep_runtime(self._settings)
+        return swept
+
+    async def close(self) -> None:
+        """Take down what was set up; no box may be live."""
+        self._cgroups.remove()
+
+    def _launch(self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, *, limited: bool) -> host_box.Launch:
+        toolchain = host_toolchain(scratch)
+        paths = {"python": sys.executable, "lib": str(package_directory("sandbox").parent), "link": str(link_dir)}
+        paths |= {"src": str(spec.src_dir or ""), "out": str(spec.out_dir or "")}
+        count = None if limited else spec.limits.process_count + (0 if own_uid else _threads_of(uid))
+        limits = launch.rlimits(spec.limits, process_count=count)
+        return host_box.Launch(
+            argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
+            environment={**launch.environment(spec, toolchain.path, home=str(scratch)), **processes.labels(self._settings, spec.box_id)},
+            uid=uid,
+            own_uid=own_uid,
+        )
+
+
+def _threads_of(uid: int) -> int:
+    """Return how many threads a uid has: RLIMIT_NPROC counts all of them, not just the box's."""
+    seen = processes.everything()  # a zombie counts until it is reaped
+    return sum(max(1, seen[pid].thread_count) for pid in processes.of_uid(uid, seen))
+
+
+def _unreachable(paths: tuple[Path, ...]) -> Path | None:
+    """Return the first directory on the way to one of `paths` that strangers may not pass."""
+    for path in paths:
+        for step in (path, path.resolve()):
+            for directory in reversed(step.parents):
+                if directory.exists() and not directory.stat().st_mode & stat.S_IXOTH:
+                    return directory
+    return None

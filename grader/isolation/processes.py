@@ -1,0 +1,145 @@
+"""Finds and ends processes on the host through /proc: by descent, by uid, and by the label in their environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.isolation.errors import IsolationBroken
+from grader.isolation.settings import BoxSettings
+
+STATE_VARIABLE, SERVER_VARIABLE, BOX_VARIABLE = "GRADER_BOX_STATE", "GRADER_BOX_SERVER", "GRADER_BOX_ID"
+GONE_WITHIN_S = 5.0
+DEAD = frozenset("ZX")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """One line of the process table."""
+
+    parent: int
+    session: int
+    state: str
+    thread_count: int
+    resident_bytes: int
+
+
+def labels(settings: BoxSettings, box_id: str) -> dict[str, str]:
+    """Return the variables by which `sweep` knows a box's processes."""
+    return {STATE_VARIABLE: settings.state_id, SERVER_VARIABLE: settings.run_id, BOX_VARIABLE: box_id}
+
+
+def table() -> dict[int, ProcessFacts]:
+    """Return the live processes of this host that we can see."""
+    return {pid: facts for pid, facts in everything().items() if facts.state not in DEAD}
+
+
+def everything() -> dict[int, ProcessFacts]:
+    """Return the processes of this host that we can see, with those that have died and wait to be reaped."""
+    found = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name of a process is its own choice and may hold anything, so count from its last bracket.
+            words = (directory / "stat").read_bytes().rpartition(b")")[2].split()
+            facts = ProcessFacts(int(words[1]), int(words[3]), words[0].decode(), int(words[17]), int(words[21]) * PAGE_BYTES)
+            found[int(directory.name)] = facts
+    return found
+
+
+def descendants(root: int, processes: dict[int, ProcessFacts]) -> set[int]:
+    """Return `root` and everything below it, and whatever else is in its session."""
+    children: dict[int, list[int]] = {}
+    for pid, facts in processes.items():
+        children.setdefault(facts.parent, []).append(pid)
+    found = {pid for pid, facts in processes.items() if pid == root or facts.session == root}
+    waiting = list(found | {root})
+    while waiting:
+        below = [pid for pid in children.get(waiting.pop(), []) if pid not in found]
+        found.update(below)
+        waiting += below
+    return found
+
+
+def of_uid(uid: int, among: Iterable[int] | None = None) -> set[int]:
+    """Return the processes of a uid."""
+    found = set()
+    for pid in table() if among is None else among:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}").stat().st_uid == uid:
+                found.add(pid)
+    return found
+
+
+def memory_bytes(pids: Iterable[int], seen: dict[int, ProcessFacts], limit_bytes: int) -> int:
+    """Return what these processes hold.  Cheap while it is under the limit; exact above, where shared pages must count once."""
+    resident = {pid: seen[pid].resident_bytes for pid in pids}
+    if sum(resident.values()) <= limit_bytes:
+        return sum(resident.values())
+    return sum(_proportional_bytes(pid, otherwise=resident[pid]) for pid in resident)
+
+
+def _proportional_bytes(pid: int, *, otherwise: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return otherwise
+
+
+def labelled(**wanted: str) -> dict[int, dict[str, str]]:
+    """Return the processes whose environment began with these variables, with that environment."""
+    found = {}
+    for pid in table():
+        with contextlib.suppress(OSError):
+            environment = _environment(pid)
+            if all(environment.get(name) == value for name, value in wanted.items()):
+                found[pid] = environment
+    return found
+
+
+def strangers(settings: BoxSettings) -> dict[int, str]:
+    """Return the processes of boxes of earlier servers with this state directory, each with its box."""
+    return {
+        pid: environment.get(BOX_VARIABLE, "")
+        for pid, environment in labelled(**{STATE_VARIABLE: settings.state_id}).items()
+        if environment.get(SERVER_VARIABLE) != settings.run_id
+    }
+
+
+def end_all(find: Callable[[], set[int]]) -> None:
+    """Kill what `find` finds until it finds nothing; stopped first, so that a fork loop cannot outrun us."""
+    until = time.monotonic() + GONE_WITHIN_S
+    while found := find():
+        if time.monotonic() > until:
+            raise IsolationBroken(f"processes {sorted(found)} of a box do not die; a device driver may hold them")
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+        time.sleep(0.001)
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the parent of a process; None if it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    return None
+
+
+def end_one(descriptor: int) -> None:
+    """Kill the process that a pidfd stands for, and wait until it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    if not select.select([descriptor], [], [], GONE_WITHIN_S)[0]:
+        raise IsolationBroken("a box's first process does not die; a device driver may hold it")
+
+
+def _environment(pid: int) -> dict[str, str]:
+    entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)

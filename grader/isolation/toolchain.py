@@ -1,0 +1,132 @@
+"""Which host paths a box sees, read-only: the toolchain, the Python environment, and the box's side of `sandbox`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.isolation import LIB
+from grader.isolation.errors import IsolationBroken
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
+# The trusted half of `sandbox`: it knows references and expected values, and has no business in a box.
+TRUSTED_ONLY = frozenset({"judge", "profiles", "__pycache__"})
+OWN_ETC = {
+    "passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "group": "root:x:0:\nnogroup:x:65534:\n",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A host path and where the box sees it."""
+
+    source: Path
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """What the root of a box consists of.
+
+    hidden: directories inside bound ones that are covered by an empty one.
+    """
+
+    python: str
+    path: str
+    binds: tuple[Bind, ...]
+    hidden: tuple[str, ...]
+
+
+def package_directory(name: str) -> Path:
+    """Return where a package of this project lies."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise IsolationBroken(f"the package {name!r} cannot be found; install the project into this Python environment")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def profile(name: str) -> Path:
+    """Return a file of `sandbox/profiles`."""
+    return package_directory("sandbox") / "profiles" / name
+
+
+def library_binds() -> tuple[Bind, ...]:
+    """Return the parts of `sandbox` that a box may see, each by itself, at {lib}."""
+    package = package_directory("sandbox")
+    entries = sorted(entry for entry in package.iterdir() if entry.name not in TRUSTED_ONLY and entry.suffix != ".pyc")
+    return tuple(Bind(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
+
+
+def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = ()) -> Toolchain:
+    """Return the host's own compilers, libraries and Python environment, to be seen at the same paths inside."""
+    roots = [Path(path) for path in SYSTEM if Path(path).exists()]
+    prefixes = [Path(prefix) for prefix in (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)]
+    cuda = _cuda_home()
+    roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
+    binds = _without_nested([Bind(source=path.resolve(), target=str(path)) for path in roots])
+    etc = tuple(Bind(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
+    hidden = [package_directory("sandbox"), package_directory("grader"), *hidden_paths]
+    directories = [Path(sys.prefix) / "bin", *([cuda / "bin"] if cuda else []), *map(Path, ("/usr/local/bin", "/usr/bin", "/bin"))]
+    return Toolchain(
+        python=sys.executable,
+        path=":".join(dict.fromkeys(map(str, directories))),
+        binds=(*binds, *etc, *library_binds()),
+        hidden=tuple(target for path in hidden for target in _seen_as(path.resolve(), binds)),
+    )
+
+
+def image_toolchain() -> Toolchain:
+    """Return what a box made from an image has: all of it in the image, `sandbox` too, so the server may be in a container itself."""
+    return Toolchain(
+        python="python3",
+        path="/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        binds=(),
+        hidden=(),
+    )
+
+
+def write_own_etc(directory: Path) -> None:
+    """Write the passwd and group that boxes see: no host user is named in them."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+    for name, text in OWN_ETC.items():
+        path = directory / name
+        if not path.exists() or path.read_text() != text:
+            partial = directory / f".{name}.{os.getpid()}"
+            partial.write_text(text)
+            partial.chmod(0o644)
+            partial.replace(path)
+
+
+def _cuda_home() -> Path | None:
+    for candidate in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
+        if candidate and (Path(candidate) / "bin" / "nvcc").exists():
+            return Path(candidate)
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return None
+    toolkit = Path(nvcc).resolve().parent.parent
+    return toolkit if (toolkit / "nvvm").exists() else None
+
+
+def _without_nested(binds: list[Bind]) -> tuple[Bind, ...]:
+    """Drop a bind that an earlier one already shows at the same place."""
+    kept: list[Bind] = []
+    for bind in sorted(binds, key=lambda bind: bind.target):
+        if not any(_shows(outer, bind) for outer in kept):
+            kept.append(bind)
+    return tuple(kept)
+
+
+def _shows(outer: Bind, inner: Bind) -> bool:
+    if inner.target != outer.target and not inner.target.startswith(outer.target + "/"):
+        return False
+    return (outer.source / Path(inner.target).relative_to(outer.target)).resolve() == inner.source
+
+
+def _seen_as(path: Path, binds: tuple[Bind, ...]) -> list[str]:
+    return [str(Path(bind.target) / path.relative_to(bind.source)) for bind in binds if path.is_relative_to(bind.source) and path.is_dir()]

@@ -1,0 +1,110 @@
+"""The server's half of the languages: which one a submission is in, and whether its entry point can be there at all.
+
+Only sure misses are reported: a submission that might build goes to the builder, which knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import tree_sitter_cuda
+from tree_sitter import Language as Grammar
+from tree_sitter import Parser
+
+from grader.model import SourceFile
+
+SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
+PARSED_LIMIT_BYTES = 64 * 1024  # above it comments are taken for code: hostile text takes 10 s a MiB to parse
+
+_REGISTERS_MODULE = re.compile(r"PYBIND11_|TORCH_LIBRARY|TORCH_EXTENSION_NAME|PyInit_|PyModuleDef|pybind11")
+# With these a name may be made of parts, or linked without being spelled: say nothing then.
+_MAKES_NAMES = re.compile(r"##|%:%:|\basm\b|__asm")
+_CONTINUED_LINE = re.compile(r"\\[ \t]*\r?\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language that submissions may be in. missing_entry takes the code without comments and the entry's name."""
+
+    name: str
+    missing_entry: Callable[[str, str], str | None]
+
+
+def code(sources: Sequence[SourceFile]) -> str:
+    """All sources as one text without comments, and with continued lines joined."""
+    return "\n".join(_without_comments(_CONTINUED_LINE.sub("", source.content)) for source in sources)
+
+
+def detect(sources: Sequence[SourceFile]) -> str | None:
+    """The language's name; None where no file is of a known one."""
+    if not any(PurePosixPath(source.path).suffix in SUFFIXES for source in sources):
+        return None
+    text = code(sources)
+    return "torch_extension" if _REGISTERS_MODULE.search(text) or "torch/extension.h" in text else "cuda"
+
+
+def missing_entry(language: str, sources: Sequence[SourceFile], entry: str) -> str | None:
+    """What to do about an entry point that is surely not there; None where it may be."""
+    known = LANGUAGES.get(language)
+    return known.missing_entry(code(sources), entry) if known else None
+
+
+def _missing_cuda_entry(text: str, entry: str) -> str | None:
+    if _MAKES_NAMES.search(text):
+        return None
+    if not re.search(rf"\b{re.escape(entry)}\b", text):
+        return f'nothing is named {entry!r}; define the function `extern "C" void {entry}(...)`, or set `entry` to the name that yours has'
+    if '"C"' not in text:
+        return f'{entry!r} has no C linkage, so it can not be found by name; declare it `extern "C"`'
+    return None
+
+
+def _missing_torch_entry(text: str, entry: str) -> str | None:
+    if _MAKES_NAMES.search(text) or _REGISTERS_MODULE.search(text):
+        return None
+    return (
+        'no Python module is registered; add `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }`, '
+        'or set `language` to `cuda` for a plain `extern "C"` function'
+    )
+
+
+def _without_comments(content: str) -> str:
+    data = content.encode()
+    if len(data) > PARSED_LIMIT_BYTES:
+        return content
+    kept, position = [], 0
+    for start, end in _comments(data):
+        kept += [data[position:start], b" "]
+        position = end
+    return b"".join([*kept, data[position:]]).decode(errors="replace")
+
+
+def _comments(data: bytes) -> list[tuple[int, int]]:
+    cursor = Parser(Grammar(tree_sitter_cuda.language())).parse(data).walk()
+    found, descending = [], True
+    while True:  # by hand and not by recursion: the depth is the submitter's choice
+        node = cursor.node
+        if descending and node is not None and node.type == "comment" and not _in_directive(data, node.start_byte):
+            found.append((node.start_byte, node.end_byte))
+        if descending and cursor.goto_first_child():
+            continue
+        if cursor.goto_next_sibling():
+            descending = True
+        elif cursor.goto_parent():
+            descending = False
+        else:
+            return found
+
+
+def _in_directive(data: bytes, position: int) -> bool:
+    # The grammar sees a comment in `#define GLOB "a/*"`.
+    return data[data.rfind(b"\n", 0, position) + 1 : position].lstrip().startswith(b"#")
+
+
+LANGUAGES = {
+    "cuda": Language("cuda", _missing_cuda_entry),
+    "torch_extension": Language("torch_extension", _missing_torch_entry),
+}

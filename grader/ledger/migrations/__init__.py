@@ -1,0 +1,1 @@
+"""Alembic migrations, run by `grader.ledger.migrate`."""

@@ -1,0 +1,28 @@
+"""A server inside another program, such as `grader-cli`: same code, a socket that only this user can open."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from grader.config import SOCKET_NAME, Settings
+from grader.server.grading import Wiring
+from grader.server.running import reading, serving
+from grader.server.wiring import wired
+
+
+@asynccontextmanager
+async def embedded(
+    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = wired
+) -> AsyncIterator[str]:
+    """The address of a server that lives as long as the context.
+
+    reader: shows what is there, takes no lock, grades nothing. Otherwise the state directory's lock is needed: `waiting` is told
+    when another process has it, and then it is waited for; without `waiting`, StateDirectoryInUse.
+    """
+    # Not in the state directory: a unix socket's path has at most 107 bytes, and two programs may read at once.
+    with tempfile.TemporaryDirectory(prefix="grader-") as directory:
+        here = settings.model_copy(update={"listen": f"unix:{directory}/{SOCKET_NAME}"})
+        async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
+            yield running.address

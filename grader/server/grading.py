@@ -1,0 +1,28 @@
+"""The seam between the server and what grades for it.
+
+A wiring promises: while its context is open, `grade` may be called; when it is entered, nothing that an earlier server of the same
+state directory ran is left; when it is left, nothing is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from grader.config import Settings
+from grader.dispatcher import Grade
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grading:
+    """What grades on this host. capacity: how many attempts may be under way, builds and runs together."""
+
+    grade: Grade
+    capacity: int
+    device_kinds: tuple[str, ...]
+    isolation: str
+    safe: bool  # whether strangers' kernels may be run
+
+
+Wiring = Callable[[Settings], AbstractAsyncContextManager[Grading]]

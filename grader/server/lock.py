@@ -1,0 +1,54 @@
+"""One server per state directory: whoever has the lock knows that no other lives, and may take its leases and sweep its boxes."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from grader.errors import StateDirectoryInUse
+
+RETRY_S = 0.2
+
+
+@asynccontextmanager
+async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -> AsyncIterator[None]:
+    """Hold the lock. Held by another: wait for it, after saying so with `waiting`; without `waiting`, StateDirectoryInUse.
+
+    The system gives the lock up when the process ends, however it ends.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _try_lock(descriptor):
+            busy = StateDirectoryInUse(str(path.parent), _holder(path))
+            if waiting is None:
+                raise busy
+            waiting(str(busy))
+            waiting = _silent
+            await asyncio.sleep(RETRY_S)
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(path: Path) -> int | None:
+    text = path.read_text().strip()
+    return int(text) if text.isdigit() else None
+
+
+def _silent(_: str) -> None:
+    """Said once is enough."""

@@ -1,0 +1,152 @@
+"""A server, put together: lock, ledger, grading, dispatcher, gRPC; and taken apart in the order that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from grader.config import Settings
+from grader.dispatcher import Dispatcher
+from grader.errors import SettingsInvalid
+from grader.ledger import Ledger
+from grader.problems import Problems
+from grader.server.grading import Grading, Wiring
+from grader.server.interceptors import ErrorInterceptor
+from grader.server.lock import state_lock
+from grader.server.service import GraderService
+from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
+
+log = structlog.get_logger()
+
+SERVICE_NAME = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"].full_name
+STOP_GRACE_S = 5.0  # for answers that are being sent when everything is done
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # a second server on the same port is an error and no lottery
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # sources over the limit are refused by intake, which says why
+    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),  # below the client's keepalive
+)
+
+
+@dataclass
+class Serving:
+    """A server that answers."""
+
+    address: str
+    dispatcher: Dispatcher | None
+    service: GraderService
+    health: Any  # health.aio.HealthServicer, which the stubs do not know
+    server: grpc.aio.Server
+
+    async def drain(self, patience_s: float, dispatching: asyncio.Task[None] | None) -> None:
+        """Take nothing more, let what runs end, tell the watchers, then stop."""
+        log.info("draining", patience_s=patience_s)
+        await self.health.enter_graceful_shutdown()
+        self.service.stop_accepting()
+        if self.dispatcher is not None and dispatching is not None:
+            self.dispatcher.drain(patience_s)
+            await asyncio.wait([dispatching])
+        self.service.end_watches()
+        await self.server.stop(STOP_GRACE_S)
+        log.info("stopped")
+
+    def hurry(self) -> None:
+        """Give back to the queue what still runs, now."""
+        if self.dispatcher is not None:
+            self.dispatcher.abandon()
+
+
+@asynccontextmanager
+async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
+    """Serve until the context is left, then drain. waiting: see `state_lock`."""
+    problems = Problems.load(settings.problems)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(state_lock(settings.lock_path, waiting))
+        ledger = await stack.enter_async_context(Ledger.open(settings.ledger_path))
+        grading = await stack.enter_async_context(wiring(settings))
+        refuse_unsafe(settings, grading)
+        # The lock is ours and the boxes are swept: whoever held these leases is dead, and nothing of it runs.
+        reclaimed = await ledger.reclaim_all()
+        log.info("ledger_opened", path=str(settings.ledger_path), reclaimed_count=len(reclaimed))
+        dispatcher = Dispatcher(
+            ledger, grading.grade, capacity=grading.capacity, device_kinds=grading.device_kinds, lease_s=settings.lease_s
+        )
+        service = GraderService(ledger, problems, worker=dispatcher, device_kinds=grading.device_kinds, queue_limit=settings.queue_limit)
+        running = await _start(settings.listen, service, dispatcher)
+        log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds)
+        raised: Exception | None = None
+        async with asyncio.TaskGroup() as group:
+            dispatching = group.create_task(dispatcher.run())
+            try:
+                yield running
+            except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
+                raised = error
+            finally:
+                await running.drain(settings.drain_s, dispatching)
+        if raised is not None:
+            raise raised
+
+
+@asynccontextmanager
+async def reading(settings: Settings) -> AsyncIterator[Serving]:
+    """Serve what the ledger and the problems say, and nothing that changes them; beside another server, if one runs."""
+    problems = Problems.load(settings.problems)
+    async with Ledger.open(settings.ledger_path) as ledger:
+        running = await _start(settings.listen, GraderService(ledger, problems, worker=None), None)
+        try:
+            yield running
+        finally:
+            await running.drain(0, None)
+
+
+def refuse_unsafe(settings: Settings, grading: Grading) -> None:
+    """Strangers' kernels are kept in by a SAFE isolation, or are not taken."""
+    if not grading.safe and not settings.loopback:
+        text = (
+            f"{settings.listen!r} can be reached from other hosts, and the isolation {grading.isolation!r} keeps nobody's kernel in; "
+            "listen on 127.0.0.1 or unix:PATH, or install Docker or bubblewrap"
+        )
+        raise SettingsInvalid("listen", text)
+
+
+async def _start(listen: str, service: GraderService, dispatcher: Dispatcher | None) -> Serving:
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=_OPTIONS)
+    grader_service_pb2_grpc.add_GraderServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
+    healthy = health.aio.HealthServicer()  # type: ignore[attr-defined]
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    address = _bind(server, listen)
+    await server.start()
+    for name in ("", SERVICE_NAME):
+        await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
+    return Serving(address, dispatcher, service, healthy, server)
+
+
+def _bind(server: grpc.aio.Server, listen: str) -> str:
+    """Bind, and say where: port 0 becomes the port that the system chose."""
+    if listen.startswith("unix:"):
+        _remove_stale(Path(listen.removeprefix("unix:")))
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise SettingsInvalid("listen", f"can't listen on {listen!r}: {error}; is another program there?") from None
+    return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
+
+
+def _remove_stale(path: Path) -> None:
+    """A socket that a killed server left. Only the lock's holder, or whoever made a directory for it, gets here."""
+    if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+        path.unlink()

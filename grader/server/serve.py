@@ -1,0 +1,53 @@
+"""What `grader-server` does once its command line is read: serve, and drain when signalled."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from grader import log as log_setup
+from grader.config import Settings
+from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
+from grader.isolation.errors import IsolationBroken
+from grader.server.grading import Wiring
+from grader.server.running import serving
+from grader.server.wiring import wired
+
+log = structlog.get_logger()
+
+MISUSED, FAILED = 2, 3
+
+
+def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
+    """Serve with these settings until SIGTERM or SIGINT; the exit code."""
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        for one in error.errors():
+            option = "--" + str(one["loc"][0]).replace("_", "-")
+            sys.stderr.write(f"grader-server: {option}: {one['msg']}\n")
+        return MISUSED
+    log_setup.configure(settings.log_format)
+    try:
+        asyncio.run(_serve(settings, wiring))
+    except (GraderError, IsolationBroken) as error:
+        sys.stderr.write(f"grader-server: {error}\n")
+        return MISUSED if isinstance(error, (SettingsInvalid, ProblemInvalid)) else FAILED
+    return 0
+
+
+async def _serve(settings: Settings, wiring: Wiring) -> None:
+    signalled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled.set)
+    async with serving(settings, wiring) as running:
+        await signalled.wait()
+        for number in (signal.SIGTERM, signal.SIGINT):  # a second one: no more patience
+            loop.add_signal_handler(number, running.hurry)

@@ -1,0 +1,60 @@
+"""Puts together what grades on this host: an isolation, and a fleet on it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from grader.config import Settings
+from grader.errors import SettingsInvalid
+from grader.fleet.local import DEVICE_KINDS, LocalFleet
+from grader.isolation.select import choose
+from grader.isolation.settings import BoxSettings
+from grader.server.grading import Grading
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def wired(settings: Settings) -> AsyncIterator[Grading]:
+    """This host's isolation and devices, as the settings ask; boxes of an earlier server are swept on the way in."""
+    boxes = box_settings(settings)
+    isolation, found = await choose(settings.sandbox, boxes)
+    try:
+        log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
+        kinds = _device_kinds(settings)
+        async with LocalFleet(isolation=isolation, settings=boxes, device_kinds=kinds, builder_count=settings.builders) as fleet:
+            yield Grading(
+                grade=fleet.grade,
+                capacity=settings.lanes * len(kinds) + settings.builders,
+                device_kinds=kinds,
+                isolation=isolation.NAME,
+                safe=isolation.SAFE,
+            )
+    finally:
+        await isolation.close()
+
+
+def box_settings(settings: Settings) -> BoxSettings:
+    """Where this server's boxes live: the same place after a restart, so that strays are found."""
+    state_id = hashlib.sha256(str(settings.state_dir.resolve()).encode()).hexdigest()[:12]
+    # Not below the state directory: a box's uid must get here, and a home directory is closed to it.
+    runtime_dir = Path(tempfile.gettempdir()) / f"grader-{os.geteuid()}-{state_id}"
+    runtime_dir.mkdir(mode=0o711, exist_ok=True)
+    if runtime_dir.is_symlink() or runtime_dir.stat().st_uid != os.geteuid():
+        raise SettingsInvalid("state_dir", f"{runtime_dir} belongs to somebody else; remove it, or set TMPDIR to a directory of your own")
+    return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=settings.problems)
+
+
+def _device_kinds(settings: Settings) -> tuple[str, ...]:
+    if settings.device == "auto":
+        return DEVICE_KINDS
+    if settings.device not in DEVICE_KINDS:
+        raise SettingsInvalid("device", f"{settings.device!r} is not here; take one of: auto, {', '.join(DEVICE_KINDS)}")
+    return (settings.device,)

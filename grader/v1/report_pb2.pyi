@@ -1,0 +1,274 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReportView(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPORT_VIEW_UNSPECIFIED: _ClassVar[ReportView]
+    REPORT_VIEW_BASIC: _ClassVar[ReportView]
+    REPORT_VIEW_FULL: _ClassVar[ReportView]
+
+class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VERDICT_UNSPECIFIED: _ClassVar[Verdict]
+    VERDICT_ACCEPTED: _ClassVar[Verdict]
+    VERDICT_COMPILE_ERROR: _ClassVar[Verdict]
+    VERDICT_RUNTIME_ERROR: _ClassVar[Verdict]
+    VERDICT_TIME_LIMIT_EXCEEDED: _ClassVar[Verdict]
+    VERDICT_MEMORY_LIMIT_EXCEEDED: _ClassVar[Verdict]
+    VERDICT_WRONG_ANSWER: _ClassVar[Verdict]
+    VERDICT_DISQUALIFIED: _ClassVar[Verdict]
+    VERDICT_OUTPUT_LIMIT_EXCEEDED: _ClassVar[Verdict]
+
+class BuildOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BUILD_OUTCOME_UNSPECIFIED: _ClassVar[BuildOutcome]
+    BUILD_OUTCOME_BUILT: _ClassVar[BuildOutcome]
+    BUILD_OUTCOME_REJECTED: _ClassVar[BuildOutcome]
+    BUILD_OUTCOME_TIMED_OUT: _ClassVar[BuildOutcome]
+    BUILD_OUTCOME_OUT_OF_MEMORY: _ClassVar[BuildOutcome]
+    BUILD_OUTCOME_OUTPUT_EXCEEDED: _ClassVar[BuildOutcome]
+
+class LoadOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOAD_OUTCOME_UNSPECIFIED: _ClassVar[LoadOutcome]
+    LOAD_OUTCOME_LOADED: _ClassVar[LoadOutcome]
+    LOAD_OUTCOME_ENTRY_NOT_FOUND: _ClassVar[LoadOutcome]
+    LOAD_OUTCOME_RAISED: _ClassVar[LoadOutcome]
+    LOAD_OUTCOME_CRASHED: _ClassVar[LoadOutcome]
+    LOAD_OUTCOME_TIMED_OUT: _ClassVar[LoadOutcome]
+
+class TrialPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRIAL_PHASE_UNSPECIFIED: _ClassVar[TrialPhase]
+    TRIAL_PHASE_VERIFY: _ClassVar[TrialPhase]
+    TRIAL_PHASE_CERTIFY: _ClassVar[TrialPhase]
+
+class TrialOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRIAL_OUTCOME_UNSPECIFIED: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_PASSED: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_MISMATCHED: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_UNWRITTEN: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_CRASHED: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_TIMED_OUT: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_NON_FINITE: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_WRONG_SHAPE: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_WRONG_DTYPE: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_INPUT_MODIFIED: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_OUT_OF_BOUNDS: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_RAISED: _ClassVar[TrialOutcome]
+
+class Clock(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CLOCK_UNSPECIFIED: _ClassVar[Clock]
+    CLOCK_DEVICE_EVENTS: _ClassVar[Clock]
+    CLOCK_HOST: _ClassVar[Clock]
+REPORT_VIEW_UNSPECIFIED: ReportView
+REPORT_VIEW_BASIC: ReportView
+REPORT_VIEW_FULL: ReportView
+VERDICT_UNSPECIFIED: Verdict
+VERDICT_ACCEPTED: Verdict
+VERDICT_COMPILE_ERROR: Verdict
+VERDICT_RUNTIME_ERROR: Verdict
+VERDICT_TIME_LIMIT_EXCEEDED: Verdict
+VERDICT_MEMORY_LIMIT_EXCEEDED: Verdict
+VERDICT_WRONG_ANSWER: Verdict
+VERDICT_DISQUALIFIED: Verdict
+VERDICT_OUTPUT_LIMIT_EXCEEDED: Verdict
+BUILD_OUTCOME_UNSPECIFIED: BuildOutcome
+BUILD_OUTCOME_BUILT: BuildOutcome
+BUILD_OUTCOME_REJECTED: BuildOutcome
+BUILD_OUTCOME_TIMED_OUT: BuildOutcome
+BUILD_OUTCOME_OUT_OF_MEMORY: BuildOutcome
+BUILD_OUTCOME_OUTPUT_EXCEEDED: BuildOutcome
+LOAD_OUTCOME_UNSPECIFIED: LoadOutcome
+LOAD_OUTCOME_LOADED: LoadOutcome
+LOAD_OUTCOME_ENTRY_NOT_FOUND: LoadOutcome
+LOAD_OUTCOME_RAISED: LoadOutcome
+LOAD_OUTCOME_CRASHED: LoadOutcome
+LOAD_OUTCOME_TIMED_OUT: LoadOutcome
+TRIAL_PHASE_UNSPECIFIED: TrialPhase
+TRIAL_PHASE_VERIFY: TrialPhase
+TRIAL_PHASE_CERTIFY: TrialPhase
+TRIAL_OUTCOME_UNSPECIFIED: TrialOutcome
+TRIAL_OUTCOME_PASSED: TrialOutcome
+TRIAL_OUTCOME_MISMATCHED: TrialOutcome
+TRIAL_OUTCOME_UNWRITTEN: TrialOutcome
+TRIAL_OUTCOME_CRASHED: TrialOutcome
+TRIAL_OUTCOME_TIMED_OUT: TrialOutcome
+TRIAL_OUTCOME_NON_FINITE: TrialOutcome
+TRIAL_OUTCOME_WRONG_SHAPE: TrialOutcome
+TRIAL_OUTCOME_WRONG_DTYPE: TrialOutcome
+TRIAL_OUTCOME_INPUT_MODIFIED: TrialOutcome
+TRIAL_OUTCOME_OUT_OF_BOUNDS: TrialOutcome
+TRIAL_OUTCOME_RAISED: TrialOutcome
+CLOCK_UNSPECIFIED: Clock
+CLOCK_DEVICE_EVENTS: Clock
+CLOCK_HOST: Clock
+
+class Report(_message.Message):
+    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output")
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    SPEEDUPS_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    TRIALS_FIELD_NUMBER: _ClassVar[int]
+    MEASUREMENTS_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    verdict: Verdict
+    reason: str
+    summary: str
+    speedups: _containers.RepeatedCompositeFieldContainer[Speedup]
+    build: Build
+    trials: _containers.RepeatedCompositeFieldContainer[Trial]
+    measurements: _containers.RepeatedCompositeFieldContainer[Measurement]
+    environment: Environment
+    flags: _containers.RepeatedScalarFieldContainer[str]
+    output: str
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ...) -> None: ...
+
+class Build(_message.Message):
+    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    LOG_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    BUILD_DURATION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    outcome: BuildOutcome
+    log: str
+    log_truncated: bool
+    build_duration: _duration_pb2.Duration
+    reason: str
+    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Load(_message.Message):
+    __slots__ = ("outcome", "message")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    outcome: LoadOutcome
+    message: str
+    def __init__(self, outcome: _Optional[_Union[LoadOutcome, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class Trial(_message.Message):
+    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    MISMATCHED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNWRITTEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MAX_ABSOLUTE_ERROR_FIELD_NUMBER: _ClassVar[int]
+    MAX_RELATIVE_ERROR_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    ELEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NONFINITE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_RATIO_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RUN_DURATION_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    key: str
+    outcome: TrialOutcome
+    mismatched_count: int
+    unwritten_count: int
+    max_absolute_error: float
+    max_relative_error: float
+    phase: TrialPhase
+    index: int
+    hidden: bool
+    element_count: int
+    nonfinite_count: int
+    budget_ratio: float
+    message: str
+    run_duration: _duration_pb2.Duration
+    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class Speedup(_message.Message):
+    __slots__ = ("baseline", "ratio", "ratio_low", "ratio_high")
+    BASELINE_FIELD_NUMBER: _ClassVar[int]
+    RATIO_FIELD_NUMBER: _ClassVar[int]
+    RATIO_LOW_FIELD_NUMBER: _ClassVar[int]
+    RATIO_HIGH_FIELD_NUMBER: _ClassVar[int]
+    baseline: str
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    def __init__(self, baseline: _Optional[str] = ..., ratio: _Optional[float] = ..., ratio_low: _Optional[float] = ..., ratio_high: _Optional[float] = ...) -> None: ...
+
+class Measurement(_message.Message):
+    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden")
+    class BaselinesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Samples
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Samples, _Mapping]] = ...) -> None: ...
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_FIELD_NUMBER: _ClassVar[int]
+    CERTIFIED_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    BASELINES_FIELD_NUMBER: _ClassVar[int]
+    SPEEDUPS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
+    BOUND_DURATION_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_DURATION_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    reported: Samples
+    certified: Samples
+    reported_confirmed: bool
+    baselines: _containers.MessageMap[str, Samples]
+    speedups: _containers.RepeatedCompositeFieldContainer[Speedup]
+    clock: Clock
+    bound_duration: _duration_pb2.Duration
+    floor_duration: _duration_pb2.Duration
+    hidden: bool
+    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ...) -> None: ...
+
+class Samples(_message.Message):
+    __slots__ = ("sample_count", "median_duration", "first_quartile_duration", "third_quartile_duration", "sample_durations_ns")
+    SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_DURATION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_QUARTILE_DURATION_FIELD_NUMBER: _ClassVar[int]
+    THIRD_QUARTILE_DURATION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_DURATIONS_NS_FIELD_NUMBER: _ClassVar[int]
+    sample_count: int
+    median_duration: _duration_pb2.Duration
+    first_quartile_duration: _duration_pb2.Duration
+    third_quartile_duration: _duration_pb2.Duration
+    sample_durations_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, sample_count: _Optional[int] = ..., median_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., third_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sample_durations_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Environment(_message.Message):
+    __slots__ = ("device", "device_kind", "versions", "clock", "isolation")
+    class VersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    device_kind: str
+    versions: _containers.ScalarMap[str, str]
+    clock: Clock
+    isolation: str
+    def __init__(self, device: _Optional[str] = ..., device_kind: _Optional[str] = ..., versions: _Optional[_Mapping[str, str]] = ..., clock: _Optional[_Union[Clock, str]] = ..., isolation: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,38 @@
+"""Builds programs for the emulated device as a builder does: translated files in a directory, g++ beside the originals."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox.box import emulation
+
+Build = Callable[..., Path]
+
+
+def compile_emulated(source: Path, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Translate `source` into `folder` and compile it there to `program`."""
+    translated = folder / "translated" / source.name
+    translated.parent.mkdir(exist_ok=True)
+    translated.write_text(emulation.translate(source.read_text(), source.name))
+    includes = [f"-I{directory}" for directory in emulation.include_dirs()]
+    command = ["g++", *emulation.compile_flags(), *includes, str(translated), "-o", str(folder / "program"), *flags]
+    return subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Build a program from a file, or from text as `kernel.cu`."""
+
+    def build(source: Path | str, *flags: str) -> Path:
+        if isinstance(source, str):
+            path = tmp_path / "kernel.cu"
+            path.write_text(source)
+        else:
+            path = source
+        done = compile_emulated(path, tmp_path, *flags)
+        assert done.returncode == 0, done.stderr
+        return tmp_path / "program"
+
+    return build

@@ -1,0 +1,162 @@
+"""A cage: run hostile code in a box of a safe isolation, with every protection or with some taken away."""
+
+import os
+import shutil
+import tempfile
+import textwrap
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation.bubblewrap import BubblewrapIsolation
+from grader.isolation.docker import DockerIsolation
+from grader.isolation.settings import BoxSettings, Protections
+from grader.isolation.slots import hold_slot, shared_slot_directory
+
+CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
+LIMITS = Limits(
+    wall_s=20.0,
+    cpu_s=20.0,
+    memory_bytes=128 << 20,
+    process_count=24,
+    output_bytes=1 << 20,
+    file_bytes=16 << 20,
+    tmp_bytes=8 << 20,
+    open_file_count=64,
+)
+REMOVED_WITHIN_S = 1.0
+# `attempt` says on one line whether the attack got through; a refusal is an OSError or an errno.
+PRELUDE = """
+import ctypes, errno, mmap, os, signal, socket, struct, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(number, *arguments):
+    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def attempt(what, attack):
+    try:
+        print(what, "THROUGH", attack(), flush=True)
+    except OSError as error:
+        print(what, "DENIED", errno.errorcode.get(error.errno, error.errno), flush=True)
+    except (RuntimeError, ValueError, MemoryError) as error:
+        print(what, "DENIED", type(error).__name__, error, flush=True)
+"""
+
+
+class Cage:
+    """One isolation, to be taken apart."""
+
+    def __init__(self, name, place, slot):
+        self.name, self.place, self.slot = name, place, slot
+        self.settings = BoxSettings(state_id=place.name.replace("-", "").replace("_", ""), runtime_dir=place / "runtime")
+        self.marker = f"marker-{place.name}"
+        self.made = []
+
+    def isolation(self, **protections):
+        made = CAGES[self.name](self.settings, Protections(**protections))
+        self.made.append(made)
+        return made
+
+    def spec(self, attack, *, purpose=Purpose.BUILD, limits=None, argv=None, **changes):
+        code = f"# {self.marker}\n{PRELUDE}\n{textwrap.dedent(attack)}"
+        return BoxSpec(
+            box_id=f"c{time.monotonic_ns()}",
+            purpose=purpose,
+            argv=argv or ("{python}", "-I", "-S", "-c", code),
+            limits=replace(LIMITS, **(limits or {})),
+            slot=self.slot,
+            **changes,
+        )
+
+    @asynccontextmanager
+    async def live(self, attack, *, without=(), extra_binds=(), **spec):
+        off = dict.fromkeys(without, False)
+        async with self.isolation(**off, extra_binds=tuple(extra_binds)).start(self.spec(attack, **spec)) as box:
+            yield box
+
+    async def run(self, attack, **options):
+        """Run it to its end, and see that nothing of it is left a second later."""
+        async with self.live(attack, **options) as box:
+            ended = await box.wait()
+            began = time.monotonic()
+        assert time.monotonic() - began < REMOVED_WITHIN_S
+        assert self.leftovers() == []
+        return ended
+
+    async def says(self, attack, **options):
+        """Run it and return what it printed, line by line."""
+        ended = await self.run(attack, **options)
+        return ended.output.decode(errors="replace").splitlines()
+
+    def leftovers(self):
+        """Return the processes on this host that carry our marker."""
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.marker.encode() in (directory / "cmdline").read_bytes() and int(directory.name) != os.getpid():
+                    found.append(int(directory.name))
+            except OSError:
+                continue
+        return found
+
+
+@pytest.fixture(scope="session")
+def found_cages():
+    """Hold what each isolation says of itself, asked once."""
+    return {}
+
+
+async def usable(name, found_cages):
+    if name not in found_cages:
+        with tempfile.TemporaryDirectory(prefix="grader-check-") as directory:
+            isolation = CAGES[name](BoxSettings(state_id="check", runtime_dir=Path(directory)))
+            found_cages[name] = await isolation.check()
+            await isolation.close()
+    found = found_cages[name]
+    if not found.usable:
+        if os.environ.get(f"GRADER_REQUIRE_{name.upper()}") == "1":
+            pytest.fail(found.detail)
+        pytest.skip(found.detail)
+
+
+async def caged(name):
+    place = Path(tempfile.mkdtemp(prefix="grader-cage-"))
+    try:
+        with hold_slot(shared_slot_directory()) as slot:
+            cage = Cage(name, place, slot)
+            yield cage
+            await cage.isolation().sweep()
+            for made in cage.made:
+                await made.close()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
+async def cage(request, found_cages):
+    """Each safe isolation in turn."""
+    await usable(request.param, found_cages)
+    async for made in caged(request.param):
+        yield made
+
+
+@pytest.fixture
+async def docker_cage(found_cages):
+    """The one for what only an engine has."""
+    await usable("docker", found_cages)
+    async for made in caged("docker"):
+        yield made
+
+
+@pytest.fixture
+def root_only():
+    """Skip what needs root on the host to be set up."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root on the host")

@@ -1,0 +1,81 @@
+"""Every isolation that this host has, one after the other."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from grader.isolation.select import ISOLATIONS
+from grader.isolation.settings import BoxSettings
+from grader.isolation.slots import hold_slot, shared_slot_directory
+
+MARKS = {"docker": pytest.mark.docker, "bubblewrap": pytest.mark.bubblewrap, "process": ()}
+
+
+@pytest.fixture(scope="session")
+def usable_isolations():
+    """Return what each isolation says of itself, asked once."""
+    answers = {}
+    directory = Path(tempfile.mkdtemp(prefix="grader-check-"))
+    directory.chmod(0o711)
+
+    def ask(name):
+        if name not in answers:
+            answers[name] = asyncio.run(check(name, directory))
+        return answers[name]
+
+    yield ask
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+async def check(name, directory):
+    isolation = ISOLATIONS[name](BoxSettings(state_id="check", runtime_dir=directory))
+    try:
+        return await isolation.check()
+    finally:
+        await isolation.close()
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in MARKS.items()])
+def isolation_name(request, usable_isolations):
+    """Name each isolation in turn; skip one that does not work here, unless its absence is a failure."""
+    found = usable_isolations(request.param)
+    if not found.usable:
+        if os.environ.get(f"GRADER_REQUIRE_{request.param.upper()}") == "1":
+            pytest.fail(found.detail)
+        pytest.skip(found.detail)
+    return request.param
+
+
+@pytest.fixture
+def place():
+    """Make a short directory that another uid may pass."""
+    directory = Path(tempfile.mkdtemp(prefix="grader-test-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def settings(place):
+    """Return settings of a server that shares nothing with another test's."""
+    return BoxSettings(state_id=place.name.replace("-", "").replace("_", ""), runtime_dir=place / "runtime")
+
+
+@pytest.fixture
+async def isolation(isolation_name, settings):
+    """Return the isolation itself."""
+    made = ISOLATIONS[isolation_name](settings)
+    yield made
+    await made.sweep()
+    await made.close()
+
+
+@pytest.fixture
+def slot():
+    """Hold a slot of this host."""
+    with hold_slot(shared_slot_directory()) as number:
+        yield number

@@ -1,0 +1,383 @@
+"""What every isolation promises, whichever it is."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader.isolation import BoxCause, BoxSpec, Limits, Purpose
+from grader.isolation.docker import DockerIsolation
+from grader.isolation.errors import NoIsolationWorks
+from grader.isolation.pickup import pick_up
+from grader.isolation.runtime import box_output
+from grader.isolation.select import choose
+from grader.isolation.settings import BoxSettings
+from grader.isolation.slots import hold_slot, shared_slot_directory
+
+LIMITS = Limits(
+    wall_s=20.0,
+    cpu_s=20.0,
+    memory_bytes=128 << 20,
+    process_count=32,
+    output_bytes=1 << 20,
+    file_bytes=1 << 20,
+    tmp_bytes=4 << 20,
+    open_file_count=64,
+)
+REMOVED_WITHIN_S = 1.0
+
+
+def spec_of(slot, code, *, marker="", purpose=Purpose.BUILD, limits=LIMITS, **changes):
+    source = f"# {marker}\nimport os, signal, sys, time\n" + textwrap.dedent(code)
+    return BoxSpec(
+        box_id=f"t{os.getpid()}-{time.monotonic_ns()}",
+        purpose=purpose,
+        argv=("{python}", "-I", "-S", "-c", source),
+        limits=limits,
+        slot=slot,
+        **changes,
+    )
+
+
+async def ending_of(isolation, spec):
+    async with isolation.start(spec) as box:
+        ended = await box.wait()
+        began = time.monotonic()
+    assert time.monotonic() - began < REMOVED_WITHIN_S
+    return ended
+
+
+def marked(marker):
+    """Return the processes of this host that carry the marker in their command line, and have not just died."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (directory / "cmdline").read_bytes() and int(directory.name) != os.getpid():
+                found.append(int(directory.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def marker(place):
+    return f"marker-{place.name}"
+
+
+async def test_an_exit_code_is_reported(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "sys.exit(7)"))
+    assert (ended.cause, ended.exit_code, ended.signal) == (BoxCause.EXITED, 7, None)
+
+
+async def test_a_signal_is_reported(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert (ended.cause, ended.exit_code, ended.signal) == (BoxCause.SIGNALLED, None, signal.SIGSEGV)
+
+
+async def test_output_is_captured_from_both_streams(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "os.write(1, b'one '); os.write(2, b'two')"))
+    assert ended.output == b"one two"
+    assert ended.cause is BoxCause.EXITED
+
+
+async def test_only_the_head_of_the_output_is_kept(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "os.write(1, b'first'); [os.write(1, b'x' * 4096) for _ in range(64)]"))
+    assert ended.output.startswith(b"firstxxx")
+    assert len(ended.output) == 64 * 1024
+
+
+async def test_input_is_empty(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "print(repr(os.read(0, 1)))"))
+    assert ended.output == b"b''\n"
+
+
+async def test_a_flood_ends_the_box(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "while True: os.write(1, b'x' * 65536)"))
+    assert ended.cause is BoxCause.OUTPUT_LIMIT
+    assert len(ended.output) == 64 * 1024
+
+
+async def test_a_sleeper_meets_the_wall(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "time.sleep(600)", limits=replace(LIMITS, wall_s=0.7)))
+    assert ended.cause is BoxCause.WALL_LIMIT
+    assert 0.7e9 <= ended.wall_ns < 3e9
+
+
+async def test_the_wall_stands_even_if_nobody_waits(isolation, slot):
+    async with isolation.start(spec_of(slot, "time.sleep(600)", limits=replace(LIMITS, wall_s=0.3))) as box:
+        await asyncio.sleep(2.0)
+        ended = await asyncio.wait_for(box.wait(), 0.1)
+    assert ended.cause is BoxCause.WALL_LIMIT
+
+
+async def test_a_spinner_meets_the_processor_limit(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "while True: pass", limits=replace(LIMITS, cpu_s=1.0, wall_s=30.0)))
+    assert (ended.cause, ended.signal) in ((BoxCause.WALL_LIMIT, signal.SIGXCPU), (BoxCause.SIGNALLED, signal.SIGKILL))
+
+
+async def test_a_memory_bomb_ends_the_box(isolation, slot):
+    code = "hoard = []\nfor _ in range(60): hoard.append(bytearray(os.urandom(1) * (8 << 20))); time.sleep(0.01)"
+    ended = await ending_of(isolation, spec_of(slot, code))
+    assert ended.cause is BoxCause.MEMORY_LIMIT
+    assert ended.peak_memory_bytes is not None
+
+
+async def test_a_fork_bomb_ends_and_leaves_nothing(isolation, slot, marker):
+    code = """
+    for _ in range(200):
+        if os.fork() == 0:
+            time.sleep(600)
+    """
+    ended = await ending_of(isolation, spec_of(slot, code, marker=marker))
+    assert (ended.cause, ended.exit_code) in ((BoxCause.PROCESS_LIMIT, 1), (BoxCause.EXITED, 1)), ended
+    assert marked(marker) == []
+
+
+async def test_a_daemon_is_gone_after_leaving(isolation, slot, marker):
+    """Double fork, a session of its own, no descriptors, and a parent that has ended."""
+    code = """
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 3)
+            time.sleep(600)
+        os._exit(0)
+    time.sleep(0.2)
+    print("left one behind")
+    """
+    ended = await ending_of(isolation, spec_of(slot, code, marker=marker))
+    assert (ended.cause, ended.output) == (BoxCause.EXITED, b"left one behind\n")
+    assert marked(marker) == []
+
+
+async def test_a_daemon_that_holds_the_output_open_does_not_delay_the_end(isolation, slot, marker):
+    code = "if os.fork() == 0: os.setsid(); time.sleep(600)\nprint('bye')"
+    ended = await ending_of(isolation, spec_of(slot, code, marker=marker))
+    assert (ended.cause, ended.output) == (BoxCause.EXITED, b"bye\n")
+    assert ended.wall_ns < 5e9
+    assert marked(marker) == []
+
+
+async def test_a_box_is_killed_once_and_says_so_twice(isolation, slot, marker):
+    async with isolation.start(spec_of(slot, "print('up', flush=True); time.sleep(600)", marker=marker)) as box:
+        first = await box.kill()
+        assert await box.kill() == first == await box.wait()
+    assert first.cause is BoxCause.KILLED
+    assert marked(marker) == []
+
+
+async def test_a_kill_after_the_end_changes_nothing(isolation, slot):
+    async with isolation.start(spec_of(slot, "sys.exit(3)")) as box:
+        ended = await box.wait()
+        assert await box.kill() == ended
+    assert ended.exit_code == 3
+
+
+async def test_leaving_ends_a_box_that_runs(isolation, slot, marker):
+    async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker)):
+        await asyncio.sleep(0.3)
+    assert marked(marker) == []
+
+
+async def test_an_error_of_the_caller_comes_through_and_ends_the_box(isolation, slot, marker):
+    with pytest.raises(ZeroDivisionError):
+        async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker)):
+            await asyncio.sleep(0.3)
+            raise ZeroDivisionError
+    assert marked(marker) == []
+
+
+async def test_cancelling_the_caller_ends_the_box(isolation, slot, marker):
+    async def hold():
+        async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker)) as box:
+            started.set()
+            await box.wait()
+
+    started = asyncio.Event()
+    task = asyncio.create_task(hold())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert marked(marker) == []
+
+
+async def test_two_boxes_live_at_once_under_two_uids(isolation, slot):
+    with hold_slot(shared_slot_directory()) as other:
+        async with (
+            isolation.start(spec_of(slot, "time.sleep(0.5); print('a', os.getuid())")) as first,
+            isolation.start(spec_of(other, "time.sleep(0.5); print('b', os.getuid())")) as second,
+        ):
+            endings = await asyncio.gather(first.wait(), second.wait())
+            assert [ended.output[:2] for ended in endings] == [b"a ", b"b "]
+            if isolation.SAFE and os.geteuid() == 0:
+                assert first.uid != second.uid
+                assert endings[0].output.split()[1] == str(first.uid).encode()
+
+
+async def test_a_socket_that_appears_in_the_link_directory_is_reachable(isolation, slot, place):
+    """The judge binds its socket after the box has started."""
+    link = place / "link"
+    link.mkdir()
+    code = """
+    import socket
+    peer = socket.socket(socket.AF_UNIX)
+    for _ in range(200):
+        try:
+            peer.connect(sys.argv[1])
+            break
+        except OSError:
+            time.sleep(0.02)
+    peer.sendall(b"hello from " + str(os.getuid()).encode())
+    """
+    spec = spec_of(slot, code, link_dir=link)
+    with socket.socket(socket.AF_UNIX) as listener:
+        async with isolation.start(replace(spec, argv=(*spec.argv, "{link}/judge.sock"))) as box:
+            listener.bind(str(link / "judge.sock"))
+            (link / "judge.sock").chmod(0o666)
+            listener.listen(1)
+            listener.setblocking(False)
+            peer, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(listener), 10)
+            with peer:
+                heard = await asyncio.get_running_loop().sock_recv(peer, 100)
+            ended = await box.wait()
+    assert heard == f"hello from {box.uid}".encode(), ended
+
+
+async def test_sources_are_readable_and_an_artifact_is_picked_up(isolation, slot, settings, place):
+    sources = place / "src"
+    sources.mkdir()
+    sources.chmod(0o755)
+    (sources / "kernel.cu").write_text("the source")
+    with box_output(settings, limit_bytes=1 << 20) as out:
+        spec = spec_of(
+            slot, "open(sys.argv[2] + '/artifact', 'w').write(open(sys.argv[1]).read() + ', built')", src_dir=sources, out_dir=out
+        )
+        ended = await ending_of(isolation, replace(spec, argv=(*spec.argv, "{src}/kernel.cu", "{out}")))
+        assert ended.exit_code == 0, ended
+        assert pick_up(out, "artifact", limit_bytes=100) == b"the source, built"
+    assert not out.exists()
+
+
+async def test_the_output_directory_is_bounded(isolation, slot, settings):
+    with box_output(settings, limit_bytes=1 << 20) as out:
+        code = "for n in range(8): open(f'{sys.argv[1]}/{n}', 'wb').write(bytes(1 << 19))"
+        ended = await ending_of(isolation, replace(spec := spec_of(slot, code, out_dir=out), argv=(*spec.argv, "{out}")))
+        if os.geteuid() == 0:
+            assert b"No space left" in ended.output
+
+
+async def test_a_command_that_does_not_exist_is_the_commands_fault(isolation, slot):
+    ended = await ending_of(isolation, replace(spec_of(slot, ""), argv=("/no/such/compiler",)))
+    assert (ended.exit_code, ended.output) == (127, b"cannot execute /no/such/compiler: No such file or directory\n")
+
+
+async def test_nothing_of_the_servers_environment_gets_in(isolation, slot, monkeypatch):
+    monkeypatch.setenv("GRADER_TEST_SECRET", "hunter2")
+    ended = await ending_of(isolation, spec_of(slot, "print(dict(os.environ))", environment=(("WANTED", "yes"),)))
+    assert b"hunter2" not in ended.output
+    assert b"'WANTED': 'yes'" in ended.output
+
+
+CRASHING_SERVER = """
+import asyncio, sys
+from pathlib import Path
+from grader.isolation import BoxSpec, Purpose
+from grader.isolation.select import ISOLATIONS
+from grader.isolation.select import choose
+from grader.isolation.settings import BoxSettings
+from grader.isolation.trial import LIMITS
+
+async def main(name, state_id, runtime_dir, slot, marker):
+    isolation = ISOLATIONS[name](BoxSettings(state_id=state_id, runtime_dir=Path(runtime_dir)))
+    code = f"# {marker}\\nimport os, time\\nos.fork() or os.setsid()\\nprint('up')\\ntime.sleep(600)"
+    argv = ("{python}", "-I", "-S", "-c", code)
+    async with isolation.start(BoxSpec(box_id="stray", purpose=Purpose.RUN, argv=argv, limits=LIMITS, slot=int(slot))):
+        await asyncio.sleep(0.7)
+        print("started", flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def crash_a_server(isolation_name, settings, slot, marker):
+    arguments = [isolation_name, settings.state_id, str(settings.runtime_dir), str(slot), marker]
+    with subprocess.Popen([sys.executable, "-c", CRASHING_SERVER, *arguments], stdout=subprocess.PIPE) as server:
+        assert server.stdout.readline() == b"started\n"
+        server.kill()
+
+
+async def test_a_sweep_removes_the_box_of_a_crashed_server(isolation, isolation_name, settings, slot, marker):
+    await asyncio.to_thread(crash_a_server, isolation_name, settings, slot, marker)
+    if isolation_name == "docker":
+        assert marked(marker), "the control: without a sweep it lives on"
+    swept = await isolation.sweep()
+    assert marked(marker) == []
+    assert swept == 1 or os.geteuid() != 0
+    assert await isolation.sweep() == 0
+    assert sorted(path.name for path in settings.runtime_dir.glob("run-*")) in ([], [f"run-{settings.run_id}"])
+
+
+async def test_a_sweep_spares_live_boxes_and_other_servers(isolation, isolation_name, settings, place, slot, marker):
+    stranger = type(isolation)(BoxSettings(state_id=f"other{settings.state_id}", runtime_dir=place / "other"))
+    async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker)) as box:
+        await asyncio.sleep(0.3)
+        assert await isolation.sweep() == 0
+        assert await stranger.sweep() == 0
+        assert (await box.kill()).cause is BoxCause.KILLED
+    await stranger.close()
+
+
+async def test_boxes_leak_no_descriptors_and_no_directories(isolation, slot, settings):
+    await ending_of(isolation, spec_of(slot, "pass"))
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await ending_of(isolation, spec_of(slot, "pass"))
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
+    assert list((settings.runtime_dir / f"run-{settings.run_id}").iterdir()) == []
+
+
+def test_two_holders_of_slots_never_hold_the_same(place):
+    """Also across servers: the lock is the kernel's, and a dead server's slot is free again."""
+    with hold_slot(place) as first, hold_slot(place) as second:
+        assert (first, second) == (0, 1)
+    with hold_slot(place) as again:
+        assert again == 0
+
+
+@pytest.mark.docker
+async def test_an_image_without_python_is_our_fault_not_the_submissions(place, usable_isolations):
+    if not usable_isolations("docker").usable:
+        pytest.skip("needs a Docker engine")
+    isolation = DockerIsolation(BoxSettings(state_id="image", runtime_dir=place, box_root="image:grader-box:empty"))
+    found = await isolation.check()
+    await isolation.close()
+    assert not found.usable
+    assert "python3" in found.detail
+
+
+async def test_automatic_choice_says_what_it_passed_over(place):
+    settings = BoxSettings(state_id="auto", runtime_dir=place, docker_host="unix:///nonexistent/docker.sock")
+    isolation, found = await choose("auto", settings)
+    await isolation.close()
+    assert isolation.NAME in ("bubblewrap", "process")
+    assert found.detail.startswith(f"{isolation.NAME}: ")
+    assert [
+        warning for warning in found.warnings if warning.startswith("docker is not usable: no Docker engine answers at unix:///nonexistent")
+    ]
+
+
+async def test_a_named_isolation_that_does_not_work_is_not_replaced(place):
+    with pytest.raises(NoIsolationWorks, match="docker: no Docker engine answers"):
+        await choose("docker", BoxSettings(state_id="auto", runtime_dir=place, docker_host="unix:///nonexistent/docker.sock"))
+    with pytest.raises(ValueError, match="choose from auto, docker, bubblewrap, process"):
+        await choose("podman", BoxSettings(state_id="auto", runtime_dir=place))

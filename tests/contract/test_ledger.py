@@ -1,0 +1,295 @@
+"""What the ledger promises, whatever database is under it."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from grader.errors import AlreadyFinished, LeaseLost, QueueFull, RequestIdReused, SubmissionNotFound
+from grader.ledger import Ledger
+from grader.model import Failure, SubmissionState
+from sandbox import wire
+from tests import fakes
+
+FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self):
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+    def pass_s(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def ledger(tmp_path, clock):
+    async with Ledger.open(tmp_path / "ledger.sqlite3", now=clock) as opened:
+        yield opened
+
+
+async def submit(ledger, order="accept", **options):
+    return await ledger.submit(fakes.new_submission(order), fakes.problem(), **options)
+
+
+async def lease(ledger, worker="w1", **options):
+    return await ledger.lease(worker, **{"ttl_s": 30, **options})
+
+
+async def sequences(ledger, submission_id):
+    return [event.sequence for event in await ledger.events(submission_id)]
+
+
+async def states(ledger, submission_id):
+    return [event.state for event in await ledger.events(submission_id) if event.state]
+
+
+async def test_a_submission_reads_back_as_it_was_written(ledger, clock):
+    """Sources, problem and time come back equal, with the time zone."""
+    made = await submit(ledger)
+    assert await ledger.get(made.submission_id) == made
+    assert made.new == fakes.new_submission() and made.state is SubmissionState.QUEUED
+    assert made.create_time == clock.now and made.create_time.tzinfo is UTC
+    assert await ledger.problem(made.problem_digest) == fakes.problem()
+
+
+async def test_a_submission_survives_reopening(tmp_path):
+    """What was acknowledged is there for the next server."""
+    async with Ledger.open(tmp_path / "l") as first:
+        made = await submit(first)
+    async with Ledger.open(tmp_path / "l") as second:
+        assert await second.get(made.submission_id) == made
+
+
+async def test_the_oldest_is_leased_first_and_only_once(ledger):
+    """Two workers never get the same submission."""
+    first, second = await submit(ledger), await submit(ledger)
+    leases = await asyncio.gather(*(lease(ledger, f"w{index}") for index in range(3)))
+    assert {one.submission.submission_id for one in leases if one} == {first.submission_id, second.submission_id}
+    assert leases[0].submission.submission_id == first.submission_id
+    assert leases[0].problem == fakes.problem() and leases[0].submission.new.sources == first.new.sources
+
+
+async def test_a_lease_is_of_a_device_kind_that_was_asked_for(ledger):
+    """A submission for another device waits; one for any device does not."""
+    await ledger.submit(fakes.new_submission(device_kind="cuda"), fakes.problem())
+    anything = await submit(ledger)
+    assert (await lease(ledger, device_kinds=("emulated",))).submission.submission_id == anything.submission_id
+    assert await lease(ledger, device_kinds=("emulated",)) is None
+    assert await lease(ledger, device_kinds=("cuda",)) is not None
+
+
+async def test_events_count_from_one_without_gaps(ledger):
+    """State changes and facts share one sequence, over attempts too."""
+    made = await submit(ledger)
+    held = await lease(ledger)
+    await ledger.append(held, [fakes.ENVIRONMENT, fakes.trial()])
+    await ledger.release(held, FAILURE)
+    held = await lease(ledger)
+    await ledger.append(held, [fakes.measurement()])
+    await ledger.settle(held, fakes.report())
+    assert await sequences(ledger, made.submission_id) == list(range(1, 9))
+    events = await ledger.events(made.submission_id)
+    assert [event.fact for event in events if event.fact] == [fakes.ENVIRONMENT, fakes.trial(), fakes.measurement()]
+    assert [event.attempt for event in events] == [0, 1, 1, 1, 1, 2, 2, 2]
+    assert await ledger.events(made.submission_id, after=6, limit=1) == events[6:7]
+
+
+async def test_a_report_reads_back_as_it_was_settled(ledger):
+    """Infinite errors, samples and enums survive the ledger."""
+    made = await submit(ledger)
+    await ledger.settle(await lease(ledger), fakes.report())
+    settled = await ledger.get(made.submission_id)
+    assert settled.report == fakes.report() and settled.state is SubmissionState.SUCCEEDED and settled.end_time is not None
+
+
+async def test_a_verdict_is_recorded_once(ledger):
+    """A second settlement, or anything else under the old lease, is refused."""
+    made = await submit(ledger)
+    held = await lease(ledger)
+    await ledger.settle(held, fakes.report())
+    for late in (ledger.settle(held, fakes.report()), ledger.append(held, [fakes.trial()]), ledger.heartbeat(held, ttl_s=1)):
+        with pytest.raises(LeaseLost):
+            await late
+    with pytest.raises(LeaseLost):
+        await ledger.release(held, FAILURE)
+    assert await sequences(ledger, made.submission_id) == [1, 2, 3]
+
+
+async def test_an_old_attempt_can_not_write_over_a_new_one(ledger, clock):
+    """A worker that slept through its lease finds its writes refused, even where it holds the new attempt too."""
+    await submit(ledger)
+    old = await lease(ledger)
+    clock.pass_s(31)
+    await ledger.expire()
+    new = await lease(ledger)
+    with pytest.raises(LeaseLost):
+        await ledger.settle(old, fakes.report())
+    assert (await ledger.settle(new, fakes.report())).attempt_count == 2
+
+
+async def test_a_lease_is_good_for_its_worker_only(ledger):
+    """Knowing the attempt's number is not enough."""
+    await submit(ledger)
+    held = await lease(ledger)
+    with pytest.raises(LeaseLost):
+        await ledger.settle(replace(held, worker_id="another"), fakes.report())
+
+
+async def test_a_heartbeat_keeps_a_lease(ledger, clock):
+    """Only leases that nobody kept alive expire."""
+    made = await submit(ledger)
+    held = await lease(ledger)
+    clock.pass_s(20)
+    assert await ledger.heartbeat(held, ttl_s=30) is False
+    clock.pass_s(20)
+    assert await ledger.expire() == []
+    clock.pass_s(20)
+    assert [one.submission_id for one in await ledger.expire()] == [made.submission_id]
+    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
+
+
+async def test_the_third_lost_lease_fails_the_submission(ledger):
+    """It says that the grader failed, how often, and at what."""
+    made = await submit(ledger)
+    for _ in range(3):
+        assert await lease(ledger) is not None
+        await ledger.reclaim_all()
+    failed = await ledger.get(made.submission_id)
+    assert failed.state is SubmissionState.FAILED and failed.failure.reason == "ATTEMPTS_EXHAUSTED"
+    assert "3 times" in failed.failure.message and await lease(ledger) is None
+    queued, running = SubmissionState.QUEUED, SubmissionState.RUNNING
+    assert await states(ledger, made.submission_id) == [queued, running] * 3 + [SubmissionState.FAILED]
+
+
+async def test_an_uncounted_release_is_no_attempt_spoiled(ledger):
+    """A server may be stopped any number of times without failing what it was grading."""
+    made = await submit(ledger)
+    for _ in range(5):
+        await ledger.release(await lease(ledger), FAILURE, counted=False)
+    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
+
+
+async def test_a_released_submission_comes_before_younger_ones(ledger):
+    """Who waited longest is next."""
+    first = await submit(ledger)
+    await submit(ledger)
+    await ledger.release(await lease(ledger), FAILURE)
+    assert (await lease(ledger)).submission.submission_id == first.submission_id
+
+
+async def test_the_same_request_id_gives_the_same_submission(ledger):
+    """A retried Submit makes nothing new, even when it comes twice at once, or after the queue is full."""
+    made = await asyncio.gather(*(submit(ledger, request_id="r1") for _ in range(4)))
+    assert len({one.submission_id for one in made}) == 1
+    assert (await submit(ledger, request_id="r1", queue_limit=1)).submission_id == made[0].submission_id
+    assert await ledger.queued_count() == 1
+
+
+async def test_a_request_id_with_another_body_is_refused(ledger):
+    """Nobody gets somebody else's verdict by a reused id."""
+    await submit(ledger, request_id="r1")
+    with pytest.raises(RequestIdReused):
+        await submit(ledger, "wrong", request_id="r1")
+
+
+async def test_a_full_queue_refuses(ledger):
+    """Only what waits counts, not what runs."""
+    await submit(ledger, queue_limit=1)
+    with pytest.raises(QueueFull):
+        await submit(ledger, queue_limit=1)
+    await lease(ledger)
+    await submit(ledger, queue_limit=1)
+
+
+async def test_a_queued_submission_is_cancelled_at_once(ledger):
+    """And never leased afterwards."""
+    made = await submit(ledger)
+    assert (await ledger.cancel(made.submission_id)).state is SubmissionState.CANCELLED
+    assert await lease(ledger) is None
+    with pytest.raises(AlreadyFinished):
+        await ledger.cancel(made.submission_id)
+
+
+async def test_a_running_submission_is_cancelled_by_its_worker(ledger):
+    """The heartbeat tells it, and its release, counted or not, then cancels."""
+    made = await submit(ledger)
+    held = await lease(ledger)
+    assert (await ledger.cancel(made.submission_id)).state is SubmissionState.RUNNING
+    assert await ledger.heartbeat(held, ttl_s=30) is True
+    assert (await ledger.release(held, FAILURE, counted=False)).state is SubmissionState.CANCELLED
+
+
+async def test_a_cancelled_run_whose_server_died_is_not_run_again(ledger):
+    """The wish survives the worker that should have carried it out."""
+    made = await submit(ledger)
+    await lease(ledger)
+    await ledger.cancel(made.submission_id)
+    await ledger.reclaim_all()
+    assert (await ledger.get(made.submission_id)).state is SubmissionState.CANCELLED
+
+
+async def test_a_verdict_that_came_before_the_cancellation_stands(ledger):
+    """Who is asked to stop and has finished already may still settle."""
+    made = await submit(ledger)
+    held = await lease(ledger)
+    await ledger.cancel(made.submission_id)
+    assert (await ledger.settle(held, fakes.report())).state is SubmissionState.SUCCEEDED
+
+
+async def test_a_submission_keeps_the_problem_that_it_was_made_for(ledger):
+    """A changed problem is another problem, for younger submissions only."""
+    made = await submit(ledger)
+    await ledger.submit(fakes.new_submission(), fakes.problem(digest="f" * 64))
+    assert (await lease(ledger)).problem.digest == made.problem_digest == "d" * 64
+    assert (await lease(ledger)).problem.digest == "f" * 64
+
+
+async def test_pages_are_newest_first_and_complete(ledger):
+    """Following the pages gives every submission once, also while new ones come in."""
+    made = [(await submit(ledger)).submission_id for _ in range(5)]
+    first, before = await ledger.page(size=2)
+    await submit(ledger)
+    second, before = await ledger.page(size=2, before=before)
+    third, last = await ledger.page(size=2, before=before)
+    assert [one.submission_id for one in (*first, *second, *third)] == made[::-1] and last is None
+
+
+async def test_pages_can_be_filtered(ledger):
+    """By problem and by state; the report's head is there, sources are not."""
+    await submit(ledger)
+    await ledger.settle(await lease(ledger), fakes.report())
+    other = await ledger.submit(fakes.new_submission(problem_id="other"), fakes.problem("other", "f" * 64))
+    assert [one.submission_id for one in (await ledger.page(size=9, problem_id="other"))[0]] == [other.submission_id]
+    graded = (await ledger.page(size=9, states=[SubmissionState.SUCCEEDED]))[0]
+    assert [(one.report.verdict, one.report.trials, one.new.sources) for one in graded] == [(fakes.report().verdict, (), ())]
+
+
+async def test_an_unknown_submission_is_not_found(ledger):
+    """Reading and cancelling say which."""
+    for call in (ledger.get("nope"), ledger.cancel("nope")):
+        with pytest.raises(SubmissionNotFound, match="nope"):
+            await call
+
+
+async def test_every_write_tells_those_who_wait(ledger):
+    """A watcher is woken by lease, fact and settlement."""
+    made = await submit(ledger)
+    with ledger.changes.of(made.submission_id) as changed:
+        held = await lease(ledger)
+        assert changed.is_set()
+        for write in (ledger.append(held, [wire.Finished(job_id="j")]), ledger.settle(held, fakes.report())):
+            changed.clear()
+            await write
+            assert changed.is_set()

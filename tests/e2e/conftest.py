@@ -1,0 +1,55 @@
+"""Runs `grader-cli` and `grader-server` as a person would: as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "kernels_examples"
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed, as JSON."""
+        return json.loads(self.stdout)
+
+
+Cli = Callable[..., Ended]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user whose state is empty."""
+    return {**os.environ, "GRADER_STATE_DIR": str(tmp_path / "state"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture
+def cli(environment: dict[str, str], tmp_path: Path) -> Cli:
+    """Run grader-cli with these words in tmp_path."""
+
+    def run(*words: object) -> Ended:
+        command = [sys.executable, "-m", "grader.cli.main", *map(str, words)]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+        return Ended(code=done.returncode, stdout=done.stdout.decode(), stderr=done.stderr.decode())
+
+    return run

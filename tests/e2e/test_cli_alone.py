@@ -1,0 +1,284 @@
+"""`grader-cli` without a server: every exit code, and what is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+pytestmark = pytest.mark.slow
+
+ADD = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
+LOCAL = ("--sandbox", "process", "--device", "emulated")
+ESCAPES = r"\x1b]0;owned\x07\x1b[2J[bold red]ACCEPTED[/]"
+
+RIGHT = """
+#include <cstdint>
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void add(const float* a, const float* b, float* c, int64_t n) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream) {
+    PRINT;
+    add<<<(n + 255) / 256, 256, 0, stream>>>(a, b, c, n);
+}
+"""
+PRINTING = RIGHT.replace("PRINT", f'fputs("{ESCAPES}\\n", stdout); fflush(stdout)')
+ENDLESS = RIGHT.replace("PRINT", "for (volatile int forever = 1; forever;) {}")
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+# -- exit 0 and 1: a verdict ----------------------------------------------------------------------------------------------
+
+
+def test_an_accepted_kernel_exits_0(cli: Cli) -> None:
+    """The report has verdict, workloads, times, isolation and device, and the problem is the one beside the file."""
+    ended = cli("submit", ADD / "grid_stride.cu", *LOCAL)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    for part in (r"^ACCEPTED", r"building: built", r"Workloads", r"passed", r"Times", r"process: UNSAFE", r"emulated .*not ranked"):
+        assert re.search(part, ended.stdout, re.MULTILINE), part
+
+
+def test_a_wrong_kernel_exits_1(cli: Cli) -> None:
+    """Another verdict is a result, not an error."""
+    ended = cli("submit", ADD / "off_by_one.cu", *LOCAL)
+    assert ended.code == 1, ended.stdout + ended.stderr
+    assert "WRONG_ANSWER" in ended.stdout
+    assert ended.stderr == ""
+
+
+def test_a_kernel_that_does_not_compile_exits_1_with_the_compilers_words(cli: Cli, tmp_path: Path) -> None:
+    """File and line are as the user wrote them."""
+    broken = write(tmp_path / "mine.cu", RIGHT.replace("PRINT", "this is not C++"))
+    ended = cli("submit", broken, "--problem", "vector_add", *LOCAL)
+    assert ended.code == 1, ended.stdout + ended.stderr
+    assert "COMPILE_ERROR" in ended.stdout
+    assert re.search(r"^  \| mine.cu:10:", ended.stdout, re.MULTILINE), ended.stdout
+
+
+def test_json_is_the_submission_and_nothing_else(cli: Cli) -> None:
+    """What `jq .report.verdict` reads."""
+    ended = cli("submit", ADD / "grid_stride.cu", "--json", "--mode", "test", *LOCAL)
+    assert ended.code == 0, ended.stderr
+    assert ended.json["report"]["verdict"] == "VERDICT_ACCEPTED"
+    assert ended.json["state"] == "SUBMISSION_STATE_SUCCEEDED"
+    assert ended.stderr == ""
+    if shutil.which("jq"):
+        piped = subprocess.run(["jq", "-r", ".report.verdict"], input=ended.stdout, capture_output=True, text=True, check=True)
+        assert piped.stdout == "VERDICT_ACCEPTED\n"
+
+
+def test_json_of_another_verdict_exits_1(cli: Cli) -> None:
+    """The exit code does not depend on the output's form."""
+    ended = cli("submit", ADD / "off_by_one.cu", "--json", *LOCAL)
+    assert (ended.code, ended.json["report"]["verdict"]) == (1, "VERDICT_WRONG_ANSWER")
+
+
+# -- exit 2: misuse -------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_problem_exits_2(cli: Cli) -> None:
+    """The message names it and the ones there are."""
+    ended = cli("submit", ADD / "grid_stride.cu", "--problem", "no_such", *LOCAL)
+    assert ended.code == 2
+    assert ended.stdout == ""
+    assert re.search(r"error: there is no problem 'no_such'; .*vector_add", ended.stderr), ended.stderr
+
+
+def test_a_source_over_a_mebibyte_exits_2(cli: Cli, tmp_path: Path) -> None:
+    """The message names the field, both sizes and the remedy."""
+    big = write(tmp_path / "big.cu", RIGHT + "//" + "x" * (1 << 20))
+    ended = cli("submit", big, "--problem", "vector_add", *LOCAL)
+    assert ended.code == 2
+    assert re.search(r"error: sources: .*big.cu has .* bytes, over the 1,048,576 allowed; leave out", ended.stderr), ended.stderr
+
+
+def test_invalid_utf8_exits_2(cli: Cli, tmp_path: Path) -> None:
+    """The message names the field and the remedy."""
+    (tmp_path / "latin.cu").write_bytes(b"// \xff\n")
+    ended = cli("submit", tmp_path / "latin.cu", "--problem", "vector_add", *LOCAL)
+    assert ended.code == 2
+    assert re.search(r"error: sources: .*latin.cu is not UTF-8 \(byte 3\); save it as UTF-8", ended.stderr), ended.stderr
+
+
+def test_a_missing_entry_point_exits_2(cli: Cli, tmp_path: Path) -> None:
+    """The message names the entry that is missing, and how to declare it."""
+    nameless = write(tmp_path / "nameless.cu", RIGHT.replace("solve", "other"))
+    ended = cli("submit", nameless, "--problem", "vector_add", *LOCAL)
+    assert ended.code == 2, ended.stdout
+    assert re.search(r"error: sources: the entry point is missing: .*'solve'", ended.stderr), ended.stderr
+    assert 'extern "C"' in ended.stderr
+
+
+def test_an_entry_point_that_was_named_and_is_missing_exits_2(cli: Cli) -> None:
+    """The message names the flag's field."""
+    ended = cli("submit", ADD / "grid_stride.cu", "--entry", "nowhere", *LOCAL)
+    assert ended.code == 2, ended.stdout
+    assert re.search(r"error: entry: .*'nowhere'", ended.stderr), ended.stderr
+
+
+def test_a_missing_file_and_a_directory_exit_2(cli: Cli, tmp_path: Path) -> None:
+    """No server is started for them."""
+    for path, remedy in ((tmp_path / "gone.cu", "does not exist"), (tmp_path, "is a directory; name the files in it")):
+        ended = cli("submit", path, "--problem", "vector_add")
+        assert ended.code == 2
+        assert remedy in ended.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_path_with_dots_is_submitted_by_its_name(cli: Cli, tmp_path: Path) -> None:
+    """The user's own ../ is the user's business."""
+    write(tmp_path / "mine.cu", RIGHT.replace("PRINT", ""))
+    (tmp_path / "inner").mkdir()
+    ended = cli("submit", "inner/../mine.cu", "--problem", "vector_add", "--mode", "test", "--json", *LOCAL)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert [one["path"] for one in ended.json["sources"]] == ["mine.cu"]
+
+
+def test_wrong_options_exit_2(cli: Cli) -> None:
+    """Misuse that the option parser finds has the same code."""
+    assert cli("submit").code == 2
+    assert cli("submit", ADD / "grid_stride.cu", "--mode", "fast").code == 2
+    assert cli("submit", ADD / "grid_stride.cu", "--no-wait").code == 2
+    assert cli("frobnicate").code == 2
+
+
+# -- exit 3: the grader failed ----------------------------------------------------------------------------------------------
+
+
+def test_a_reference_that_raises_exits_3(cli: Cli, tmp_path: Path) -> None:
+    """The problem's fault is not the kernel's: no verdict is given."""
+    shutil.copy(ADD / "problem.toml", tmp_path)
+    text = (tmp_path / "problem.toml").read_text().replace('name = "vector_add"', 'name = "broken_add"')
+    (tmp_path / "problem.toml").write_text(text)
+    (tmp_path / "reference.py").write_text("def reference(*tensors, **axes):\n    raise RuntimeError('no reference today')\n")
+    ended = cli("submit", write(tmp_path / "mine.cu", RIGHT.replace("PRINT", "")), *LOCAL)
+    assert ended.code == 3, ended.stdout + ended.stderr
+    assert "the grader failed" in ended.stdout
+
+
+# -- untrusted text ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_kernel_prints_can_not_steer_a_pipe(cli: Cli, tmp_path: Path) -> None:
+    """It is shown as escapes, as quoted lines."""
+    ended = cli("submit", write(tmp_path / "mine.cu", PRINTING), "--problem", "vector_add", "--mode", "test", *LOCAL)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert r"  | \x1b]0;owned\x07\x1b[2J[bold red]ACCEPTED[/]" in ended.stdout
+
+
+def test_what_a_kernel_prints_can_not_steer_a_terminal(environment: dict[str, str], tmp_path: Path) -> None:
+    """On a terminal there are escapes of ours, and none of the kernel's."""
+    mine = write(tmp_path / "mine.cu", PRINTING)
+    shown = on_a_terminal(["submit", str(mine), "--problem", "vector_add", "--mode", "test", *LOCAL], environment)
+    assert "\x1b]0;owned" not in shown
+    assert "\x07" not in shown
+    assert r"\x1b]0;owned\x07" in shown
+
+
+def on_a_terminal(words: list[str], environment: dict[str, str]) -> str:
+    """Everything that grader-cli writes where stdout and stderr are a terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "grader.cli.main", *words]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**environment, "TERM": "xterm", "COLUMNS": "200"}
+    )
+    os.close(theirs)
+    read = b""
+    deadline_s = time.monotonic() + 120
+    while time.monotonic() < deadline_s:
+        if select.select([ours], [], [], 0.5)[0]:
+            try:
+                read += os.read(ours, 65536)
+            except OSError:  # the other end was closed
+                break
+    os.close(ours)
+    assert process.wait(timeout=10) == 0, read.decode(errors="replace")
+    return read.decode(errors="replace")
+
+
+# -- interruption -----------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_cancels_and_exits_130(cli: Cli, environment: dict[str, str], tmp_path: Path) -> None:
+    """The submission is cancelled, and nothing of it is left running."""
+    mine = write(tmp_path / "mine.cu", ENDLESS)
+    command = [sys.executable, "-m", "grader.cli.main", "submit", str(mine), "--problem", "vector_add", *LOCAL]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("building: built"):
+                break
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(timeout=60) == 130
+    listed = cli("list", "--json")
+    assert [one["state"] for one in listed.json["submissions"]] == ["SUBMISSION_STATE_CANCELLED"]
+
+
+# -- afterwards -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_graded_can_be_shown_and_listed(cli: Cli) -> None:
+    """The state directory remembers, and a name goes with and without its collection."""
+    name = cli("submit", ADD / "grid_stride.cu", "--json", "--mode", "test", *LOCAL).json["name"]
+    for spelled in (name, name.removeprefix("submissions/")):
+        ended = cli("show", spelled)
+        assert ended.code == 0
+        assert "ACCEPTED" in ended.stdout
+    assert name in cli("list").stdout
+    assert json.loads(cli("show", name, "--json").stdout)["report"]["verdict"] == "VERDICT_ACCEPTED"
+    missing = cli("show", "no-such")
+    assert missing.code == 2
+    assert "no-such" in missing.stderr
+
+
+def test_problems_are_listed_and_shown(cli: Cli) -> None:
+    """With the exact signature and an example."""
+    assert "tril_matmul" in cli("problems", "list").stdout
+    shown = cli("problems", "show", "vector_add")
+    assert shown.code == 0
+    assert 'extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)' in shown.stdout
+    assert "torch::Tensor forward(torch::Tensor a, torch::Tensor b)" in shown.stdout
+    assert cli("problems", "show", "no_such").code == 2
+
+
+def test_doctor_says_what_works(cli: Cli) -> None:
+    """A remedy comes with everything that does not work."""
+    ended = cli("doctor", "--json")
+    assert ended.code == 0, ended.stdout
+    findings = {one["name"]: one for one in ended.json["findings"]}
+    assert findings["emulated"]["usable"]
+    assert findings["g++"]["usable"]
+    assert {"docker", "bubblewrap", "process"} <= set(findings)
+    assert all(one["remedy"] for one in findings.values() if not one["usable"])
+
+
+def test_the_demo_gets_every_verdict_right(cli: Cli) -> None:
+    """The six kernels of the story."""
+    ended = cli("demo", "--sandbox", "process")
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert "all 6 verdicts are as expected" in ended.stdout
+    assert "process: UNSAFE" in ended.stdout
+    assert re.search(r"stale_memory\s+WRONG_ANSWER\s+UNWRITTEN_OUTPUT", ended.stdout)

@@ -1,0 +1,129 @@
+"""`grader-cli --server` against a `grader-server`, both as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grader.client import GraderClient
+from grader.errors import InvalidSubmission
+from grader.v1 import submission_pb2
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+ADD = EXAMPLES / "vector_add"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server on a port of its own; it is drained afterwards, and must end well."""
+    state = tmp_path_factory.mktemp("server")
+    command = [
+        sys.executable,
+        "-m",
+        "grader.server.main",
+        "--listen",
+        "127.0.0.1:0",
+        "--state-dir",
+        str(state),
+        "--problems",
+        str(EXAMPLES),
+    ]
+    command += ["--sandbox", "process", "--device", "emulated", "--log-format", "json"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if '"serving"' in line:
+                break
+        else:
+            pytest.fail("the server did not start: " + "".join(said))
+        yield json.loads(said[-1])["address"]
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        assert process.wait(timeout=60) == 0
+
+
+def test_a_server_grades_an_accepted_kernel(cli: Cli, address: str, tmp_path: Path) -> None:
+    """Exit 0, and nothing is kept on the client's side."""
+    ended = cli("submit", ADD / "grid_stride.cu", "--server", address, "--mode", "test")
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert "ACCEPTED" in ended.stdout
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_server_grades_a_wrong_kernel(cli: Cli, address: str) -> None:
+    """Exit 1, with the reason in the JSON."""
+    ended = cli("submit", ADD / "off_by_one.cu", "--server", address, "--json")
+    assert ended.code == 1, ended.stderr
+    assert (ended.json["report"]["verdict"], ended.json["report"]["reason"]) == ("VERDICT_WRONG_ANSWER", "UNWRITTEN_OUTPUT")
+
+
+def test_a_submission_can_be_left_and_watched_later(cli: Cli, address: str) -> None:
+    """--no-wait returns at once; watch follows to the end, with the exit code of the verdict."""
+    left = cli("submit", ADD / "grid_stride.cu", "--server", address, "--no-wait", "--json", "--mode", "test")
+    assert left.code == 0, left.stderr
+    name = left.json["name"]
+    watched = cli("watch", name, "--server", address)
+    assert watched.code == 0, watched.stdout + watched.stderr
+    assert "ACCEPTED" in watched.stdout
+    assert name in cli("list", "--server", address).stdout
+    late = cli("cancel", name, "--server", address)
+    assert late.code == 2
+    assert "already" in late.stderr
+
+
+def test_an_unknown_problem_is_misuse_with_a_server_too(cli: Cli, address: str) -> None:
+    """The server's refusal has its exit code and its words."""
+    ended = cli("submit", ADD / "grid_stride.cu", "--server", address, "--problem", "no_such")
+    assert ended.code == 2
+    assert "there is no problem 'no_such'" in ended.stderr
+
+
+def test_a_device_that_is_not_there_is_misuse(cli: Cli, address: str) -> None:
+    """The message says which are."""
+    ended = cli("submit", ADD / "grid_stride.cu", "--server", address, "--device", "cuda")
+    assert ended.code == 2
+    assert "emulated" in ended.stderr
+
+
+def test_a_server_that_can_not_be_reached_exits_3(cli: Cli) -> None:
+    """The message names the address."""
+    ended = cli("submit", ADD / "grid_stride.cu", "--server", "127.0.0.1:1")
+    assert ended.code == 3
+    assert "no answer from 127.0.0.1:1" in ended.stderr
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "told"),
+    [
+        ("../kernel.cu", "x", r"sources\[0\].path: .*'\.\./kernel.cu'.*write 'kernel.cu'"),
+        ("a/../b.cu", "x", r"sources\[0\].path: .*'a/\.\./b.cu'.*write 'b.cu'"),
+        ("/etc/kernel.cu", "x", r"sources\[0\].path: .*absolute"),
+        ("kernel.cu", "x" * (1024 * 1024 + 1), r"sources: .*1048577 bytes.*1048576"),
+    ],
+)
+def test_the_api_refuses_what_the_command_line_never_sends(address: str, path: str, content: str, told: str) -> None:
+    """A path with .. or a source over 1 MiB is an error that names the field and the remedy."""
+
+    async def submit() -> None:
+        source = submission_pb2.SourceFile(path=path, content=content)
+        async with GraderClient(address) as client:
+            await client.submit(submission_pb2.Submission(problem="problems/vector_add", sources=[source]))
+
+    with pytest.raises(InvalidSubmission, match=told):
+        asyncio.run(submit())

@@ -1,0 +1,194 @@
+"""Fakes that tests pass in where the real thing needs a device or a box."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from grader.config import Settings
+from grader.errors import SandboxBroken
+from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
+from grader.server.grading import Grading
+from sandbox import wire
+
+ENVIRONMENT = wire.Environment(device="fake", device_kind="emulated", clock=wire.Clock.HOST, isolation="fake", versions={"fake": "1"})
+SOURCE = 'extern "C" void solve(const float* a, float* c, long n, void* stream) { /* grade: accept */ }\n'
+
+
+def source(order: str) -> str:
+    """A source that orders the fake grade: accept, wrong, fault, bug, hang, slow, or held (until a file `go` is beside `counted`)."""
+    return SOURCE.replace("grade: accept", f"grade: {order}")
+
+
+def new_submission(order: str = "accept", problem_id: str = "sum", **fields: str) -> NewSubmission:
+    """A submission that passed the intake."""
+    return NewSubmission(problem_id=problem_id, language="cuda", sources=(SourceFile(path="kernel.cu", content=source(order)),), **fields)
+
+
+def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
+    """A problem with one public and two hidden workloads."""
+    tensor = wire.TensorSpec(name="a", dtype="float32", shape=("n",))
+    return Problem(
+        problem_id=problem_id,
+        title="A sum",
+        languages=("torch_extension", "cuda"),
+        statement="Add.",
+        spec=wire.ProblemSpec(
+            problem_id=problem_id,
+            format="native",
+            entry="solve",
+            inputs=(tensor, wire.TensorSpec(name="alpha", dtype="float32", shape=())),
+            outputs=(wire.TensorSpec(name="c", dtype="float32", shape=("n",)),),
+            workloads=(
+                wire.Workload(workload_id="n64", axes={"n": 64}),
+                wire.Workload(workload_id="secret33", axes={"n": 33}, hidden=True),
+                wire.Workload(workload_id="secret97", axes={"n": 97}, hidden=True),
+            ),
+            tolerance=wire.Tolerance(),
+            reference="def reference(a, alpha, n): ...",
+            axes=("n",),
+            digest=digest,
+        ),
+    )
+
+
+def trial(workload_id: str = "n64", *, hidden: bool = False, outcome: wire.TrialOutcome = wire.TrialOutcome.PASSED) -> wire.Trial:
+    """A trial with every number set."""
+    return wire.Trial(
+        workload_id=workload_id,
+        phase=wire.TrialPhase.VERIFY,
+        index=0,
+        outcome=outcome,
+        hidden=hidden,
+        key="ab" * 16,
+        element_count=33,
+        mismatched_count=3,
+        unwritten_count=2,
+        nonfinite_count=1,
+        max_absolute_error=float("inf"),
+        max_relative_error=0.5,
+        budget_ratio=0.25,
+        message="33 elements",
+        duration_ns=1_500,
+    )
+
+
+def measurement(workload_id: str = "n64", *, hidden: bool = False) -> wire.Measurement:
+    """A measurement with everything set."""
+    speedup = wire.Speedup(baseline="eager", ratio=2.0, ratio_low=1.9, ratio_high=2.1)
+    return wire.Measurement(
+        workload_id=workload_id,
+        clock=wire.Clock.HOST,
+        certified=wire.Samples(durations_ns=(100, 200, 300, 400)),
+        bound_ns=260,
+        floor_ns=40,
+        hidden=hidden,
+        reported=wire.Samples(durations_ns=(150,)),
+        reported_confirmed=True,
+        baselines={"eager": wire.Samples(durations_ns=(500, 500))},
+        speedups=(speedup,),
+    )
+
+
+def report() -> Report:
+    """A report with everything set."""
+    return Report(
+        verdict=Verdict.ACCEPTED,
+        reason="",
+        summary="Right.",
+        speedups=(wire.Speedup(baseline="eager", ratio=2.0, ratio_low=1.9, ratio_high=2.1),),
+        build=wire.Build(outcome=wire.BuildOutcome.BUILT, log="warning", duration_ns=5, artifact_digest="e" * 64),
+        trials=(trial(), trial("secret33", hidden=True)),
+        measurements=(measurement(), measurement("secret97", hidden=True)),
+        environment=ENVIRONMENT,
+        output="hello",
+        flags=("REPORTED_TIME_NOT_CONFIRMED",),
+    )
+
+
+class FakeGrade:
+    """Grades by what the source says, without a device. `counted` gets a line for every attempt, for other processes to read."""
+
+    def __init__(self, counted: Path | None = None) -> None:
+        self.attempts: list[tuple[str, int]] = []
+        self.stopped: list[str] = []
+        self.running = 0
+        self.running_most = 0
+        self._counted = counted
+
+    async def __call__(self, lease: Lease) -> AsyncIterator[wire.Fact]:
+        submission_id = lease.submission.submission_id
+        self.attempts.append((submission_id, lease.attempt))
+        if self._counted is not None:
+            with self._counted.open("a") as file:
+                file.write(f"{submission_id} {lease.attempt}\n")
+        self.running += 1
+        self.running_most = max(self.running_most, self.running)
+        try:
+            async for fact in self._facts(lease):
+                yield fact
+        except (asyncio.CancelledError, GeneratorExit):
+            self.stopped.append(submission_id)
+            raise
+        finally:
+            self.running -= 1
+
+    async def _facts(self, lease: Lease) -> AsyncIterator[wire.Fact]:
+        found = re.search(r"grade: (\w+)", lease.submission.new.sources[0].content)
+        order = found.group(1) if found else "accept"
+        yield ENVIRONMENT
+        yield wire.Progress(stage=wire.Stage.BUILDING)
+        yield wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
+        if order == "fault":
+            raise SandboxBroken("the fake was told to break")
+        if order == "bug":
+            raise KeyError("secret detail")
+        if order == "hang":
+            await asyncio.Event().wait()
+        while order == "held" and self._counted is not None and not self._counted.with_name("go").exists():
+            await asyncio.sleep(0.02)
+        if order == "slow":
+            await asyncio.sleep(0.3)
+        yield wire.Load(outcome=wire.LoadOutcome.LOADED)
+        yield wire.Plan(trials=tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in lease.problem.spec.workloads))
+        for workload in lease.problem.spec.workloads:
+            yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
+            outcome = wire.TrialOutcome.MISMATCHED if order == "wrong" else wire.TrialOutcome.PASSED
+            yield trial(workload.workload_id, hidden=workload.hidden, outcome=outcome)
+            if order == "wrong":
+                break
+        yield wire.Finished(job_id="job")
+
+
+def wiring(grade: FakeGrade | None = None, *, capacity: int = 4, safe: bool = True, device_kinds: Sequence[str] = ("emulated",)):
+    """A wiring that grades with a fake."""
+
+    @asynccontextmanager
+    async def wired(settings: Settings) -> AsyncIterator[Grading]:
+        yield Grading(grade=grade or FakeGrade(), capacity=capacity, device_kinds=tuple(device_kinds), isolation="fake", safe=safe)
+
+    return wired
+
+
+PROBLEM_TOML = """
+name = "{name}"
+title = "A sum"
+axes = ["n"]
+inputs = [{{ name = "a", shape = ["n"] }}]
+outputs = [{{ name = "c", shape = ["n"] }}]
+workloads = [{{ id = "n64", axes = {{ n = 64 }} }}, {{ id = "secret33", axes = {{ n = 33 }}, hidden = true }}]
+"""
+
+
+def write_problem(root: Path, name: str = "sum", text: str = PROBLEM_TOML) -> Path:
+    """A native problem's directory below root."""
+    directory = root / name
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(parents=True)
+    (directory / "problem.toml").write_text(text.format(name=name) if text is PROBLEM_TOML else text)
+    (directory / "reference.py").write_text("def reference(a, n):\n    return a\n")
+    return directory

@@ -1,0 +1,79 @@
+"""Servers with a fake grade, reached over a real socket."""
+
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from grader import log
+from grader.client import GraderClient
+from grader.config import Settings
+from grader.convert import new_submission
+from grader.model import SourceFile
+from grader.server.running import serving
+from tests import fakes
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    log.configure("json", level=50)
+
+
+@pytest.fixture
+def place():
+    """A short path: a unix socket's is limited."""
+    with tempfile.TemporaryDirectory(prefix="gs-") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def settings(place):
+    fakes.write_problem(place / "problems", "sum")
+    fakes.write_problem(place / "problems", "other")
+    return Settings(listen=f"unix:{place}/s", state_dir=place / "state", problems=(place / "problems",), drain_s=0)
+
+
+@pytest.fixture
+def grade():
+    return fakes.FakeGrade()
+
+
+@pytest.fixture
+def serve(settings):
+    """Start a server, and a client of it."""
+
+    @asynccontextmanager
+    async def start(grade=None, *, capacity=4, **changes):
+        there = settings.model_copy(update=changes)
+        async with serving(there, fakes.wiring(grade, capacity=capacity)) as running, GraderClient(running.address) as client:
+            yield client
+
+    return start
+
+
+@pytest.fixture
+async def client(serve, grade):
+    async with serve(grade) as opened:
+        yield opened
+
+
+def kernel(order="accept", problem="sum", **fields):
+    """A submission as a client sends it."""
+    return new_submission(problem, [SourceFile(path="kernel.cu", content=fakes.source(order))], **fields)
+
+
+@pytest.fixture(name="kernel")
+def kernel_():
+    return kernel
+
+
+@pytest.fixture
+def finished():
+    """Watch a submission to its end."""
+
+    async def watch(client, submission):
+        events = [event async for event in client.watch(submission.name)]
+        return events[-1].submission
+
+    return watch

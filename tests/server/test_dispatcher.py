@@ -1,0 +1,119 @@
+"""The dispatcher against a real ledger, without a socket."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from grader.dispatcher import Dispatcher
+from grader.ledger import Ledger
+from grader.model import SubmissionState
+from grader.verdict import IncompleteFacts
+from tests import fakes
+
+
+@pytest.fixture
+async def ledger(tmp_path):
+    async with Ledger.open(tmp_path / "l") as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def dispatching(ledger, grade, *, patience_s=0.0, **options):
+    dispatcher = Dispatcher(ledger, grade, **{"capacity": 2, "lease_s": 0.3, **options})
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(dispatcher.run())
+        yield dispatcher
+        dispatcher.drain(patience_s)
+
+
+async def until(ledger, submission, wanted):
+    """Wait for a state, or for a fact of a kind."""
+    with ledger.changes.of(submission.submission_id) as changed:
+        while True:
+            changed.clear()
+            for event in await ledger.events(submission.submission_id):
+                if event.state is wanted or type(event.fact).__name__ == wanted:
+                    return await ledger.get(submission.submission_id)
+            await changed.wait()
+
+
+async def submit(ledger, order):
+    return await ledger.submit(fakes.new_submission(order), fakes.problem())
+
+
+async def test_a_cancellation_by_another_process_is_seen_at_the_next_heartbeat(ledger):
+    """Nobody has to call `check`."""
+    grade = fakes.FakeGrade()
+    async with dispatching(ledger, grade):
+        submission = await submit(ledger, "hang")
+        await until(ledger, submission, "Build")
+        await ledger.cancel(submission.submission_id)
+        await until(ledger, submission, SubmissionState.CANCELLED)
+    assert grade.stopped == [submission.submission_id]
+
+
+async def test_an_attempt_whose_lease_was_taken_is_stopped_and_settles_nothing(ledger):
+    """The next attempt is the one that counts."""
+    grade = fakes.FakeGrade()
+    async with dispatching(ledger, grade):
+        submission = await submit(ledger, "hang")
+        await until(ledger, submission, "Build")
+        await ledger.reclaim_all()
+        while len(grade.attempts) < 2 or not grade.stopped:
+            await asyncio.sleep(0.01)
+    events = await ledger.events(submission.submission_id)
+    assert [event.attempt for event in events if event.state is SubmissionState.RUNNING] == [1, 2]
+    assert not any(event.state and event.state.final for event in events)
+
+
+async def test_a_long_attempt_keeps_its_lease(ledger):
+    """Several times the lease, one attempt."""
+    grade = fakes.FakeGrade()
+    async with dispatching(ledger, grade, lease_s=0.09):
+        submission = await submit(ledger, "slow")
+        settled = await until(ledger, submission, SubmissionState.SUCCEEDED)
+    assert settled.attempt_count == 1 and len(grade.attempts) == 1
+
+
+async def test_facts_that_decide_nothing_are_our_fault(ledger):
+    """An incomplete stream is retried and then FAILED, never a verdict."""
+
+    def fold(facts):
+        raise IncompleteFacts("the judge did not finish")
+
+    async with dispatching(ledger, fakes.FakeGrade(), fold=fold):
+        failed = await until(ledger, await submit(ledger, "accept"), SubmissionState.FAILED)
+    assert failed.attempt_count == 3 and failed.report is None and failed.failure.reason == "ATTEMPTS_EXHAUSTED"
+
+
+async def test_a_drain_waits_for_what_runs_and_takes_nothing_more(ledger):
+    """What waited is still there for the next server."""
+    grade = fakes.FakeGrade()
+    async with dispatching(ledger, grade, capacity=1, patience_s=10.0):
+        running, waiting = await submit(ledger, "slow"), await submit(ledger, "accept")
+        await until(ledger, running, "Build")
+    assert (await ledger.get(running.submission_id)).state is SubmissionState.SUCCEEDED
+    assert (await ledger.get(waiting.submission_id)).state is SubmissionState.QUEUED
+    assert grade.stopped == []
+
+
+async def test_what_is_abandoned_goes_back_to_the_queue(ledger):
+    """A second signal ends the patience."""
+    grade = fakes.FakeGrade()
+    async with dispatching(ledger, grade, patience_s=60.0) as dispatcher:
+        submission = await submit(ledger, "hang")
+        await until(ledger, submission, "Build")
+        asyncio.get_running_loop().call_later(0.05, dispatcher.abandon)
+    assert (await ledger.get(submission.submission_id)).state is SubmissionState.QUEUED and len(grade.stopped) == 1
+
+
+async def test_work_is_taken_up_without_waiting_for_the_poll(ledger):
+    """`wake` is enough; a free place after an attempt too."""
+    grade = fakes.FakeGrade()
+    async with dispatching(ledger, grade, capacity=1, poll_s=3600.0) as dispatcher:
+        submissions = [await submit(ledger, "accept") for _ in range(3)]
+        dispatcher.wake()
+        for one in submissions:
+            await until(ledger, one, SubmissionState.SUCCEEDED)
+    assert grade.running_most == 1

@@ -1,0 +1,219 @@
+"""A server as a process: drained, killed, started twice, refused."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from grader import errors
+from grader.client import GraderClient
+from grader.config import Settings
+from grader.server.embedded import embedded
+from grader.server.running import serving
+from grader.v1 import report_pb2, submission_pb2
+from tests import fakes
+
+ROOT = Path(__file__).parents[2]
+QUEUED, RUNNING = submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING
+SUCCEEDED, CANCELLED = submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_CANCELLED
+
+
+@pytest.fixture
+def start(settings, place):
+    """Start a server process, and kill it in the end."""
+    command = [sys.executable, "-m", "tests.server.fake_server", str(place / "counted"), "--listen", settings.listen]
+    command += ["--state-dir", str(settings.state_dir), "--problems", str(settings.problems[0]), "--log-format", "json"]
+
+    @asynccontextmanager
+    async def run(*options):
+        with (place / "log").open("a") as log:
+            process = await asyncio.create_subprocess_exec(*command, *options, cwd=ROOT, stdout=log, stderr=log)
+        try:
+            async with GraderClient(settings.listen) as client:
+                await answering(client)
+                yield process, client
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    return run
+
+
+async def answering(client):
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await client.list_problems()
+            except errors.ServerUnreachable:
+                continue
+
+
+async def until_running(client, submission):
+    async for event in client.watch(submission.name):
+        if event.HasField("build"):
+            return
+
+
+async def states(client):
+    return Counter(one.state for one in (await client.list_submissions(page_size=1000)).submissions)
+
+
+async def test_nothing_acknowledged_is_lost_or_graded_twice_by_kill_9(start, kernel, place, finished):
+    """Killed with jobs running and queued, twice: each gets one verdict, and one final event."""
+    made = []
+    for _ in range(2):
+        async with start() as (process, client):
+            made += [await client.submit(kernel(order)) for order in ("accept", "held", "held", "held", "accept")]
+            await until_running(client, made[1])
+            seen = await states(client)
+            assert seen[QUEUED] > 0 and seen[RUNNING] > 0
+            process.kill()
+            await process.wait()
+    (place / "go").touch()
+    async with start() as (_, client):
+        finals = await asyncio.gather(*(finished(client, one) for one in made))
+        assert [(one.state, one.report.verdict) for one in finals] == [(SUCCEEDED, report_pb2.VERDICT_ACCEPTED)] * 10
+        for one in made:
+            events = [event async for event in client.watch(one.name)]
+            assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+            assert sum(event.submission.state == SUCCEEDED for event in events) == 1
+    attempts = Counter((place / "counted").read_text().split("\n"))
+    assert max(attempts.values()) == 1  # no attempt number was used twice
+
+
+async def test_a_watch_goes_on_when_the_server_is_back(start, kernel):
+    """One client, one watch, over kill -9 and restart: every event once."""
+    seen = []
+    async with start() as (process, client):
+        submission = await client.submit(kernel("slow"))
+        async with GraderClient(client.address) as watcher:
+
+            async def follow():
+                async for event in watcher.watch(submission.name):
+                    seen.append(event.sequence)
+
+            following = asyncio.create_task(follow())
+            await until_running(client, submission)
+            process.kill()
+            await process.wait()
+            async with start():
+                await asyncio.wait_for(following, 20)
+    assert seen == list(range(1, len(seen) + 1))
+
+
+async def test_sigterm_lets_running_jobs_end_and_keeps_the_queue(start, kernel, finished):
+    """New submissions are refused with ShuttingDown, running ones get their verdict, the rest waits for the next server."""
+    async with start("--drain-s", "20") as (process, client):
+        made = [await client.submit(kernel("slow")) for _ in range(6)]
+        await until_running(client, made[0])
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises((errors.ShuttingDown, errors.ServerUnreachable)):
+            while True:
+                await client.submit(kernel("slow"))
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+    async with start() as (_, client):
+        listed = (await client.list_submissions(page_size=1000)).submissions
+        assert all(one.attempt_count <= 1 for one in listed if one.state == SUCCEEDED)
+        assert {one.name for one in made} <= {one.name for one in listed}
+        finals = await asyncio.gather(*(finished(client, one) for one in made))
+        assert all(one.state == SUCCEEDED for one in finals)
+
+
+async def test_a_job_that_outlives_the_drain_goes_back_to_the_queue_uncounted(start, kernel, finished):
+    """A restart does not count against a slow submission, and does not wait for it."""
+    submission = None
+    for _ in range(2):
+        async with start("--drain-s", "0.1") as (process, client):
+            submission = submission or await client.submit(kernel("hang"))
+            await until_running(client, submission)
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 10) == 0
+    async with start() as (_, client):
+        await client.cancel(submission.name)
+        final = await finished(client, submission)
+        assert final.state == CANCELLED and final.attempt_count in (2, 3)
+
+
+async def test_a_state_directory_has_one_server(settings, place):
+    """The second is told who has it, or waits, as it asks."""
+    said = []
+    other = settings.model_copy(update={"listen": f"unix:{place}/other"})
+    async with serving(settings, fakes.wiring()):
+        with pytest.raises(errors.StateDirectoryInUse, match=r"process \d+"):
+            async with serving(other, fakes.wiring()):
+                pass
+        waiting = asyncio.create_task(enter(embedded(other, waiting=said.append, wiring=fakes.wiring())))
+        async with asyncio.timeout(5):
+            while not said:
+                await asyncio.sleep(0)
+        assert not waiting.done()
+    assert (await asyncio.wait_for(waiting, 5)).startswith("unix:")
+    assert len(said) == 1 and "stop it" in said[0]
+
+
+async def enter(context):
+    async with context as address:
+        return address
+
+
+async def test_a_reader_shows_what_another_server_does(serve, settings, kernel, finished):
+    """Beside it, without its lock; it changes nothing."""
+    async with serve(fakes.FakeGrade()) as client:
+        submission = await client.submit(kernel("slow"))
+        async with embedded(settings, reader=True) as address, GraderClient(address) as reader:
+            assert (await finished(reader, submission)).state == SUCCEEDED
+            for call in (reader.submit(kernel()), reader.cancel(submission.name)):
+                with pytest.raises(errors.ReadOnly):
+                    await call
+
+
+async def test_an_exception_inside_an_embedded_server_comes_out_as_it_was(settings):
+    """Not in a group: callers catch what they raise."""
+    with pytest.raises(errors.ProblemNotFound):
+        async with embedded(settings, wiring=fakes.wiring()) as address, GraderClient(address) as client:
+            await client.get_problem("problems/som")
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:50551"])
+async def test_an_unsafe_isolation_is_for_loopback_only(settings, listen):
+    """A server that strangers can reach keeps their kernels in, or does not start."""
+    with pytest.raises(errors.SettingsInvalid, match="Docker or bubblewrap"):
+        async with serving(settings.model_copy(update={"listen": listen}), fakes.wiring(safe=False)):
+            pass
+
+
+async def test_a_port_that_is_taken_is_said(settings, place):
+    """Two servers never share one port by chance."""
+    first = settings.model_copy(update={"listen": "127.0.0.1:0"})
+    async with serving(first, fakes.wiring(safe=False)) as running:
+        taken = Settings(listen=running.address, state_dir=place / "second")
+        with pytest.raises(errors.SettingsInvalid, match="can't listen"):
+            async with serving(taken, fakes.wiring()):
+                pass
+
+
+def run_server(*options):
+    command = [sys.executable, "-m", "grader.server.main", *options]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=60)
+
+
+def test_help_needs_nothing_heavy():
+    """No torch, no gRPC, no database: half a second is for the interpreter."""
+    heavy = ("torch", "grpc", "sqlalchemy", "pydantic")
+    code = f"import sys, grader.server.main as m; m.parser().format_help(); print([x for x in {heavy} if x in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_wrong_setting_or_problem_ends_with_2_and_a_sentence(tmp_path):
+    """The option and what is wrong with it."""
+    done = run_server("--lanes", "0")
+    assert done.returncode == 2 and "--lanes" in done.stderr and "Traceback" not in done.stderr
+    done = run_server("--problems", str(tmp_path / "none"), "--state-dir", str(tmp_path))
+    assert done.returncode == 2 and "is no directory" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,122 @@
+"""Submit: what is taken, once; what is refused, with field and remedy."""
+
+import asyncio
+import uuid
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+
+from grader import errors
+from grader.v1 import grader_service_pb2 as api
+from grader.v1 import report_pb2, submission_pb2
+from tests import fakes
+
+ACCEPTED, WRONG = report_pb2.VERDICT_ACCEPTED, report_pb2.VERDICT_WRONG_ANSWER
+
+
+async def test_a_right_kernel_is_accepted_and_a_wrong_one_is_not(client, kernel, finished):
+    """Both succeed: a failing kernel is data."""
+    for order, verdict in (("accept", ACCEPTED), ("wrong", WRONG)):
+        submission = await client.submit(kernel(order))
+        assert submission.language == "cuda" and submission.name.startswith("submissions/")
+        final = await finished(client, submission)
+        assert (final.state, final.report.verdict) == (submission_pb2.SUBMISSION_STATE_SUCCEEDED, verdict)
+        shown = await client.get_submission(submission.name)
+        assert shown.report == final.report and shown.sources[0].content == fakes.source(order)
+
+
+async def test_a_repeated_request_gives_the_submission_that_the_first_made(client, kernel, grade, finished):
+    """It is graded once, also when the repetition comes after the verdict."""
+    request_id = str(uuid.uuid4())
+    made = await asyncio.gather(*(client.submit(kernel(), request_id=request_id) for _ in range(3)))
+    await finished(client, made[0])
+    again = await client.submit(kernel(), request_id=request_id)
+    assert {one.name for one in (*made, again)} == {made[0].name} and len(grade.attempts) == 1
+    assert again.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+
+
+async def test_a_request_id_with_another_kernel_is_refused(client, kernel):
+    """The answer carries the id."""
+    request_id = str(uuid.uuid4())
+    await client.submit(kernel(), request_id=request_id)
+    with pytest.raises(errors.RequestIdReused) as caught:
+        await client.submit(kernel("wrong"), request_id=request_id)
+    assert caught.value.request_id == request_id
+
+
+async def test_wrong_fields_come_back_by_name_with_remedies(client, kernel):
+    """As a BadRequest that the client turns into violations."""
+    submission = kernel()
+    submission.sources.add(path="a/../b.cu", content="x")
+    submission.mode = 77
+    with pytest.raises(errors.InvalidSubmission) as caught:
+        await client.submit(submission)
+    found = {one.field: one.description for one in caught.value.violations}
+    assert set(found) == {"sources[1].path", "mode"} and "write 'b.cu'" in found["sources[1].path"]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        ({"problem": "problems/som"}, errors.ProblemNotFound, "take one of: other, sum"),
+        ({"device_kind": "cuda"}, errors.NoSuchDevice, "take one of: emulated"),
+        ({"entry": "go"}, errors.InvalidSubmission, "nothing is named 'go'"),
+        ({"language": "fortran"}, errors.InvalidSubmission, "take one of: torch_extension, cuda"),
+    ],
+)
+async def test_what_is_not_here_is_refused_with_what_is(client, kernel, change, kind, said):
+    """An unknown problem, device, entry, language."""
+    submission = kernel()
+    for field, value in change.items():
+        setattr(submission, field, value)
+    with pytest.raises(kind, match=said):
+        await client.submit(submission)
+
+
+async def test_sources_over_a_mebibyte_are_refused_with_the_limit(client, kernel):
+    """By us and in words, not by the transport; up to several times the limit."""
+    submission = kernel()
+    submission.sources.add(path="big.cuh", content="x" * 6 * 1024 * 1024)
+    with pytest.raises(errors.InvalidSubmission, match="1 MiB"):
+        await client.submit(submission)
+
+
+async def test_a_text_that_is_no_utf_8_is_the_callers_mistake(client):
+    """A client in a language that does not check gets INVALID_ARGUMENT and the remedy, not INTERNAL."""
+    path = b"k.cu\xff"
+    source = b"\x0a" + bytes([len(path)]) + path
+    submission = b"\x22" + bytes([len(source)]) + source
+    raw = client._channel.unary_unary("/grader.v1.GraderService/Submit")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await raw(b"\x0a" + bytes([len(submission)]) + submission, timeout=5)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT and "UTF-8" in caught.value.details()
+
+
+async def test_a_full_queue_says_when_to_come_back(serve, kernel):
+    """UNAVAILABLE with RetryInfo, which clients retry by themselves; then QueueFull."""
+    async with serve(fakes.FakeGrade(), capacity=1, queue_limit=1) as client:
+        running = await client.submit(kernel("hang"))
+        async for event in client.watch(running.name):
+            if event.HasField("build"):
+                break
+        await client.submit(kernel())
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            call = client._channel.unary_unary("/grader.v1.GraderService/Submit", request_serializer=api.SubmitRequest.SerializeToString)
+            await call(api.SubmitRequest(submission=kernel()), timeout=0.4)
+        assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        with pytest.raises(errors.QueueFull) as full:
+            await client.submit(kernel())
+        assert full.value.limit == 1 and full.value.retry_s > 0
+
+
+async def test_an_unexpected_error_tells_the_client_an_id_only(client, monkeypatch):
+    """The traceback is for the log."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        from grader.server import service
+
+        monkeypatch.setattr(service, "_submission_id", lambda name: {}["secret"])
+        await client._stub.GetSubmission(api.GetSubmissionRequest(name="submissions/x"), timeout=5)
+    assert caught.value.code() is grpc.StatusCode.INTERNAL and "secret" not in str(caught.value)
+    packed = dict(caught.value.trailing_metadata())["grpc-status-details-bin"]
+    assert error_details_pb2.RequestInfo.DESCRIPTOR.full_name.encode() in packed

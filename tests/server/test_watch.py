@@ -1,0 +1,177 @@
+"""Watching, cancelling, listing, and what else a server answers."""
+
+import asyncio
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from grader import errors
+from grader.client import GraderClient
+from grader.server.running import SERVICE_NAME
+from grader.v1 import submission_pb2
+from tests import fakes
+
+RUNNING, SUCCEEDED = submission_pb2.SUBMISSION_STATE_RUNNING, submission_pb2.SUBMISSION_STATE_SUCCEEDED
+CANCELLED, FAILED = submission_pb2.SUBMISSION_STATE_CANCELLED, submission_pb2.SUBMISSION_STATE_FAILED
+QUEUED = submission_pb2.SUBMISSION_STATE_QUEUED
+
+
+async def until(client, submission, kind):
+    async for event in client.watch(submission.name):
+        if event.WhichOneof("event") == kind:
+            return event
+    raise AssertionError(f"no {kind}")
+
+
+async def test_a_watch_replays_all_and_follows_to_the_end(client, kernel):
+    """Sequences from 1 without gaps, live and replayed alike; the last event carries the report."""
+    submission = await client.submit(kernel("slow"))
+    live = [event async for event in client.watch(submission.name)]
+    replayed = [event async for event in client.watch(submission.name)]
+    assert [event.sequence for event in live] == list(range(1, len(live) + 1)) and len(live) == len(replayed)
+    assert [event.submission.state for event in replayed if event.HasField("submission")] == [QUEUED, RUNNING, SUCCEEDED]
+    assert live[-1] == replayed[-1] and live[-1].submission.HasField("report")
+    names = [event.progress.workload_id for event in replayed if event.HasField("progress")]
+    assert names == ["", "n64", "hidden-1"]
+
+
+async def test_a_watch_goes_on_after_what_was_seen(client, kernel, finished):
+    """Nothing twice, and nothing at all after the end."""
+    submission = await client.submit(kernel())
+    await finished(client, submission)
+    everything = [event.sequence async for event in client.watch(submission.name)]
+    assert [event.sequence async for event in client.watch(submission.name, after_sequence=4)] == everything[4:]
+    assert [event async for event in client.watch(submission.name, after_sequence=everything[-1])] == []
+
+
+async def test_facts_are_seen_while_grading_goes_on(client, kernel):
+    """A kernel that hangs in its run shows its build."""
+    event = await until(client, await client.submit(kernel("hang")), "build")
+    assert event.attempt == 1 and event.build.outcome
+
+
+async def test_what_waits_is_cancelled_at_once(serve, kernel, finished):
+    """It never reaches the grader."""
+    grade = fakes.FakeGrade()
+    async with serve(grade, capacity=1) as client:
+        await until(client, await client.submit(kernel("hang")), "build")
+        waiting = await client.submit(kernel())
+        assert (await client.cancel(waiting.name)).state == CANCELLED
+        assert (await finished(client, waiting)).state == CANCELLED
+        assert len(grade.attempts) == 1
+
+
+async def test_what_runs_is_stopped_and_cancelled(client, kernel, grade, finished):
+    """The grading is told to stop, well before its lease would have been looked at."""
+    submission = await client.submit(kernel("hang"))
+    await until(client, submission, "build")
+    assert (await client.cancel(submission.name)).state == RUNNING
+    final = await asyncio.wait_for(finished(client, submission), 5)
+    assert final.state == CANCELLED and not final.HasField("report") and len(grade.stopped) == 1
+
+
+async def test_what_has_finished_can_not_be_cancelled(client, kernel, finished):
+    """Whatever its end was."""
+    submission = await client.submit(kernel())
+    await finished(client, submission)
+    with pytest.raises(errors.AlreadyFinished, match="SUCCEEDED already"):
+        await client.cancel(submission.name)
+
+
+@pytest.mark.parametrize("order", ["fault", "bug"])
+async def test_our_failure_is_retried_and_then_said(client, kernel, grade, finished, order):
+    """Three attempts, then FAILED with a status; the words of a bug stay in the log."""
+    submission = await client.submit(kernel(order))
+    final = await finished(client, submission)
+    assert final.state == FAILED and not final.HasField("report")
+    assert [attempt for _, attempt in grade.attempts] == [1, 2, 3]
+    assert "3 times" in final.error.message and "secret" not in final.error.message
+
+
+async def test_attempts_never_exceed_the_capacity(serve, kernel, finished):
+    """And all of the queue is graded."""
+    grade = fakes.FakeGrade()
+    async with serve(grade, capacity=2) as client:
+        submissions = [await client.submit(kernel("slow")) for _ in range(5)]
+        await asyncio.gather(*(finished(client, one) for one in submissions))
+    assert grade.running_most == 2 and len(grade.attempts) == 5
+
+
+async def test_pages_follow_each_other_and_tokens_are_bound_to_their_list(client, kernel):
+    """Every submission once, newest first; a token with other fields, or changed, is refused."""
+    made = [(await client.submit(kernel())).name for _ in range(5)]
+    await client.submit(kernel(problem="other"))
+    names, token = [], ""
+    while True:
+        page = await client.list_submissions(page_size=2, page_token=token, problem="problems/sum")
+        names += [one.name for one in page.submissions]
+        token = page.next_page_token
+        if not token:
+            break
+        last = token
+    assert names == made[::-1]
+    for fields in ({"problem": "problems/other"}, {"problem": "problems/sum", "states": [SUCCEEDED]}):
+        with pytest.raises(errors.InvalidRequest, match="page_token"):
+            await client.list_submissions(page_token=last, **fields)
+    with pytest.raises(errors.InvalidRequest, match="page_token"):
+        await client.list_submissions(page_token="x" + last)
+    with pytest.raises(errors.InvalidRequest, match="page_size"):
+        await client.list_submissions(page_size=-1)
+    with pytest.raises(errors.InvalidRequest, match="states"):
+        await client.list_submissions(states=[0])
+
+
+async def test_a_list_shows_verdicts_without_sources(client, kernel, finished):
+    """Filtered by state as well."""
+    await finished(client, await client.submit(kernel("wrong")))
+    (one,) = (await client.list_submissions(states=[SUCCEEDED])).submissions
+    assert one.report.summary and not one.sources and not one.report.trials
+    assert not (await client.list_submissions(states=[FAILED])).submissions
+
+
+async def test_problems_are_listed_in_pages(client):
+    """By name; and got one by one."""
+    first = await client.list_problems(page_size=1)
+    second = await client.list_problems(page_size=1, page_token=first.next_page_token)
+    assert [one.name for one in (*first.problems, *second.problems)] == ["problems/other", "problems/sum"]
+    assert second.next_page_token == "" and (await client.get_problem("problems/sum")).hidden_workload_count == 1
+    with pytest.raises(errors.ProblemNotFound):
+        await client.get_problem("problems/som")
+
+
+@pytest.mark.parametrize("name", ["", "submissions/", "s1", "problems/s1", "submissions/a/b"])
+async def test_a_name_that_is_none_is_a_wrong_field(client, name):
+    """Not a missing submission."""
+    with pytest.raises(errors.InvalidRequest, match="write 'submissions/'"):
+        await client.get_submission(name)
+
+
+async def test_an_unknown_submission_is_not_found_by_any_method(client):
+    """Get, cancel and watch say the same."""
+    for call in (client.get_submission, client.cancel):
+        with pytest.raises(errors.SubmissionNotFound):
+            await call("submissions/nope")
+    with pytest.raises(errors.SubmissionNotFound):
+        _ = [event async for event in client.watch("submissions/nope")]
+
+
+async def test_health_and_reflection_answer(client):
+    """SERVING as a whole and for the service; the API describes itself."""
+    stub = health_pb2_grpc.HealthStub(client._channel)
+    for name in ("", SERVICE_NAME):
+        assert (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status == health_pb2.HealthCheckResponse.SERVING
+
+    def services():
+        with grpc.insecure_channel(client.address) as channel:
+            return list(ProtoReflectionDescriptorDatabase(channel).get_services())
+
+    assert SERVICE_NAME in await asyncio.to_thread(services)
+
+
+async def test_a_server_that_is_not_there_is_unreachable():
+    """With its address, after the retries."""
+    async with GraderClient("unix:/nonexistent/s") as client:
+        with pytest.raises(errors.ServerUnreachable, match="/nonexistent/s"):
+            await client.get_problem("problems/sum")

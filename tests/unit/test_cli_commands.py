@@ -1,0 +1,181 @@
+"""The commands against a server whose grading is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from grader.cli.main import app
+from grader.cli.session import log_to
+from grader.config import Settings
+from grader.server.embedded import embedded
+from tests import fakes
+
+START_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server in a thread of its own: the commands run an event loop themselves."""
+    root = tmp_path_factory.mktemp("served")
+    fakes.write_problem(root / "problems")
+    settings = Settings(state_dir=root / "state", problems=(root / "problems",), drain_s=0.1)
+    found: list[str] = []
+    up, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def serve() -> None:
+        async with embedded(settings, wiring=fakes.wiring()) as at:
+            found.append(at)
+            up.set()
+            await done.wait()
+
+    log_to(root / "log")  # not to stdout, which the tests read
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert up.wait(START_S), "the server did not start"
+    yield found[0]
+    loop.call_soon_threadsafe(done.set)
+    thread.join()
+    loop.close()
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    """A kernel that the fake accepts."""
+    return write(tmp_path, "accept")
+
+
+def write(directory: Path, order: str) -> Path:
+    path = directory / f"{order}.cu"
+    path.write_text(f"// grader: problem=sum\n{fakes.source(order)}")
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_an_accepted_kernel_exits_0_with_progress_and_report(address: str, kernel: Path) -> None:
+    """Steps as they happened, then the verdict."""
+    ended = run("submit", kernel, "--server", address)
+    assert ended.exit_code == 0, ended.output
+    assert ended.stdout.index("building: built") < ended.stdout.index("verifying n64: 1 trial passed") < ended.stdout.index("\nACCEPTED\n")
+
+
+def test_a_wrong_kernel_exits_1(address: str, tmp_path: Path) -> None:
+    """The failing workload is shown with its result."""
+    ended = run("submit", write(tmp_path, "wrong"), "--server", address)
+    assert ended.exit_code == 1, ended.output
+    assert "WRONG_ANSWER" in ended.stdout
+    assert "mismatched" in ended.stdout
+
+
+def test_json_is_all_that_is_on_stdout(address: str, kernel: Path) -> None:
+    """With proto field names, and nothing on stderr where that is no terminal."""
+    ended = run("submit", kernel, "--server", address, "--json")
+    assert ended.exit_code == 0
+    submission = json.loads(ended.stdout)
+    assert submission["report"]["verdict"] == "VERDICT_ACCEPTED"
+    assert "create_time" in submission
+    assert ended.stderr == ""
+
+
+def test_what_was_asked_is_what_is_sent(address: str, kernel: Path) -> None:
+    """Problem, mode, device, language and entry arrive, and the file by its name."""
+    words = ("--mode", "test", "--device", "emulated", "--language", "cuda", "--entry", "solve", "--no-wait", "--json")
+    sent = json.loads(run("submit", kernel, "--server", address, *words).stdout)
+    assert (sent["problem"], sent["mode"], sent["device_kind"]) == ("problems/sum", "MODE_TEST", "emulated")
+    assert (sent["language"], sent["entry"], sent["sources"][0]["path"]) == ("cuda", "solve", "accept.cu")
+
+
+def test_a_submission_that_was_left_can_be_watched(address: str, kernel: Path) -> None:
+    """By its name with and without the collection."""
+    name = json.loads(run("submit", kernel, "--server", address, "--no-wait", "--json").stdout)["name"]
+    for spelled in (name, name.removeprefix("submissions/")):
+        ended = run("watch", spelled, "--server", address)
+        assert ended.exit_code == 0, ended.output
+        assert "ACCEPTED" in ended.stdout
+
+
+def test_without_a_server_nothing_can_be_left(kernel: Path) -> None:
+    """The message names the flag and the remedy."""
+    ended = run("submit", kernel, "--no-wait")
+    assert ended.exit_code == 2
+    assert "--no-wait: without --server nothing would be left to grade it; name a server, or wait" in ended.stderr
+
+
+def test_a_running_submission_can_be_cancelled(address: str, tmp_path: Path) -> None:
+    """And whoever watches it is told, with exit 3: there is no verdict."""
+    name = json.loads(run("submit", write(tmp_path, "hang"), "--server", address, "--no-wait", "--json").stdout)["name"]
+    assert run("cancel", name, "--server", address).exit_code == 0
+    ended = run("watch", name, "--server", address)
+    assert ended.exit_code == 3
+    assert "cancelled before it was graded" in ended.stdout
+
+
+def test_a_finished_submission_can_not_be_cancelled(address: str, kernel: Path) -> None:
+    """Misuse, with the state."""
+    name = json.loads(run("submit", kernel, "--server", address, "--json").stdout)["name"]
+    ended = run("cancel", name, "--server", address)
+    assert ended.exit_code == 2
+    assert "is SUCCEEDED already" in ended.stderr
+
+
+def test_submissions_are_listed(address: str, kernel: Path) -> None:
+    """As a table and as JSON, of one problem where asked."""
+    name = json.loads(run("submit", kernel, "--server", address, "--json").stdout)["name"]
+    assert name in run("list", "--server", address).stdout
+    assert json.loads(run("list", "--server", address, "--json", "--limit", "1").stdout)["submissions"][0]["name"] == name
+    assert name in run("list", "--server", address, "--problem", "sum").stdout
+
+
+def test_problems_are_listed_and_shown(address: str) -> None:
+    """As text and as JSON."""
+    assert "sum      A sum" in run("problems", "list", "--server", address).stdout
+    assert json.loads(run("problems", "list", "--server", address, "--json").stdout)["problems"][0]["name"] == "problems/sum"
+    assert "and 1 more that are not shown" in run("problems", "show", "sum", "--server", address).stdout
+    assert json.loads(run("problems", "show", "problems/sum", "--server", address, "--json").stdout)["entry"] == "solve"
+
+
+@pytest.mark.parametrize("words", [("show", "nothing"), ("watch", "nothing"), ("cancel", "nothing"), ("problems", "show", "nothing")])
+def test_what_is_not_there_is_misuse(address: str, words: tuple[str, ...]) -> None:
+    """Exit 2, and the message names it."""
+    ended = run(*words, "--server", address)
+    assert ended.exit_code == 2
+    assert "nothing" in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_server_that_is_not_there_is_no_misuse(kernel: Path) -> None:
+    """Exit 3, with the address."""
+    ended = run("show", "x", "--server", "unix:/nowhere/grader.sock")
+    assert ended.exit_code == 3
+    assert "no answer from unix:/nowhere/grader.sock" in ended.stderr
+
+
+def test_every_command_has_help() -> None:
+    """And the version is printed."""
+    for words in (
+        (),
+        ("submit",),
+        ("watch",),
+        ("show",),
+        ("list",),
+        ("cancel",),
+        ("problems",),
+        ("problems", "show"),
+        ("doctor",),
+        ("demo",),
+    ):
+        ended = run(*words, "--help")
+        assert ended.exit_code == 0
+        assert "Usage:" in ended.stdout
+    assert run("--version").stdout.startswith("grader-cli ")

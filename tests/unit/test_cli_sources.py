@@ -1,0 +1,129 @@
+"""What a person names on the command line becomes sources, or a sentence that says what to do."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grader.cli import sources
+from grader.cli.exits import Misuse
+from grader.model import SOURCE_LIMIT_BYTES
+
+
+def write(path: Path, text: str = "void solve() {}\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_one_file_goes_by_its_basename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path with .. on the command line is the user's own, and only the name is sent."""
+    write(tmp_path / "kernel.cu")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [one.path for one in sources.read_sources([Path("../kernel.cu")])] == ["kernel.cu"]
+
+
+def test_several_files_go_relative_to_their_common_directory(tmp_path: Path) -> None:
+    """The order is kept, and paths are relative."""
+    files = [write(tmp_path / "src" / "b.cu"), write(tmp_path / "include" / "deep" / "a.cuh")]
+    assert [one.path for one in sources.read_sources(files)] == ["src/b.cu", "include/deep/a.cuh"]
+
+
+def test_files_in_one_directory_go_by_their_names(tmp_path: Path) -> None:
+    """The common directory of siblings is theirs."""
+    files = [write(tmp_path / "a.cu"), write(tmp_path / "b.cu")]
+    assert [one.path for one in sources.read_sources(files)] == ["a.cu", "b.cu"]
+
+
+def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
+    """Two spellings of one path are one file."""
+    file = write(tmp_path / "a.cu")
+    with pytest.raises(Misuse, match="sources: a file is named twice; name each once"):
+        sources.read_sources([file, tmp_path / "x" / ".." / "a.cu"])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The message has the path as it was given."""
+    with pytest.raises(Misuse, match=r"sources: .*nowhere.cu does not exist; check the path"):
+        sources.read_sources([tmp_path / "nowhere.cu"])
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    """The remedy is to name the files."""
+    with pytest.raises(Misuse, match="is a directory; name the files in it"):
+        sources.read_sources([tmp_path])
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """Reading it would block for ever."""
+    os.mkfifo(tmp_path / "pipe.cu")
+    with pytest.raises(Misuse, match="is not a regular file; save the kernel to a file"):
+        sources.read_sources([tmp_path / "pipe.cu"])
+
+
+def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+    """The message has both sizes."""
+    file = write(tmp_path / "big.cu", "x" * (SOURCE_LIMIT_BYTES + 1))
+    with pytest.raises(Misuse, match=r"sources: .*big.cu has 1,048,577 bytes, over the 1,048,576 allowed; leave out"):
+        sources.read_sources([file])
+
+
+def test_files_over_the_limit_together_are_refused(tmp_path: Path) -> None:
+    """The limit is for all sources."""
+    files = [write(tmp_path / f"{name}.cu", "x" * (SOURCE_LIMIT_BYTES // 2 + 1)) for name in "ab"]
+    with pytest.raises(Misuse, match=r"sources: 1,048,578 bytes in all, over the 1,048,576 allowed"):
+        sources.read_sources(files)
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
+    """The limit itself is allowed."""
+    assert len(sources.read_sources([write(tmp_path / "a.cu", "x" * SOURCE_LIMIT_BYTES)])[0].content) == SOURCE_LIMIT_BYTES
+
+
+def test_what_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    """The message says which byte."""
+    (tmp_path / "latin.cu").write_bytes(b"// gr\xf6\xdfer\n")
+    with pytest.raises(Misuse, match=r"sources: .*latin.cu is not UTF-8 \(byte 5\); save it as UTF-8"):
+        sources.read_sources([tmp_path / "latin.cu"])
+
+
+@pytest.mark.parametrize(
+    "line", ["// grader: problem=row_softmax", "# grader: problem=row_softmax", "  //grader: mode=test problem=row_softmax"]
+)
+def test_a_line_in_the_file_names_the_problem(tmp_path: Path, line: str) -> None:
+    """Among the first lines, in either comment style."""
+    assert sources.read([write(tmp_path / "a.cu", f"// expect: ACCEPTED\n{line}\n")], None).problem_id == "row_softmax"
+
+
+def test_a_line_further_down_does_not(tmp_path: Path) -> None:
+    """Only the first ten lines are read."""
+    with pytest.raises(Misuse, match=r"problem: nothing says which problem a.cu is for; give --problem NAME"):
+        sources.read([write(tmp_path / "a.cu", "\n" * 10 + "// grader: problem=row_softmax\n")], None)
+
+
+def test_the_flag_is_stronger_than_the_line_and_the_line_than_the_directory(tmp_path: Path) -> None:
+    """Flag, then line, then problem.toml."""
+    write(tmp_path / "problem.toml", 'name = "beside"\n')
+    file = write(tmp_path / "a.cu", "// grader: problem=inside\n")
+    bare = write(tmp_path / "b.cu")
+    assert sources.read([file], "flagged").problem_id == "flagged"
+    assert sources.read([file], "problems/flagged").problem_id == "flagged"
+    assert sources.read([file], None).problem_id == "inside"
+    assert sources.read([bare], None).problem_id == "beside"
+
+
+def test_the_directory_beside_a_file_is_its_problem_only_if_it_has_that_name(tmp_path: Path) -> None:
+    """A kernel for another problem does not bring its neighbour's along."""
+    write(tmp_path / "problem.toml", 'name = "beside"\n')
+    file = write(tmp_path / "a.cu")
+    assert sources.read([file], None).problem_dir == tmp_path
+    assert sources.read([file], "beside").problem_dir == tmp_path
+    assert sources.read([file], "other").problem_dir is None
+
+
+def test_a_broken_problem_file_is_named(tmp_path: Path) -> None:
+    """No traceback for a typing error in problem.toml."""
+    write(tmp_path / "problem.toml", "name = \n")
+    with pytest.raises(Misuse, match=r"problem: .*problem.toml can't be read"):
+        sources.read([write(tmp_path / "a.cu")], None)

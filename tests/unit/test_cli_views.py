@@ -1,0 +1,333 @@
+"""What the command line shows of events, reports and problems."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from grader import errors
+from grader.cli import doctor, problems, report, words
+from grader.cli.exits import Exit, Misuse, exit_of_error
+from grader.cli.submit import exit_of
+from grader.cli.timeline import Timeline
+from grader.v1 import problem_pb2, report_pb2, submission_pb2
+
+SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
+
+
+def shown(submission: submission_pb2.Submission) -> str:
+    out = io.StringIO()
+    report.show(Console(file=out, width=160, markup=False, emoji=False, highlight=False), submission)
+    return out.getvalue()
+
+
+def samples(nanoseconds: int) -> report_pb2.Samples:
+    found = report_pb2.Samples(sample_count=5)
+    found.median_duration.FromNanoseconds(nanoseconds)
+    return found
+
+
+def accepted() -> submission_pb2.Submission:
+    speedup = report_pb2.Speedup(baseline="eager", ratio=1.5, ratio_low=1.4, ratio_high=1.6)
+    return submission_pb2.Submission(
+        name="submissions/abc",
+        problem="problems/tril_matmul",
+        language="cuda",
+        state=SUCCEEDED,
+        report=report_pb2.Report(
+            verdict=report_pb2.VERDICT_ACCEPTED,
+            summary="Right on every trial.",
+            trials=[
+                report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_PASSED, element_count=4096, max_absolute_error=1e-6),
+                report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_PASSED, element_count=4096, max_absolute_error=3e-6),
+            ],
+            measurements=[
+                report_pb2.Measurement(
+                    workload_id="n64",
+                    reported=samples(1_230_000),
+                    reported_confirmed=True,
+                    certified=samples(1_340_000),
+                    baselines={"eager": samples(2_000_000)},
+                    speedups=[speedup],
+                )
+            ],
+            speedups=[speedup],
+            environment=report_pb2.Environment(
+                device="emulated on 2 cores", device_kind="emulated", clock=report_pb2.CLOCK_HOST, isolation="process"
+            ),
+        ),
+    )
+
+
+def rejected(**fields: object) -> submission_pb2.Submission:
+    return submission_pb2.Submission(name="submissions/abc", state=SUCCEEDED, report=report_pb2.Report(**fields))  # type: ignore[arg-type]
+
+
+def test_an_accepted_kernel_shows_its_times() -> None:
+    """Reported, certified, baseline, and the speedup with its interval."""
+    text = shown(accepted())
+    assert re.search(r"n64\s+passed\s+2\s+0 %\s+0 %\s+3e-06", text)
+    assert re.search(r"n64\s+1.23 ms\s+1.34 ms\s+2.00 ms\s+1.5x \(1.4 to 1.6\)", text)
+
+
+def test_emulated_times_are_said_not_to_be_ranked() -> None:
+    """And an unsafe isolation is said to be one."""
+    text = shown(accepted())
+    assert "times are of an emulated device and are not ranked" in text
+    assert "process: UNSAFE" in text
+
+
+def test_an_unconfirmed_time_is_marked() -> None:
+    """A claim that the judge's clock does not confirm is no plain figure."""
+    submission = accepted()
+    submission.report.measurements[0].reported_confirmed = False
+    submission.report.flags.append("REPORTED_TIME_NOT_CONFIRMED")
+    assert "1.23 ms (not confirmed)" in shown(submission)
+    assert "the certified one counts" in shown(submission)
+
+
+def test_the_first_failure_of_a_workload_is_its_result() -> None:
+    """The unwritten share is that of the failing trial."""
+    text = shown(
+        rejected(
+            verdict=report_pb2.VERDICT_WRONG_ANSWER,
+            reason="UNWRITTEN_OUTPUT",
+            summary="Most of the output was never written.",
+            trials=[
+                report_pb2.Trial(workload_id="n1", outcome=report_pb2.TRIAL_OUTCOME_PASSED, element_count=1),
+                report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_UNWRITTEN, element_count=4096, unwritten_count=4032),
+            ],
+        )
+    )
+    assert "WRONG_ANSWER  UNWRITTEN_OUTPUT" in text
+    assert re.search(r"n1\s+passed", text)
+    assert re.search(r"n64\s+unwritten\s+1\s+0 %\s+98.44 %", text)
+
+
+def test_a_compile_error_shows_the_compilers_words() -> None:
+    """Every line of it is marked as quoted, and a cut log says so."""
+    build = report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_REJECTED, log="kernel.cu:3: error: no\nACCEPTED", log_truncated=True)
+    text = shown(rejected(verdict=report_pb2.VERDICT_COMPILE_ERROR, summary="It does not compile.", build=build))
+    assert "what the compiler printed, cut:" in text
+    assert "  | kernel.cu:3: error: no\n  | ACCEPTED" in text
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\r[bold]ACCEPTED[/bold]\u202e"
+
+
+def test_no_field_of_a_submission_can_steer_the_terminal() -> None:
+    """Whatever text field holds escapes, none reaches the terminal."""
+    submission = submission_pb2.Submission(
+        name=HOSTILE,
+        problem=HOSTILE,
+        language=HOSTILE,
+        state=SUCCEEDED,
+        report=report_pb2.Report(
+            verdict=report_pb2.VERDICT_COMPILE_ERROR,
+            reason=HOSTILE,
+            summary=HOSTILE,
+            flags=[HOSTILE],
+            output=HOSTILE,
+            build=report_pb2.Build(log=HOSTILE),
+            trials=[report_pb2.Trial(workload_id=HOSTILE, message=HOSTILE, outcome=report_pb2.TRIAL_OUTCOME_RAISED)],
+            measurements=[report_pb2.Measurement(workload_id=HOSTILE, baselines={HOSTILE: samples(1)})],
+            speedups=[report_pb2.Speedup(baseline=HOSTILE)],
+            environment=report_pb2.Environment(device=HOSTILE, isolation=HOSTILE),
+        ),
+    )
+    text = shown(submission)
+    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(text)
+    assert "[bold]ACCEPTED[/bold]" in text
+
+
+def test_a_verdict_newer_than_this_program_is_shown_by_its_number() -> None:
+    """Verdicts may be added to the API."""
+    assert "UNKNOWN_99" in shown(rejected(verdict=99))
+
+
+def test_a_failure_of_the_grader_is_said_to_be_none_of_the_kernel() -> None:
+    """The message of the error, and what to do."""
+    failed = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_FAILED)
+    failed.error.message = "the device is unwell"
+    assert "the grader failed: the device is unwell" in shown(failed)
+    assert "says nothing about the kernel" in shown(failed)
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "said"),
+    [(0, 100, "0 %"), (100, 100, "100 %"), (1, 10**9, "0.01 %"), (10**9 - 1, 10**9, "99.99 %"), (1, 3, "33.33 %"), (0, 0, "-")],
+)
+def test_a_share_never_rounds_to_none_or_all(count: int, of: int, said: str) -> None:
+    """One unwritten element of a billion is not 0 %."""
+    assert words.share(count, of) == said
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "said"),
+    [(12, "12 ns"), (1_500, "1.50 us"), (53_100, "53.1 us"), (2_694_000, "2.69 ms"), (4e9, "4.00 s"), (-2_000, "-2.00 us")],
+)
+def test_a_time_has_three_digits_and_a_unit(nanoseconds: float, said: str) -> None:
+    """Nanoseconds to seconds."""
+    assert words.time(nanoseconds) == said
+
+
+# -- progress ------------------------------------------------------------------------------------------------------------
+
+
+def event(**fields: object) -> submission_pb2.SubmissionEvent:
+    return submission_pb2.SubmissionEvent(attempt=1, **fields)  # type: ignore[arg-type]
+
+
+def stage(value: submission_pb2.Stage, workload_id: str = "") -> submission_pb2.SubmissionEvent:
+    return event(progress=submission_pb2.Progress(stage=value, workload_id=workload_id))
+
+
+def test_events_become_steps_with_their_seconds() -> None:
+    """Build, load, verify per workload, measure: one line each when it has ended."""
+    timeline = Timeline(0.0)
+    told = [
+        (stage(submission_pb2.STAGE_BUILDING), 1.0),
+        (event(build=report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT)), 4.0),
+        (stage(submission_pb2.STAGE_LOADING), 4.0),
+        (event(load=report_pb2.Load(outcome=report_pb2.LOAD_OUTCOME_LOADED)), 5.0),
+        (stage(submission_pb2.STAGE_VERIFYING, "n64"), 5.0),
+        (event(trial=report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_PASSED)), 5.5),
+        (event(trial=report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_PASSED)), 6.0),
+        (stage(submission_pb2.STAGE_MEASURING, "n64"), 6.0),
+        (event(measurement=report_pb2.Measurement(workload_id="n64", certified=samples(1_000_000))), 8.0),
+        (event(submission=submission_pb2.Submission(state=SUCCEEDED)), 8.0),
+    ]
+    lines = [line for one, now_s in told for line in timeline.feed(one, now_s)]
+    assert lines == [
+        "queued: 1.0 s",
+        "building ...",
+        "building: built (3.0 s)",
+        "loading: loaded (1.0 s)",
+        "verifying n64: 2 trials passed (1.0 s)",
+        "measuring n64: 1.00 ms certified (2.0 s)",
+    ]
+    assert timeline.final
+
+
+def test_a_failing_trial_marks_its_step() -> None:
+    """The step says how, and the step's name which workload."""
+    timeline = Timeline(0.0)
+    timeline.feed(stage(submission_pb2.STAGE_VERIFYING, "n64"), 1.0)
+    timeline.feed(event(trial=report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_UNWRITTEN)), 2.0)
+    assert timeline.steps[-1].failed
+    assert timeline.steps[-1].detail == "unwritten"
+
+
+def test_a_lost_attempt_starts_the_steps_again() -> None:
+    """What an earlier attempt found counts no more."""
+    timeline = Timeline(0.0)
+    timeline.feed(stage(submission_pb2.STAGE_BUILDING), 1.0)
+    again = submission_pb2.SubmissionEvent(attempt=2, progress=submission_pb2.Progress(stage=submission_pb2.STAGE_BUILDING))
+    assert timeline.feed(again, 9.0)[0] == "attempt 2: the one before it was lost"
+    assert timeline.now == "building"
+
+
+def test_an_event_of_an_unknown_kind_is_passed_over() -> None:
+    """A newer server may send more."""
+    assert Timeline(0.0).feed(event(), 1.0) == []
+
+
+# -- problems ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_problem_shows_what_a_kernel_for_it_looks_like() -> None:
+    """The exact signature for cuda, and the same arguments as a torch extension."""
+    problem = problem_pb2.Problem(
+        name="problems/tril_matmul",
+        title="Lower triangle",
+        statement="Multiply.",
+        languages=["cuda", "torch_extension"],
+        axes=["n"],
+        entry="solve",
+        workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64})],
+        hidden_workload_count=3,
+        cuda_signature='extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)',
+    )
+    out = io.StringIO()
+    for part in problems.render(problem):
+        Console(file=out, width=160, markup=False).print(part)
+    text = out.getvalue()
+    assert 'extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)' in text
+    assert "torch::Tensor forward(torch::Tensor a, torch::Tensor b) {" in text
+    assert "return c;" in text
+    assert "n = 64" in text
+    assert "and 3 more that are not shown" in text
+
+
+def test_scalars_and_several_outputs_are_in_the_example() -> None:
+    """A scalar input is by value, and several outputs are returned together."""
+    signature = 'extern "C" void solve(const float* x, float scale, int32_t* indices, float* values, int64_t n, cudaStream_t stream)'
+    text = problems.torch_example("p", signature, {"n"})
+    assert "std::vector<torch::Tensor> forward(torch::Tensor x, double scale) {" in text
+    assert "return {indices, values};" in text
+
+
+# -- exit codes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Misuse("x"), 2),
+        (errors.ProblemNotFound("nothing"), 2),
+        (errors.InvalidSubmission([errors.FieldViolation("sources", "there are none")]), 2),
+        (errors.ProblemInvalid("p", "m"), 2),
+        (errors.SettingsInvalid("s", "m"), 2),
+        (errors.NoSuchDevice("cuda", ["emulated"]), 2),
+        (errors.QueueFull(10), 3),
+        (errors.ShuttingDown(), 3),
+        (errors.QuotaExceeded(10, 1.0), 3),
+        (errors.ServerUnreachable("localhost:1", "refused"), 3),
+        (errors.SandboxBroken("x"), 3),
+    ],
+)
+def test_an_error_has_the_exit_code_of_who_is_at_fault(error: Exception, code: int) -> None:
+    """2 for what was asked, 3 for the grader and for what will pass."""
+    assert exit_of_error(error) == code
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict", "code"),
+    [
+        (SUCCEEDED, report_pb2.VERDICT_ACCEPTED, Exit.ACCEPTED),
+        (SUCCEEDED, report_pb2.VERDICT_WRONG_ANSWER, Exit.OTHER_VERDICT),
+        (SUCCEEDED, report_pb2.VERDICT_UNSPECIFIED, Exit.OTHER_VERDICT),
+        (submission_pb2.SUBMISSION_STATE_FAILED, report_pb2.VERDICT_ACCEPTED, Exit.GRADER_FAILED),
+        (submission_pb2.SUBMISSION_STATE_CANCELLED, report_pb2.VERDICT_UNSPECIFIED, Exit.GRADER_FAILED),
+    ],
+)
+def test_only_a_graded_and_accepted_kernel_exits_0(state: submission_pb2.SubmissionState, verdict: report_pb2.Verdict, code: Exit) -> None:
+    """Anything unknown is not accepted."""
+    assert exit_of(submission_pb2.Submission(state=state, report=report_pb2.Report(verdict=verdict))) == code
+
+
+# -- doctor --------------------------------------------------------------------------------------------------------------
+
+
+def found(kind: str, usable: bool, required: bool = False) -> doctor.Finding:
+    return doctor.Finding(kind=kind, name="x", usable=usable, detail="", required=required)
+
+
+def test_kernels_can_be_graded_where_there_is_a_device_an_isolation_and_a_compiler() -> None:
+    """One of each; an absent optional compiler is no obstacle."""
+    here = [
+        found("device", True),
+        found("device", False),
+        found("isolation", True),
+        found("compiler", True, True),
+        found("compiler", False),
+    ]
+    assert doctor.can_grade(here)
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_kernels_can_not_be_graded_where_one_is_missing(missing: int) -> None:
+    """No device, no isolation, or not the compiler that must be."""
+    here = [found("device", missing != 0), found("isolation", missing != 1), found("compiler", missing != 2, True)]
+    assert not doctor.can_grade(here)

@@ -1,0 +1,132 @@
+"""What goes out is what was found, less what submitters must not see."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from google.protobuf import json_format
+
+from grader import convert
+from grader.model import Event, Failure, Submission, SubmissionState, Verdict
+from grader.v1 import report_pb2, submission_pb2
+from sandbox import wire
+from tests import fakes
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, 5000, UTC)
+MASK = convert.Mask.of(fakes.problem())
+SECRETS = ("secret33", "secret97", "33 elements")
+
+
+def submission(state=SubmissionState.SUCCEEDED, **fields):
+    return Submission(
+        submission_id="s1",
+        new=fakes.new_submission(),
+        problem_digest="d" * 64,
+        state=state,
+        create_time=NOW,
+        attempt_count=2,
+        **{"start_time": NOW, "end_time": NOW + timedelta(seconds=1), "report": fakes.report(), **fields},
+    )
+
+
+def event(**fields):
+    return Event(sequence=3, event_time=NOW, attempt=1, **fields)
+
+
+def test_a_problem_shows_its_public_sizes_and_how_many_are_hidden():
+    """Neither names nor axes of hidden workloads are in any field."""
+    shown = convert.problem_to_proto(fakes.problem())
+    assert [one.workload_id for one in shown.workloads] == ["n64"] and shown.hidden_workload_count == 2
+    assert not any(secret in str(shown) for secret in ("secret", "33", "97"))
+    assert (shown.name, shown.entry, list(shown.axes), shown.statement) == ("problems/sum", "solve", ["n"], "Add.")
+
+
+def test_the_raw_signature_lists_inputs_outputs_axes_stream():
+    """Tensors by pointer, scalars by value: what the box's shim calls."""
+    wanted = 'extern "C" void solve(const float* a, float alpha, float* c, int64_t n, cudaStream_t stream)'
+    assert convert.problem_to_proto(fakes.problem()).cuda_signature == wanted
+    assert convert.problem_to_proto(replace(fakes.problem(), languages=("torch_extension",))).cuda_signature == ""
+
+
+def test_a_submission_prints_as_json_with_the_verdict_by_name():
+    """`jq .report.verdict` gives the enum's name."""
+    shown = json_format.MessageToDict(convert.submission_to_proto(submission(), MASK), preserving_proto_field_name=True)
+    assert shown["report"]["verdict"] == "VERDICT_ACCEPTED" and shown["state"] == "SUBMISSION_STATE_SUCCEEDED"
+    assert shown["create_time"] == "2026-01-01T12:00:00.005Z"
+    assert shown["report"]["trials"][0]["max_absolute_error"] == "Infinity"
+
+
+def test_hidden_workloads_go_by_numbers_only():
+    """In reports and in events: no id, size, count, key or message of theirs."""
+    report = convert.report_to_proto(fakes.report(), MASK, full=True)
+    assert [(one.workload_id, one.hidden) for one in report.trials] == [("n64", False), ("hidden-1", True)]
+    assert report.measurements[1].workload_id == "hidden-2"
+    hidden = report.trials[1]
+    assert (hidden.key, hidden.element_count, hidden.mismatched_count, hidden.unwritten_count, hidden.message) == ("", 0, 0, 0, "")
+    facts = (fakes.trial("secret33", hidden=True), wire.Progress(stage=wire.Stage.MEASURING, workload_id="secret97"))
+    texts = [str(report), *(str(convert.event_to_proto(event(fact=fact), submission(), MASK)) for fact in facts)]
+    assert not any(secret in text.replace(str(report.trials[0]), "") for secret in SECRETS[:2] for text in texts)
+    unknown = convert.report_to_proto(replace(fakes.report(), trials=(fakes.trial("gone", hidden=True),)), MASK)
+    assert unknown.trials[0].workload_id == "hidden"
+
+
+def test_a_public_trial_shows_everything():
+    """Counts, key and errors; absent is not zero."""
+    trial = convert.report_to_proto(fakes.report(), MASK).trials[0]
+    assert (trial.key, trial.element_count, trial.unwritten_count, trial.max_relative_error) == ("ab" * 16, 33, 2, 0.5)
+    bare = wire.Trial(workload_id="n64", phase=wire.TrialPhase.CERTIFY, index=1, outcome=wire.TrialOutcome.CRASHED)
+    bare_shown = convert.report_to_proto(replace(fakes.report(), trials=(bare,)), MASK).trials[0]
+    assert not bare_shown.HasField("max_absolute_error") and not bare_shown.HasField("budget_ratio")
+    assert bare_shown.phase == report_pb2.TRIAL_PHASE_CERTIFY
+
+
+def test_single_samples_are_for_the_full_view():
+    """Medians and quartiles are for every view."""
+    basic, full = (convert.report_to_proto(fakes.report(), MASK, full=full).measurements[0].certified for full in (False, True))
+    assert (basic.sample_count, basic.median_duration.ToNanoseconds(), list(basic.sample_durations_ns)) == (4, 250, [])
+    assert (basic.first_quartile_duration.ToNanoseconds(), basic.third_quartile_duration.ToNanoseconds()) == (175, 325)
+    assert list(full.sample_durations_ns) == [100, 200, 300, 400]
+
+
+def test_a_replayed_state_does_not_tell_what_came_later():
+    """QUEUED and RUNNING come without report and end time, even when the submission has finished."""
+    queued, running, done = (
+        convert.event_to_proto(event(state=state), submission(), MASK).submission
+        for state in (SubmissionState.QUEUED, SubmissionState.RUNNING, SubmissionState.SUCCEEDED)
+    )
+    assert not queued.HasField("report") and not queued.HasField("start_time") and not queued.sources
+    assert running.HasField("start_time") and not running.HasField("end_time")
+    assert done.report.summary == "Right." and done.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+
+
+def test_a_failed_submission_carries_a_status():
+    """With the reason for programs and the message for people."""
+    failed = submission(SubmissionState.FAILED, report=None, failure=Failure(reason="ATTEMPTS_EXHAUSTED", message="no box"))
+    shown = convert.submission_to_proto(failed, MASK)
+    assert shown.error.message == "no box" and not shown.HasField("report")
+    assert "ATTEMPTS_EXHAUSTED" in str(shown.error.details[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefix", "enum"),
+    [
+        (Verdict, "VERDICT", report_pb2.Verdict),
+        (SubmissionState, "SUBMISSION_STATE", submission_pb2.SubmissionState),
+        (wire.BuildOutcome, "BUILD_OUTCOME", report_pb2.BuildOutcome),
+        (wire.TrialOutcome, "TRIAL_OUTCOME", report_pb2.TrialOutcome),
+        (wire.TrialPhase, "TRIAL_PHASE", report_pb2.TrialPhase),
+        (wire.LoadOutcome, "LOAD_OUTCOME", report_pb2.LoadOutcome),
+        (wire.Clock, "CLOCK", report_pb2.Clock),
+        (wire.Mode, "MODE", submission_pb2.Mode),
+        (wire.Stage, "STAGE", submission_pb2.Stage),
+    ],
+)
+def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):
+    """A new outcome can't be forgotten in the proto, nor one of the proto in the code."""
+    assert {f"{prefix}_{one.name}" for one in kind} | {f"{prefix}_UNSPECIFIED"} == set(enum.keys())
+
+
+def test_facts_for_the_grader_alone_become_empty_events():
+    """So that sequences have no gaps for watchers either."""
+    shown = convert.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
+    assert shown.WhichOneof("event") is None and shown.sequence == 3

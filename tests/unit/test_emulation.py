@@ -1,0 +1,162 @@
+"""What the translation for the emulated device changes, what it leaves alone, and what it refuses."""
+
+import pytest
+
+from sandbox.box.emulation import Unsupported, compile_flags, include_dirs, translate
+
+
+def body(source: str, path: str = "kernel.cu") -> str:
+    """The translation without its first lines."""
+    return translate(source, path).split(f'#line 1 "{path}"\n', 1)[1]
+
+
+def test_the_output_starts_with_the_runtime_and_the_users_name() -> None:
+    """nvcc includes the runtime by itself; headers and host files do without."""
+    assert translate("int x;\n", "a/kernel.cu") == '#include <cuda_runtime.h>\n#line 1 "a/kernel.cu"\nint x;\n'
+    assert translate("int x;\n", "main.cpp") == '#line 1 "main.cpp"\nint x;\n'
+
+
+def test_a_launch_keeps_its_lines_and_its_arguments() -> None:
+    """Text is inserted around what the user wrote, never moved."""
+    source = "void f() {\n  k<16>\n    <<<grid,\n       dim3(2, 3)>>>\n    (a,\n     b);\n}\n"
+    assert body(source) == (
+        "void f() {\n  ::emu::emu_kernel(EMU_NAME(k<16>), [&](const auto&... emu_args) { k<16>\n    (emu_args...); }).emu_on(grid,\n"
+        "       dim3(2, 3))\n    (a,\n     b);\n}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "k<<<1, 2>>>(a);",
+        "ns::k<T><<<n, (a + b) >> 1>>>();",
+        "(*pointer)<<<1, 2, 0, stream>>>(x);",
+        "if (n) k<<<1, {32}>>>(x);",
+        'AT_DISPATCH_FLOATING_TYPES(t.scalar_type(), "f", ([&] { k<scalar_t><<<1, 2>>>(t.data_ptr<scalar_t>()); }));',
+    ],
+)
+def test_every_form_of_launch_is_rewritten(source: str) -> None:
+    """No `<<<` is left for g++."""
+    translated = body(f"void f() {{ {source} }}\n")
+    assert "<<<" not in translated and ">>>" not in translated and translated.count("::emu::emu_kernel(") == 1
+
+
+def test_a_launch_in_a_macro_is_rewritten() -> None:
+    """A macro's body is code, read as such."""
+    translated = body("#define LAUNCH(name, n, ...) \\\n  do { name##_kernel<<<n, 256>>>(__VA_ARGS__); } while (0)\n")
+    assert "<<<" not in translated
+    assert "EMU_NAME(name##_kernel)" in translated
+    assert translated.count("\n") == 2
+
+
+def test_strings_and_comments_are_left_alone() -> None:
+    """Only code is code."""
+    source = 'const char* s = "k<<<1, 2>>>(x) __shared__ is_cuda()"; // k<<<1, 2>>>(x.is_cuda())\n/* asm("bar"); wmma */\n'
+    assert body(source) == source
+
+
+def test_static_shared_memory_becomes_a_reference_into_the_block() -> None:
+    """Whatever the declaration declares."""
+    translated = body("__global__ void k() {\n  __shared__ float a[4][N + 1], b;\n}\n")
+    assert "struct emu_shared_1 {  float a[4][N + 1], b; }; auto& [a, b] = ::emu::emu_shared<emu_shared_1>();" in translated
+
+
+def test_dynamic_shared_memory_is_one_array_of_the_block() -> None:
+    """The alignment that a typedef cannot have is dropped: the array is aligned anyhow."""
+    translated = body("__global__ void k() {\n  extern __shared__ alignas(16) unsigned char raw[];\n}\n")
+    assert "unsigned char emu_dynamic_1[]; auto& raw = ::emu::emu_dynamic_shared<emu_dynamic_1>();" in translated
+    assert "alignas" not in translated
+
+
+def test_dynamic_shared_memory_outside_functions_keeps_the_line_numbers() -> None:
+    """The name becomes a macro; the next line is still the user's."""
+    translated = body("\nextern __shared__ float4 pool[];\nint next;\n")
+    assert '#define pool (::emu::emu_dynamic_shared<float4[]>())\n#line 2 "kernel.cu"\n\nint next;' in translated
+
+
+def test_static_shared_memory_outside_functions_is_refused() -> None:
+    """It has no place of its own to be made in."""
+    with pytest.raises(Unsupported, match=r"^kernel.cu:2: the emulated device has no shared variables outside functions"):
+        translate("\n__shared__ float pool[4];\n", "kernel.cu")
+
+
+def test_kernels_say_who_they_are_first() -> None:
+    """Every `__global__` body, in macros too; not a declaration."""
+    source = "__global__ void a(int x);\n__global__ void __launch_bounds__(64) a(int x) {x = 1; }\n#define K(n) __global__ void n() { }\n"
+    assert body(source).count("{ EMU_KERNEL_ENTRY ") == 2
+
+
+@pytest.mark.parametrize("path", ["kernel.cu", "binding.cpp", "checks.h"])
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("bool f(T x) { return x.is_cuda() && x.device().is_cuda(); }", "bool f(T x) { return x.is_cpu() && x.device().is_cpu(); }"),
+        ("bool f(T* x) { return !x->is_cpu(); }", "bool f(T* x) { return !x->is_cuda(); }"),
+        ("auto f(T x) { return x.cuda(); }", "auto f(T x) { return x.cpu(); }"),
+        ("auto o = torch::TensorOptions().device(torch::kCUDA, 0);", "auto o = torch::TensorOptions().device(torch::kCPU, 0);"),
+        ("auto d = c10::DeviceType::CUDA;", "auto d = c10::DeviceType::CPU;"),
+        ('auto d = torch::Device("cuda:0");', 'auto d = torch::Device("cpu");'),
+        ('auto s = "cuda kernels";', 'auto s = "cuda kernels";'),
+        ("#define CHECK_CUDA(x) TORCH_CHECK(x.is_cuda(), #x \" must be\")", '#define CHECK_CUDA(x) TORCH_CHECK(x.is_cpu(), #x " must be")'),
+        ("at::cuda::getCurrentCUDAStream();", "at::cuda::getCurrentCUDAStream();"),
+    ],
+)
+def test_a_tensor_of_the_emulated_device_is_a_cuda_tensor(path: str, source: str, expected: str) -> None:
+    """In every kind of file, and in macros."""
+    assert body(source + "\n", path) == expected + "\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        ("#include <cstdio>\n#include <mma.h>\n", 2, "no tensor cores (wmma)"),
+        ("\n\nvoid f() { nvcuda::wmma::fragment<wmma::matrix_a, 16, 16, 16, float, wmma::row_major> a; }\n", 3, "no tensor cores (wmma)"),
+        ('__device__ void f() {\n  asm volatile("bar.sync 0;");\n}\n', 2, "inline PTX"),
+        ('#define BAR() \\\n  asm volatile("bar.sync 0;")\n', 2, "inline PTX"),
+        ("void f() {\n  cudaLaunchCooperativeKernel((void*)k, 1, 1, a);\n}\n", 2, "cooperative launches"),
+        ("__global__ void k() {\n  auto g = cooperative_groups::this_grid();\n}\n", 2, "cooperative launches"),
+        ("__global__ void k() {\n\n  child<<<1, 1>>>();\n}\n", 3, "dynamic parallelism"),
+        ("cudaTextureObject_t t;\n", 1, "textures"),
+        ("\n__global__ void __cluster_dims__(2, 1, 1) k() {}\n", 2, "clusters"),
+        ("#include <cub/cub.cuh>\n", 1, "cub/cub.cuh"),
+        ("#include <cuda/barrier>\n", 1, "TMA"),
+    ],
+)
+def test_what_is_not_covered_is_refused_with_its_line(source: str, line: int, words: str) -> None:
+    """One sentence for people, at the place where the feature is used."""
+    with pytest.raises(Unsupported) as caught:
+        translate(source, "dir/kernel.cu")
+    assert (caught.value.path, caught.value.line) == ("dir/kernel.cu", line)
+    assert words in caught.value.sentence
+    assert str(caught.value).startswith(f"dir/kernel.cu:{line}: ")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['void f() { asm volatile("" ::: "memory"); }\n', '#if 0\nvoid f() { asm volatile("bar.sync 0;"); }\n#endif\n', "// <mma.h>\n"],
+)
+def test_what_only_looks_uncovered_passes(source: str) -> None:
+    """Compiler fences, code switched off, comments."""
+    assert body(source) == source
+
+
+def test_host_assembly_in_a_host_file_is_the_hosts_business() -> None:
+    """Only device code is PTX."""
+    assert body('void f() { asm("nop"); }\n', "main.cpp") == 'void f() { asm("nop"); }\n'
+
+
+def test_text_that_is_not_ascii_keeps_its_place() -> None:
+    """Edits are made by bytes."""
+    assert 'printf("größer"); ::emu::emu_kernel(' in body('void f() { printf("größer"); k<<<1, 1>>>(); }\n')
+
+
+def test_what_cannot_be_parsed_is_left_to_the_compiler() -> None:
+    """A syntax error is g++'s to report."""
+    assert "float x = ;" in body("__global__ void k() {\n float x = ;\n}\n")
+
+
+def test_g_plus_plus_is_told_the_language_and_the_headers() -> None:
+    """g++ takes a `.cu` for a linker script unless told."""
+    flags = compile_flags()
+    assert flags[flags.index("-x") + 1] == "c++"
+    assert len(include_dirs()) == 1

@@ -1,0 +1,135 @@
+"""Every wrong field is named, and every answer says what to do."""
+
+import pytest
+
+from grader import intake
+from grader.convert import new_submission
+from grader.errors import InvalidSubmission, NoSuchDevice, ProblemNotFound
+from grader.model import SOURCE_LIMIT_BYTES, SourceFile
+from grader.v1 import grader_service_pb2 as api
+from sandbox import wire
+from tests import fakes
+
+
+def find_problem(problem_id):
+    if problem_id != "sum":
+        raise ProblemNotFound(problem_id, ["sum"])
+    return fakes.problem()
+
+
+def request(*sources, request_id="", **fields):
+    files = [SourceFile(path=path, content=content) for path, content in sources or [("kernel.cu", fakes.SOURCE)]]
+    submission = new_submission(fields.pop("problem_id", "sum"), files, mode=fields.pop("mode", wire.Mode.BENCHMARK))
+    for name, value in fields.items():
+        setattr(submission, name, value)
+    return api.SubmitRequest(submission=submission, request_id=request_id)
+
+
+def check(*sources, **fields):
+    return intake.check(request(*sources, **fields), find_problem, ("emulated",))
+
+
+def violations(*sources, **fields):
+    with pytest.raises(InvalidSubmission) as caught:
+        check(*sources, **fields)
+    return {one.field: one.description for one in caught.value.violations}
+
+
+def test_a_right_submission_is_taken_as_it_is():
+    """Language detected, mode defaulted, entry left to the problem."""
+    accepted = check(device_kind="emulated", request_id="00000000-0000-4000-8000-000000000000")
+    assert accepted.new.sources == (SourceFile(path="kernel.cu", content=fakes.SOURCE),)
+    assert (accepted.new.language, accepted.new.entry, accepted.new.mode) == ("cuda", "", wire.Mode.BENCHMARK)
+    assert accepted.problem == fakes.problem()
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("a/../b.cu", "write 'b.cu'"),
+        ("../b.cu", "write 'b.cu'"),
+        ("..", "write 'kernel.cu'"),
+        ("./b.cu", "write 'b.cu'"),
+        ("a//b.cu", "write 'a/b.cu'"),
+        ("a/", "write 'a'"),
+        ("/etc/passwd", "write 'etc/passwd'"),
+        ("a\\b.cu", "write it with '/'"),
+        ("a\nb.cu", "plain characters"),
+        ("", "write a relative path"),
+        ("a" * 300 + ".cu", "shorten it"),
+    ],
+)
+def test_a_path_that_is_not_plain_is_refused_with_a_better_one(path, remedy):
+    """No path leaves the directory that it is written into, in any spelling."""
+    assert remedy in violations(("ok.cu", fakes.SOURCE), (path, "x"))["sources[1].path"]
+
+
+def test_two_files_of_one_path_are_refused():
+    """Also where one is a directory of the other."""
+    assert "sources[0]" in violations(("k.cu", fakes.SOURCE), ("k.cu", "x"))["sources[1].path"]
+    assert "lies in 'k.cu'" in violations(("k.cu", fakes.SOURCE), ("k.cu/h.cuh", "x"))["sources[1].path"]
+
+
+def test_sources_over_a_mebibyte_are_refused():
+    """Together, in bytes and not in characters."""
+    half = "ä" * (SOURCE_LIMIT_BYTES // 4)
+    assert "1 MiB" in violations(("k.cu", fakes.SOURCE), ("a.cuh", half), ("b.cuh", half))["sources"]
+    padding = " " * (SOURCE_LIMIT_BYTES - len(fakes.SOURCE))
+    assert check(("k.cu", fakes.SOURCE + padding)).new.sources[0].content.endswith(padding)
+
+
+def test_nothing_to_build_is_refused():
+    """No files, empty files, files with NUL."""
+    empty = api.SubmitRequest(submission=new_submission("sum", []))
+    with pytest.raises(InvalidSubmission, match="at least one file"):
+        intake.check(empty, find_problem, ())
+    assert "is empty" in violations(("k.cu", " \n"))["sources[0].content"]
+    assert "NUL" in violations(("k.cu", fakes.SOURCE + "\0"))["sources[0].content"]
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    """Nobody has to submit five times to find five mistakes."""
+    found = violations(("../k.cu", ""), entry="not a name", request_id="seven", mode=wire.Mode.TEST, language="fortran")
+    assert set(found) == {"sources[0].path", "sources[0].content", "entry", "request_id", "language"}
+
+
+def test_an_unknown_problem_names_the_known_ones():
+    """And one that is no name at all is a wrong field."""
+    with pytest.raises(ProblemNotFound, match="take one of: sum"):
+        check(problem_id="som")
+    assert "names no problem" in violations(problem="sum")["problem"]
+
+
+def test_an_unknown_mode_names_the_known_ones():
+    """An enum value of a later version is no crash."""
+    asked = request()
+    asked.submission.mode = 99
+    with pytest.raises(InvalidSubmission, match="MODE_RANKED"):
+        intake.check(asked, find_problem, ())
+
+
+def test_a_device_that_is_not_here_is_named():
+    """With those that are."""
+    with pytest.raises(NoSuchDevice, match="emulated"):
+        check(device_kind="cuda")
+
+
+def test_a_file_that_is_no_kernel_needs_a_language():
+    """Nothing is guessed about unknown suffixes."""
+    assert "set one of: torch_extension, cuda" in violations(("kernel.txt", "x"))["language"]
+
+
+def test_a_missing_entry_point_says_what_to_write():
+    """Under `sources` where the problem named it, under `entry` where the submitter did."""
+    assert 'extern "C" void solve' in violations(("k.cu", "__global__ void k() {}"))["sources"]
+    assert "nothing is named 'go'" in violations(entry="go")["entry"]
+
+
+def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
+    """With file, byte and line."""
+    with pytest.raises(InvalidSubmission) as caught:
+        intake.decode_source("k.cu", b"int a;\n// caf\xe9\n", index=2)
+    (violation,) = caught.value.violations
+    assert violation.field == "sources[2].content"
+    assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"
+    assert intake.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")

@@ -1,0 +1,129 @@
+"""The example problems say what they expect in line 1, and are whole.  That the verdicts are the ones expected is shown end to end."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from grader.formats import native
+from grader.model import Problem, Verdict
+
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+PROBLEMS = ("row_softmax", "tril_matmul", "vector_add")
+KERNELS = sorted(EXAMPLES.glob("*/*.cu"))
+
+# What the trials, the load and the build can end with; a verdict alone may be expected too.
+REASONS = {
+    Verdict.WRONG_ANSWER: {"UNWRITTEN_OUTPUT", "MISMATCH", "NON_FINITE", "WRONG_SHAPE", "WRONG_DTYPE", "INPUT_MODIFIED", "OUT_OF_BOUNDS"},
+    Verdict.RUNTIME_ERROR: {"ILLEGAL_ADDRESS", "RAISED"},
+    Verdict.COMPILE_ERROR: {"REJECTED", "UNSUPPORTED", "ENTRY_NOT_FOUND"},
+}
+
+STORY = {
+    "correct_2d": (Verdict.ACCEPTED, None),
+    "correct_unrolled": (Verdict.ACCEPTED, None),
+    "divergent_sync": (Verdict.WRONG_ANSWER, None),
+    "zeros": (Verdict.WRONG_ANSWER, "MISMATCH"),
+    "stale_memory": (Verdict.WRONG_ANSWER, "UNWRITTEN_OUTPUT"),
+    "wmma_float": (Verdict.COMPILE_ERROR, None),
+}
+
+
+def expectation(kernel: Path) -> tuple[Verdict, str | None]:
+    """The verdict and the reason that line 1 names."""
+    first_line = kernel.read_text("utf-8").split("\n", 1)[0]
+    match = re.fullmatch(r"// expect: ([A-Z_]+)(?: ([A-Z_]+))?", first_line)
+    assert match, f"{kernel}: line 1 must be '// expect: VERDICT' or '// expect: VERDICT REASON', not {first_line!r}"
+    return Verdict(match[1]), match[2]
+
+
+def language(kernel: Path) -> str:
+    """As the server detects it."""
+    return "torch_extension" if "PYBIND11_MODULE" in kernel.read_text("utf-8") else "cuda"
+
+
+def load(name: str) -> Problem:
+    return native.load(EXAMPLES / name)
+
+
+def test_the_problems_are_the_ones_named_here():
+    """A new problem is added to PROBLEMS, so that everything below holds for it too."""
+    assert tuple(sorted(path.parent.name for path in EXAMPLES.glob("*/problem.toml"))) == PROBLEMS
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_loads_under_its_directory_s_name(name):
+    """problem.toml is valid, and its name is where people look for it."""
+    assert load(name).problem_id == name
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_reference_takes_the_inputs_and_fixes_no_dtype(name):
+    """The error budget calls it with float64 inputs too."""
+    spec = load(name).spec
+    functions = [node for node in ast.parse(spec.reference).body if isinstance(node, ast.FunctionDef)]
+    reference = next(function for function in functions if function.name == native.REFERENCE_FUNCTION)
+    assert [argument.arg for argument in reference.args.args] == [tensor.name for tensor in spec.inputs]
+    assert not re.search(r"dtype|float|half|\.to\(", spec.reference)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_hides_odd_sizes(name):
+    """Among the hidden workloads is one of a single column, and one that neither 2 nor 32 divides; some sizes are public."""
+    workloads = load(name).spec.workloads
+    last_axes = [list(workload.axes.values())[-1] for workload in workloads if workload.hidden]
+    assert 1 in last_axes
+    assert any(size % 2 == 1 and size > 32 for size in last_axes)
+    assert any(not workload.hidden for workload in workloads)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_an_error_budget_is_kept(name):
+    """Half precision inside a float32 task is what the element-wise tolerance alone would let through."""
+    assert load(name).spec.tolerance.budget_factor is not None
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: f"{kernel.parent.name}/{kernel.stem}")
+def test_a_kernel_says_its_verdict_and_its_lesson(kernel):
+    """Line 1 is a known verdict with a known reason, line 2 one sentence."""
+    verdict, reason = expectation(kernel)
+    assert reason is None or reason in REASONS.get(verdict, set())
+    assert re.fullmatch(r"// [A-Za-z].*\.", kernel.read_text("utf-8").split("\n")[1])
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: f"{kernel.parent.name}/{kernel.stem}")
+def test_a_kernel_has_the_entry_of_its_language(kernel):
+    """Raw: tensors, axes, stream, and no torch. An extension: `forward`, or only one function."""
+    source, spec = kernel.read_text("utf-8"), load(kernel.parent.name).spec
+    if language(kernel) == "torch_extension":
+        names = re.findall(r'm\.def\("(\w+)"', source)
+        assert "forward" in names or len(names) == 1
+        return
+    match = re.search(rf'extern "C" void {spec.entry}\(([^)]*)\)', source)
+    assert match, "the entry is missing"
+    expected = [f"const float* {tensor.name}" for tensor in spec.inputs]
+    expected += [f"float* {tensor.name}" for tensor in spec.outputs]
+    expected += [f"int64_t {axis}" for axis in spec.axes] + ["cudaStream_t stream"]
+    assert [argument.strip() for argument in match[1].split(",")] == expected
+    assert "torch" not in source
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_both_languages_have_two_right_kernels_and_some_are_wrong(name):
+    """Whoever starts from an example finds one in either language, and sees what a refusal looks like."""
+    kernels = [kernel for kernel in KERNELS if kernel.parent.name == name]
+    for one in load(name).languages:
+        accepted = [kernel for kernel in kernels if language(kernel) == one and expectation(kernel)[0] is Verdict.ACCEPTED]
+        assert len(accepted) >= 2, one
+    assert any(expectation(kernel)[0] is not Verdict.ACCEPTED for kernel in kernels)
+
+
+def test_the_six_of_the_triangular_matmul_story_are_there():
+    """The case that this project was made for, as torch extensions."""
+    for stem, expected in STORY.items():
+        kernel = EXAMPLES / "tril_matmul" / f"{stem}.cu"
+        assert expectation(kernel) == expected
+        assert language(kernel) == "torch_extension"

@@ -1,0 +1,159 @@
+"""Attacks 42 to 45: what a build leaves in its output directory, and the controls that show what plain `open` would do."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from grader.isolation.output import output_directory
+from grader.isolation.pickup import Refusal, RefusalReason, pick_up
+
+
+def refusal_of(directory, name="artifact", limit_bytes=1000):
+    taken = pick_up(directory, name, limit_bytes=limit_bytes)
+    assert isinstance(taken, Refusal)
+    return taken.reason
+
+
+def test_a_plain_file_is_taken_whole(tmp_path):
+    (tmp_path / "artifact").write_bytes(b"\0" * 1000)
+    assert pick_up(tmp_path, "artifact", limit_bytes=1000) == b"\0" * 1000
+
+
+def test_an_empty_file_is_a_file(tmp_path):
+    (tmp_path / "artifact").touch()
+    assert pick_up(tmp_path, "artifact", limit_bytes=0) == b""
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path):
+    assert refusal_of(tmp_path) is RefusalReason.MISSING
+
+
+def test_a_file_over_the_limit_is_left(tmp_path):
+    (tmp_path / "artifact").write_bytes(b"x" * 1001)
+    assert refusal_of(tmp_path) is RefusalReason.TOO_LARGE
+
+
+def test_a_sparse_giant_is_left_without_reading_it(tmp_path):
+    with (tmp_path / "artifact").open("wb") as file:
+        file.truncate(1 << 40)
+    assert refusal_of(tmp_path) is RefusalReason.TOO_LARGE
+
+
+def test_a_symlink_is_refused_and_its_target_not_read(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("expected output")
+    (tmp_path / "artifact").symlink_to(secret)
+    assert refusal_of(tmp_path) is RefusalReason.SYMLINK
+    assert (tmp_path / "artifact").read_text() == "expected output", "the control: without O_NOFOLLOW it is read"
+
+
+def test_a_directory_that_became_a_symlink_is_not_entered(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "artifact").write_text("expected output")
+    (tmp_path / "out").symlink_to(tmp_path / "real")
+    with pytest.raises(OSError):
+        pick_up(tmp_path / "out", "artifact", limit_bytes=1000)
+    assert (tmp_path / "out" / "artifact").read_text() == "expected output", "the control: by path it is read"
+
+
+def test_a_fifo_is_refused_and_does_not_block(tmp_path):
+    os.mkfifo(tmp_path / "artifact")
+    assert refusal_of(tmp_path) is RefusalReason.NOT_A_FILE
+    reader = threading.Thread(target=(tmp_path / "artifact").read_bytes, daemon=True)
+    reader.start()
+    reader.join(0.3)
+    assert reader.is_alive(), "the control: without O_NONBLOCK the reader hangs"
+    os.close(os.open(tmp_path / "artifact", os.O_WRONLY))
+    reader.join()
+
+
+def test_a_socket_is_refused(tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "artifact"))
+        assert refusal_of(tmp_path) is RefusalReason.NOT_A_FILE
+
+
+def test_a_directory_is_refused(tmp_path):
+    (tmp_path / "artifact").mkdir()
+    assert refusal_of(tmp_path) is RefusalReason.NOT_A_FILE
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes need root")
+def test_a_device_is_refused(tmp_path):
+    os.mknod(tmp_path / "artifact", 0o20666, os.makedev(1, 5))
+    assert refusal_of(tmp_path) is RefusalReason.NOT_A_FILE
+    with (tmp_path / "artifact").open("rb") as zeros:
+        assert zeros.read(10) == bytes(10), "the control: opened by name it is read for ever"
+
+
+def test_a_hard_link_to_a_foreign_file_is_refused(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("expected output")
+    os.link(secret, tmp_path / "artifact")
+    assert refusal_of(tmp_path) is RefusalReason.HARD_LINK
+    assert (tmp_path / "artifact").read_text() == "expected output", "the control: without the count of names it is read"
+
+
+def test_a_file_that_grows_while_it_is_read_is_cut_off(tmp_path, monkeypatch):
+    """The size is checked on what is read, not only on what fstat said."""
+    (tmp_path / "artifact").write_bytes(b"x" * 1000)
+    honest = os.fstat
+
+    def before_it_grew(descriptor):
+        facts = honest(descriptor)
+        with (tmp_path / "artifact").open("ab") as file:
+            file.write(b"y" * 5000)
+        return facts
+
+    monkeypatch.setattr(os, "fstat", before_it_grew)
+    assert refusal_of(tmp_path) is RefusalReason.TOO_LARGE
+
+
+def test_an_artifact_swapped_while_it_is_read_does_not_change_what_is_read(tmp_path, monkeypatch):
+    """Read by descriptor: another file under the same name is another file."""
+    (tmp_path / "artifact").write_bytes(b"checked")
+    (tmp_path / "other").write_bytes(b"swapped")
+    honest = os.fstat
+
+    def then_swap(descriptor):
+        facts = honest(descriptor)
+        if (tmp_path / "other").exists():
+            (tmp_path / "other").rename(tmp_path / "artifact")
+        return facts
+
+    monkeypatch.setattr(os, "fstat", then_swap)
+    assert pick_up(tmp_path, "artifact", limit_bytes=1000) == b"checked"
+    assert (tmp_path / "artifact").read_bytes() == b"swapped", "the control: by name the second look sees another file"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../artifact", "a/b", "/etc/passwd", "a\0b"])
+def test_only_names_in_the_directory_are_names(tmp_path, name):
+    assert refusal_of(tmp_path, name) is RefusalReason.BAD_NAME
+
+
+def test_pick_up_leaves_no_descriptor_open(tmp_path):
+    (tmp_path / "artifact").symlink_to("x")
+    before = os.listdir("/proc/self/fd")
+    for name in ("artifact", "missing"):
+        refusal_of(tmp_path, name)
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_the_mounted_output_directory_follows_no_symlink_and_is_bounded(tmp_path):
+    (tmp_path / "secret").write_text("expected output")
+    with output_directory(tmp_path, limit_bytes=1 << 20, inode_count=64) as directory:
+        (directory / "artifact").symlink_to(tmp_path / "secret")
+        with pytest.raises(OSError, match="symbolic"):
+            (directory / "artifact").read_text()
+        with pytest.raises(OSError, match="No space"):
+            (directory / "big").write_bytes(bytes(2 << 20))
+        (directory / "big").unlink()
+        with pytest.raises(OSError, match="No space"):
+            for number in range(100):
+                (directory / str(number)).touch()
+    assert not Path(directory).exists()
+    assert str(directory) not in Path("/proc/self/mounts").read_text()

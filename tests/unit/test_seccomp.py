@@ -1,0 +1,147 @@
+"""The filter: the blob is the profile's, and both say what the record says."""
+
+import importlib.util
+import json
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROFILES = ROOT / "sandbox" / "profiles"
+ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
+X86_64, I386 = 0xC000003E, 0x40000003
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    spec = importlib.util.spec_from_file_location("compile_seccomp", ROOT / "tools" / "compile_seccomp.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["compile_seccomp"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return json.loads((PROFILES / "seccomp.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def answer(compiler, profile):
+    """Return a function that asks the committed program about a call."""
+    program = (PROFILES / "seccomp.bpf").read_bytes()
+    numbers = compiler.system_calls()
+
+    def ask(call, *arguments, arch=X86_64, using=program):
+        number = numbers[call] if isinstance(call, str) else call
+        return run(using, struct.pack("<IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments))))
+
+    return ask
+
+
+def run(program, data):
+    """Interpret the few instructions that the compiler uses, as the kernel would."""
+    instructions = list(struct.iter_unpack("<HBBI", program))
+    at, register = 0, 0
+    while True:
+        code, if_true, if_false, operand = instructions[at]
+        at += 1
+        match code:
+            case 0x20:
+                register = struct.unpack_from("<I", data, operand)[0]
+            case 0x54:
+                register &= operand
+            case 0x05:
+                at += operand
+            case 0x15:
+                at += if_true if register == operand else if_false
+            case 0x35:
+                at += if_true if register >= operand else if_false
+            case 0x06:
+                return operand
+            case _:
+                raise AssertionError(hex(code))
+
+
+def test_the_committed_program_is_the_profiles(compiler, profile):
+    """Run tools/compile_seccomp.py after a change of seccomp.json."""
+    assert compiler.compile_profile(profile) == (PROFILES / "seccomp.bpf").read_bytes()
+
+
+def test_every_call_gets_what_the_profile_says(compiler, profile, answer):
+    """All numbers, named or not: the tree of jumps is right everywhere."""
+    actions = {"SCMP_ACT_ALLOW": ALLOW, "SCMP_ACT_KILL_PROCESS": KILL, "SCMP_ACT_ERRNO": EPERM}
+    expected = {}
+    for entry in profile["syscalls"]:
+        for name in entry["names"]:
+            expected[compiler.system_calls()[name]] = ENOSYS if entry.get("errnoRet") == 38 else actions[entry["action"]]
+    conditional = {compiler.system_calls()[name] for name in ("socket", "socketpair")}
+    for number in set(range(600)) - conditional:
+        assert answer(number) == expected.get(number, EPERM), number
+
+
+def test_every_name_in_the_profile_is_a_call(compiler, profile):
+    names = [name for entry in profile["syscalls"] for name in entry["names"]]
+    assert set(names) <= set(compiler.system_calls())
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("family", [0, 2, 10, 16, 17, 38, 40, 1 | 1 << 32, 2 | 1 << 32])
+def test_only_unix_sockets_are_made(answer, family):
+    """Also with something in the half of the argument that the kernel ignores."""
+    assert answer("socket", family) == EPERM
+    assert answer("socketpair", family) == EPERM
+    assert answer("socket", 1) == answer("socketpair", 1) == ALLOW
+
+
+@pytest.mark.parametrize("flag", [0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000])
+def test_clone_makes_no_namespace(answer, flag):
+    thread = 0x003D0F00
+    assert answer("clone", thread | flag) == EPERM
+    assert answer("clone", thread) == ALLOW
+
+
+def test_clone3_says_that_it_does_not_exist(answer):
+    assert answer("clone3") == ENOSYS
+
+
+def test_another_abi_ends_the_process(answer):
+    """A 32-bit call from a 64-bit program has other numbers: filtered by ours it would be another call."""
+    assert answer(102, arch=I386) == KILL
+    assert answer(0x40000000 | 41) == KILL
+
+
+@pytest.mark.parametrize("call", ["ptrace", "process_vm_readv", "process_vm_writev", "bpf", "kexec_load", "init_module", "reboot"])
+def test_what_nobody_needs_ends_the_process(answer, call):
+    assert answer(call) == KILL
+
+
+REFUSED = [
+    "mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "open_tree", "fsopen", "move_mount", "keyctl", "add_key",
+    "request_key", "io_uring_setup", "userfaultfd", "perf_event_open", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "kcmp",
+    "process_madvise", "shmget", "shmat", "msgget", "semget", "mq_open", "inotify_init1", "fanotify_init", "name_to_handle_at",
+    "open_by_handle_at", "personality", "splice", "tee", "vmsplice", "mknod", "mknodat", "setxattr", "sched_setscheduler",
+    "sched_setattr", "ioprio_set", "adjtimex", "clock_adjtime", "clock_settime", "execveat", "mbind", "set_mempolicy", "quotactl", "acct",
+    "syslog", "sethostname", "iopl", "ioperm", "modify_ldt", "vhangup",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_what_is_probed_is_refused(answer, call):
+    assert answer(call) == EPERM
+
+
+def test_a_variant_differs_only_where_it_should(compiler, profile, answer):
+    """The controls of the containment tests weaken one rule at a time."""
+    weaker = json.loads(json.dumps(profile))
+    weaker["syscalls"][0]["names"].append("io_uring_setup")
+    program = compiler.compile_profile(weaker)
+    assert answer("io_uring_setup", using=program) == ALLOW
+    assert answer("keyctl", using=program) == answer("keyctl") == EPERM
+
+
+def test_a_profile_for_other_machines_is_not_compiled(compiler, profile):
+    with pytest.raises(ValueError, match="x86_64"):
+        compiler.compile_profile({**profile, "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]})

@@ -1,0 +1,144 @@
+"""Compiles a seccomp profile (the engine's JSON) to the BPF program that bubblewrap takes.  Standard library only.
+
+`python tools/compile_seccomp.py` writes sandbox/profiles/seccomp.bpf from seccomp.json.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PROFILES = HERE.parent / "sandbox" / "profiles"
+
+AUDIT_ARCH_X86_64 = 0xC000003E
+X32_BIT = 0x40000000  # numbers from here on belong to x32, another ABI with its own holes
+NR_OFFSET, ARCH_OFFSET, ARGS_OFFSET = 0, 4, 16
+LOAD, EQUAL, AT_LEAST, JUMP, AND, RETURN = 0x20, 0x15, 0x35, 0x05, 0x54, 0x06
+KILL_PROCESS, ERRNO, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+EPERM = 1
+
+Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One comparison of an argument: `argument & mask == value`."""
+
+    index: int
+    mask: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens to a system call: `action` if all conditions hold, else the default."""
+
+    action: int
+    conditions: tuple[Condition, ...] = ()
+
+
+def system_calls() -> dict[str, int]:
+    """Return the number of every system call, by name."""
+    lines = (HERE / "syscalls_x86_64.txt").read_text().splitlines()
+    return {name: int(number) for name, number in (line.split() for line in lines if line and not line.startswith("#"))}
+
+
+def compile_profile(profile: dict[str, Any]) -> bytes:
+    """Return the program for a profile.  Names that the table lacks stay at the default action, as in the engine."""
+    if profile["architectures"] != ["SCMP_ARCH_X86_64"]:
+        raise ValueError(f"only x86_64 is compiled, not {profile['architectures']}")
+    default = _action(profile["defaultAction"], profile)
+    numbers, rules = system_calls(), {}
+    for entry in profile["syscalls"]:
+        rule = Rule(_action(entry["action"], entry), tuple(_condition(argument) for argument in entry.get("args") or ()))
+        for name in entry["names"]:
+            if name in numbers:
+                if numbers[name] in rules:
+                    raise ValueError(f"two rules for {name}; put them in one")
+                rules[numbers[name]] = rule
+    return _encode([*_guard(), *_tree(_runs(rules, Rule(default)), default)])
+
+
+def _guard() -> list[Instruction]:
+    return [
+        (LOAD, 0, 0, ARCH_OFFSET),
+        (EQUAL, 1, 0, AUDIT_ARCH_X86_64),
+        (RETURN, 0, 0, KILL_PROCESS),
+        (LOAD, 0, 0, NR_OFFSET),
+        (AT_LEAST, 0, 1, X32_BIT),
+        (RETURN, 0, 0, KILL_PROCESS),
+    ]
+
+
+def _runs(rules: dict[int, Rule], default: Rule) -> list[tuple[int, Rule]]:
+    """Return the first number of each run of equal rules, from 0 on."""
+    runs: list[tuple[int, Rule]] = []
+    for number in range(max(rules) + 2):
+        rule = rules.get(number, default)
+        if not runs or runs[-1][1] != rule:
+            runs.append((number, rule))
+    return runs
+
+
+def _tree(runs: list[tuple[int, Rule]], default: int) -> list[Instruction]:
+    """Search for the run by halving, so that no call pays for a long list."""
+    if len(runs) == 1:
+        return _leaf(runs[0][1], default)
+    middle = len(runs) // 2
+    left, right = _tree(runs[:middle], default), _tree(runs[middle:], default)
+    # A conditional jump reaches 255 instructions; the plain one reaches everything.
+    return [(AT_LEAST, 0, 1, runs[middle][0]), (JUMP, 0, 0, len(left)), *left, *right]
+
+
+def _leaf(rule: Rule, default: int) -> list[Instruction]:
+    code: list[Instruction] = [(RETURN, 0, 0, rule.action)]
+    for condition in reversed(rule.conditions):
+        for half, offset in ((0, 0), (32, 4)):
+            check: list[Instruction] = [
+                (LOAD, 0, 0, ARGS_OFFSET + 8 * condition.index + offset),
+                (AND, 0, 0, condition.mask >> half & 0xFFFFFFFF),
+                (EQUAL, 1, 0, condition.value >> half & 0xFFFFFFFF),
+                (RETURN, 0, 0, default),
+            ]
+            code = check + code
+    return code
+
+
+def _condition(argument: dict[str, Any]) -> Condition:
+    match argument["op"]:
+        case "SCMP_CMP_EQ":
+            return Condition(argument["index"], (1 << 64) - 1, argument["value"])
+        case "SCMP_CMP_MASKED_EQ":
+            return Condition(argument["index"], argument["value"], argument["valueTwo"])
+        case other:
+            raise ValueError(f"the comparison {other} is not compiled; use SCMP_CMP_EQ or SCMP_CMP_MASKED_EQ")
+
+
+def _action(name: str, entry: dict[str, Any]) -> int:
+    match name:
+        case "SCMP_ACT_ALLOW":
+            return ALLOW
+        case "SCMP_ACT_KILL_PROCESS":
+            return KILL_PROCESS
+        case "SCMP_ACT_ERRNO":
+            return ERRNO | int(entry.get("errnoRet", EPERM))
+        case other:
+            raise ValueError(f"the action {other} is not compiled")
+
+
+def _encode(program: list[Instruction]) -> bytes:
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
+
+
+def main() -> None:
+    """Write the blob beside its profile."""
+    profile = json.loads((PROFILES / "seccomp.json").read_text())
+    (PROFILES / "seccomp.bpf").write_bytes(compile_profile(profile))
+
+
+if __name__ == "__main__":
+    main()
