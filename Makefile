@@ -11,7 +11,6 @@ DEMO_ARGS ?=
 FAST := not slow and not docker and not bubblewrap and not gpu
 
 export PYTHONUNBUFFERED := 1
-export PYTHONDONTWRITEBYTECODE ?= 1
 
 .PHONY: help demo test check proto clean setup setup-dev
 

@@ -241,6 +241,8 @@ def _flags(measurements: tuple[wire.Measurement, ...]) -> tuple[str, ...]:
     flags = []
     if any(not measurement.reported_confirmed for measurement in measurements):
         flags.append("REPORTED_TIME_NOT_CONFIRMED")
+    if any(measurement.baseline_slowed for measurement in measurements):
+        flags.append("BASELINE_SLOWED")
     if any(not measurement.speedups for measurement in measurements):
         flags.append("SPEEDUP_NOT_RESOLVED")
     if any(measurement.clock is wire.Clock.HOST for measurement in measurements):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json as json_module
+import os
 import shutil
 import sys
 import sysconfig
@@ -22,11 +23,10 @@ from grader.isolation import Availability
 
 _VERSION_TIMEOUT_S = 10.0
 _GPU = Path("/dev/nvidia0")
-_ISOLATION_REMEDIES = {
-    "docker": "install and start a Docker engine (Debian: apt-get install docker.io), and be root or in the group docker",
-    "bubblewrap": "install it (Debian: apt-get install bubblewrap); as another user than root it also needs unprivileged user namespaces",
-    "process": "see the reason",
-}
+_ENGINE = "start its engine (systemctl start docker), and be root or in the group docker"
+_NAMESPACES = "see the reason; as another user than root it needs unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone)"
+# Per isolation: its program, the package that has it, and what to do where the program is there and it still does not work.
+_ISOLATIONS = {"docker": ("dockerd", "docker.io", _ENGINE), "bubblewrap": ("bwrap", "bubblewrap", _NAMESPACES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +132,17 @@ def _isolation(name: str, availability: Availability) -> Finding:
         name=name,
         usable=availability.usable,
         detail=availability.detail,
-        remedy="" if availability.usable else _ISOLATION_REMEDIES.get(name, "see the reason"),
+        remedy="" if availability.usable else _isolation_remedy(name),
         warnings=availability.warnings,
     )
+
+
+def _isolation_remedy(name: str) -> str:
+    if name not in _ISOLATIONS:
+        return "see the reason"
+    program, package, remedy = _ISOLATIONS[name]
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # daemons are not in everybody's PATH
+    return remedy if shutil.which(program, path=path) else f"install it (Debian: apt-get install {package})"
 
 
 async def _version(program: str, argument: str) -> str | None:

@@ -22,6 +22,7 @@ from sandbox.box.languages.registry import LANGUAGES
 COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN = 0, 1, 3, 4, 5
 ARTIFACT = "artifact"
+TRANSLATED = "translated"  # apart from our own files, for a source may be called build.ninja
 
 
 def main() -> int:
@@ -42,7 +43,7 @@ def build(source_dir: Path, out_dir: Path) -> int:
     assert isinstance(job, wire.BuildJob)
     work_dir = Path(os.environ.get("TMPDIR", "/tmp")) / f"build-{os.getpid()}"
     try:
-        _translate(job, source_dir / "files", work_dir)
+        _translate(job, source_dir / "files", work_dir / TRANSLATED)
     except emulation.Unsupported as refusal:
         print(f"{refusal.path}:{refusal.line}: error: {refusal.sentence}")
         return UNSUPPORTED
@@ -73,13 +74,14 @@ def _compile(job: wire.BuildJob, source_dir: Path, work_dir: Path) -> bool:
     The compiler stands in the directory of the sources as the user wrote them, so that it quotes those lines and not the translated ones.
     """
     language: Any = LANGUAGES[job.language]
-    includes = [str(work_dir), *emulation.include_dirs(), *language.include_dirs()]
+    translated = str(work_dir / TRANSLATED)
+    includes = [translated, *emulation.include_dirs(), *language.include_dirs()]
     flags = [
         *emulation.compile_flags(),
         "-fPIC",
         "-fdiagnostics-color=never",
         *(f"-D{name}" for name in language.defines()),
-        *(f"-I{path}" if path == str(work_dir) else f"-isystem{path}" for path in includes),
+        *(f"-I{path}" if path == translated else f"-isystem{path}" for path in includes),
     ]
     compiled = [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
     if not compiled:
@@ -106,7 +108,7 @@ def _compile(job: wire.BuildJob, source_dir: Path, work_dir: Path) -> bool:
 def _ninja(sources: list[str], flags: list[str], libraries: list[str], source_dir: Path, work_dir: Path) -> str:
     """The build file. Names in it are ours; sources are checked paths and quoted for shell and ninja."""
     compiler, here = os.environ.get("CXX", "g++"), _quoted([str(work_dir)])
-    compile_line = f"cd {_quoted([str(source_dir)])} && {compiler} {_quoted(flags)} -x c++ -c {here}/$source -o {here}/$out"
+    compile_line = f"cd {_quoted([str(source_dir)])} && {compiler} {_quoted(flags)} -x c++ -c {here}/{TRANSLATED}/$source -o {here}/$out"
     lines = [
         f"rule compile\n  command = {compile_line} > {here}/$log 2>&1",
         f"rule link\n  command = {compiler} -shared $in -o $out {_quoted(libraries)} -pthread > link.log 2>&1",

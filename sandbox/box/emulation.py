@@ -212,7 +212,7 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str)
     names = _declarators(tokens, first, last)
     if not names:
         raise Unsupported(path, tokens[index].line, emulation_limits.ODD_SHARED)
-    dynamic = any(token.text == "extern" for token in tokens[first:index + 2])
+    dynamic = any(token.text == "extern" for token in tokens[first : index + 2])
     if not tokens[index].in_function and not tokens[index].in_macro:
         if not dynamic:
             raise Unsupported(path, tokens[index].line, emulation_limits.GLOBAL_SHARED)
@@ -242,5 +242,5 @@ def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Tok
     line = tokens[last].line
     kept = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
     kind = " ".join(kept[: kept.index(name.text)])
-    macro = f"\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]>())\n#line {line} \"{path}\"\n"
+    macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]>())\n#line {line} "{path}"\n'
     yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())

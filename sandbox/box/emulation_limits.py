@@ -55,8 +55,24 @@ HEADERS = {
     "cuda_fp8.h": f"the emulated device has no fp8 types; {ELSEWHERE}",
     "cuda_fp4.h": f"the emulated device has no fp4 types; {ELSEWHERE}",
 }
-LIBRARIES = ("cub/", "thrust/", "cute/", "cutlass/", "cuda/std/", "cublas", "cudnn", "curand", "cufft", "cusparse", "cusolver",
-             "nvrtc", "nccl", "ATen/cuda/CUDABlas", "ATen/native/cuda/", "ATen/cuda/cub")
+LIBRARIES = (
+    "cub/",
+    "thrust/",
+    "cute/",
+    "cutlass/",
+    "cuda/std/",
+    "cublas",
+    "cudnn",
+    "curand",
+    "cufft",
+    "cusparse",
+    "cusolver",
+    "nvrtc",
+    "nccl",
+    "ATen/cuda/CUDABlas",
+    "ATen/native/cuda/",
+    "ATen/cuda/cub",
+)
 
 
 def check(tokens: list[Token], path: str, *, device: bool) -> None:

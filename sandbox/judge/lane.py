@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox import wire
 from sandbox.devices import Device
 from sandbox.gate import Answer, GateViolated, Operation, Status
 from sandbox.judge.baseline import Baseline, runner_job
-from sandbox.judge.measure import measure, turn_count
+from sandbox.judge.measure import measure, time_alone, turn_count
 from sandbox.judge.references import Reference, ReferenceFailed, load_reference
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.trial import Bench, judge_run, run
@@ -30,14 +32,16 @@ def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fa
         reference = load_reference(job.problem)
         artifact = _read_artifact(job)
         yield plan_trials(job)
-        with accept(job.link_path, job.runner_uid, job.load_s) as link:
-            work = runner_job(job.problem, job.language, job.entry, device)
+        with ExitStack() as open_links:
+            clock = open_links.enter_context(_clock(job, baseline, reference)) if _measured(job) else None
+            link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
             yield wire.Progress(stage=wire.Stage.LOADING)
             # From here on the runner has run untrusted code: believe nothing it says.
-            with connect(device, link, work, artifact, job.load_s) as subject:
-                yield _load_fact(subject)
-                if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
-                    yield from _verify_and_measure(job, subject, baseline, reference)
+            work = runner_job(job.problem, job.language, job.entry, device)
+            subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s))
+            yield _load_fact(subject)
+            if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
+                yield from _verify_and_measure(job, subject, reference, clock)
         yield wire.Finished(job_id=job.job_id)
     except NoRunner:
         yield wire.Load(outcome=wire.LoadOutcome.CRASHED, message="the kernel's process ended before it had loaded")
@@ -57,7 +61,25 @@ def plan_trials(job: wire.Job) -> wire.Plan:
     )
 
 
-def _verify_and_measure(job: wire.Job, subject: RunnerLink, baseline: Baseline, reference: Reference) -> Iterator[wire.Fact]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clock:
+    """The trusted runner, and its times while it was alone, by workload."""
+
+    trusted: RunnerLink
+    alone_ns: dict[str, list[int]]
+
+
+@contextmanager
+def _clock(job: wire.Job, baseline: Baseline, reference: Reference) -> Iterator[_Clock]:
+    with baseline.serve(job.problem, job.language) as trusted:
+        alone_ns = {
+            workload.workload_id: time_alone(trusted, Bench(problem=job.problem, workload=workload, reference=reference))
+            for workload in _measured(job)
+        }
+        yield _Clock(trusted=trusted, alone_ns=alone_ns)
+
+
+def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference, clock: _Clock | None) -> Iterator[wire.Fact]:
     slowest_ns: dict[str, int] = {}
     for workload in job.problem.workloads:
         yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
@@ -69,18 +91,17 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, baseline: Baseline, 
             if trial.outcome is not PASSED:
                 return
             slowest_ns[workload.workload_id] = max(slowest_ns.get(workload.workload_id, 0), done.duration_ns)
-    if not _measured(job):
+    if clock is None:
         return
-    with baseline.serve(job.problem, job.language) as trusted:
-        for workload in _measured(job):
-            yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-            turns = turn_count(slowest_ns[workload.workload_id], job.measure_s)
-            yield wire.Plan(trials=((workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns),))
-            bench, own = (Bench(problem=job.problem, workload=workload, reference=reference) for _ in range(2))
-            for fact in measure(subject, trusted, bench, own, turns):
-                yield fact
-                if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
-                    return
+    for workload in _measured(job):
+        yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
+        turns = turn_count(slowest_ns[workload.workload_id], job.measure_s)
+        yield wire.Plan(trials=((workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns),))
+        bench, own = (Bench(problem=job.problem, workload=workload, reference=reference) for _ in range(2))
+        for fact in measure(subject, clock.trusted, bench, own, turns, clock.alone_ns[workload.workload_id]):
+            yield fact
+            if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
+                return
 
 
 def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:

@@ -18,7 +18,10 @@ from sandbox.judge.trial import Bench, Run, judge_run, run
 NULL_COUNT = 12
 TURN_LIMIT = 8  # ABBA turns, two certified runs of the subject in each
 TURN_FLOOR = 2
+ALONE_COUNT = 6
 BENCH_NS = 400_000_000
+# How much slower than alone the baseline may run beside an idle subject before that is the subject's doing (cheating F2).
+SLOWED_FACTOR = {wire.Clock.DEVICE_EVENTS: 1.1, wire.Clock.HOST: 2.0}
 # Student's t, 97.5 %, by degrees of freedom; beyond the table the normal's 1.96 is close enough for at most 16 turns.
 _T = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 
@@ -28,8 +31,13 @@ def turn_count(subject_ns: int, budget_s: float) -> int:
     return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s * 1e9 / 4 / max(subject_ns, 1))))
 
 
+def time_alone(baseline: RunnerLink, bench: Bench) -> list[int]:
+    """The baseline's times by the protocol, in nanoseconds, before there is a subject that could slow it. The first run is a warm-up."""
+    return [_timed(baseline, bench).duration_ns for _ in range(ALONE_COUNT + 1)][1:]
+
+
 def measure(
-    subject: RunnerLink, baseline: RunnerLink, bench: Bench, baseline_bench: Bench, turns: int
+    subject: RunnerLink, baseline: RunnerLink, bench: Bench, baseline_bench: Bench, turns: int, alone_ns: list[int]
 ) -> Iterator[wire.Trial | wire.Measurement]:
     """Emit a trial for every certified run, and the measurement at the end; end early after a trial that failed."""
     nulls = [_null(baseline, baseline_bench).duration_ns for _ in range(NULL_COUNT)]
@@ -48,6 +56,9 @@ def measure(
                 return
             subject_ns.append(done.duration_ns)
     reported = _reported(subject, bench)
+    slowed = statistics.median(baseline_ns) > SLOWED_FACTOR[subject.device.CLOCK] * statistics.median(alone_ns)
+    if slowed:
+        baseline_ns = [int(statistics.median(alone_ns))] * len(baseline_ns)
     bound_ns = int(statistics.median(subject_ns)) - floor_ns
     certified = [one - null_ns for one in subject_ns]
     # Opposite ends, so that what the protocol's own noise gives to the quotient it takes from the subject (DESIGN section 4).
@@ -61,6 +72,7 @@ def measure(
         floor_ns=floor_ns,
         reported=reported,
         reported_confirmed=reported is not None and confirmed(reported, certified, subject.device.CLOCK),
+        baseline_slowed=slowed,
         baselines={"eager": wire.Samples(durations_ns=tuple(fast))},
         speedups=speedup("eager", slow, fast),
     )
