@@ -65,7 +65,14 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
         cuda_signature=cuda_signature(spec) if "cuda" in problem.languages else "",
         statement=problem.statement,
         hidden_workload_count=len(spec.workloads) - len(shown),
+        inputs=[_tensor(one) for one in spec.inputs],
+        outputs=[_tensor(one) for one in spec.outputs],
+        tolerance=problem_pb2.Tolerance(atol=spec.tolerance.atol, rtol=spec.tolerance.rtol, budget_factor=spec.tolerance.budget_factor),
     )
+
+
+def _tensor(tensor: wire.TensorSpec) -> problem_pb2.Tensor:
+    return problem_pb2.Tensor(name=tensor.name, dtype=tensor.dtype, shape=[str(size) for size in tensor.shape])
 
 
 def cuda_signature(spec: wire.ProblemSpec) -> str:

@@ -125,7 +125,8 @@ def _trial(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
             return (
                 Verdict.WRONG_ANSWER,
                 "NON_FINITE",
-                f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where} where the reference is finite; look for overflow.",
+                f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where}, "
+                "where the reference is finite; look for overflow.",
             )
         case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
             told = "An output has another shape or dtype than the problem asks for" if trial.hidden else trial.message

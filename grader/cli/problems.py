@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +17,7 @@ from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.v1 import grader_service_pb2, problem_pb2
 
-_PARAMETER = re.compile(r"[(,]\s*(const\s+)?([A-Za-z_][\w:]*)\s*(\*?)\s*(?:__restrict__\s+)?([A-Za-z_]\w*)\s*(?=[,)])")
+_SCALARS = {"float32": "double", "float64": "double", "float16": "double", "bfloat16": "double", "bool": "bool"}
 _TORCH_EXAMPLE = """\
 // grader: problem={problem}
 #include <torch/extension.h>
@@ -66,6 +65,9 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
         yield plain(f"\n{problem.statement.strip()}")
     yield plain(f"\nlanguages: {one_line(', '.join(problem.languages))}")
     yield Text()
+    yield _tensors(problem)
+    yield plain(_tolerance(problem.tolerance))
+    yield Text()
     yield _workloads(problem)
     if problem.hidden_workload_count:
         yield plain(f"and {problem.hidden_workload_count} more that are not shown")
@@ -73,25 +75,35 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
         yield Text("\nlanguage cuda: define", style="bold")
         yield plain(f"\n    {problem.cuda_signature}")
         yield Text("\nlanguage torch_extension: for example", style="bold")
-        yield plain("\n" + textwrap.indent(torch_example(problem_id, problem.cuda_signature, set(problem.axes)), "    "))
+        yield plain("\n" + textwrap.indent(torch_example(problem), "    "))
     yield plain(f"then: grader-cli submit FILE --problem {problem_id}")
 
 
-def torch_example(problem_id: str, signature: str, axes: set[str]) -> str:
-    """A torch extension with the same arguments as signature, to be filled in."""
-    arguments, outputs = [], []
-    for constant, kind, pointer, name in _PARAMETER.findall(signature[signature.find("(") :]):
-        if pointer and not constant:
-            outputs.append(name)
-        elif pointer:
-            arguments.append(f"torch::Tensor {name}")
-        elif name not in axes and kind != "cudaStream_t":
-            arguments.append(f"{'double' if kind in ('float', 'double') else kind} {name}")
-    result = "torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>"
-    returned = outputs[0] if len(outputs) == 1 else "{" + ", ".join(outputs) + "}"
+def torch_example(problem: problem_pb2.Problem) -> str:
+    """A torch extension with the problem's arguments, to be filled in."""
+    arguments = [f"{'torch::Tensor' if one.shape else _SCALARS.get(one.dtype, 'int64_t')} {one.name}" for one in problem.inputs]
+    outputs = [one.name for one in problem.outputs]
     return _TORCH_EXAMPLE.format(
-        problem=problem_id, result=result, arguments=", ".join(arguments), outputs=", ".join(outputs), returned=returned
+        problem=problem.name.removeprefix("problems/"),
+        result="torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>",
+        arguments=", ".join(arguments),
+        outputs=", ".join(outputs),
+        returned=outputs[0] if len(outputs) == 1 else "{" + ", ".join(outputs) + "}",
     )
+
+
+def _tensors(problem: problem_pb2.Problem) -> Table:
+    table = Table("tensor", "dtype", "shape", box=None, pad_edge=False)
+    for role, tensors in (("input", problem.inputs), ("output", problem.outputs)):
+        for one in tensors:
+            shape = ", ".join(one.shape) if one.shape else "by value"
+            table.add_row(plain(one_line(f"{role} {one.name}")), plain(one_line(one.dtype)), plain(one_line(shape)))
+    return table
+
+
+def _tolerance(of: problem_pb2.Tolerance) -> str:
+    budget = f"; over all, at most {of.budget_factor:g} times PyTorch's own error against float64" if of.HasField("budget_factor") else ""
+    return f"tolerance: {of.atol:g} + {of.rtol:g} * |reference| for each element, integers exactly{budget}"
 
 
 def _workloads(problem: problem_pb2.Problem) -> Table:

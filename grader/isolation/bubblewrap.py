@@ -158,7 +158,11 @@ class BubblewrapIsolation:
         return binds + [(Bind(source=Path(source), target=target), "--ro-bind") for source, target in self._protections.extra_binds]
 
     def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[Bind, str]]) -> list[str]:
-        words: list[str] = []
+        # First what may lie below a bind: the checkout, or Python, can be somewhere in /tmp.
+        if not self._protections.tmp_limit:
+            words = ["--tmpfs", "/tmp"]
+        else:
+            words = ["--bind", f"{STAGE}/tmp", "/tmp"] if self._root else ["--size", str(spec.limits.tmp_bytes), "--tmpfs", "/tmp"]
         for number, (bind, how) in enumerate(binds):
             words += [how, f"{STAGE}/{number}" if self._root else str(bind.source), bind.target]
         for path in toolchain.hidden:
@@ -168,10 +172,6 @@ class BubblewrapIsolation:
         words += ["--tmpfs", "/dev/shm"]
         if self._protections.masked_proc:
             words += [word for path in MASKED_PATHS if path.startswith("/proc/") for word in _mask(Path(path))]
-        if self._protections.tmp_limit:
-            words += ["--bind", f"{STAGE}/tmp", "/tmp"] if self._root else ["--size", str(spec.limits.tmp_bytes), "--tmpfs", "/tmp"]
-        else:
-            words += ["--tmpfs", "/tmp"]
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"] if self._protections.read_only_root else words
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17grader/v1/problem.proto\x12\tgrader.v1\"\xe8\x01\n\x07Problem\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x03 \x01(\t\x12\x11\n\tlanguages\x18\x04 \x03(\t\x12&\n\tworkloads\x18\x05 \x03(\x0b\x32\x13.grader.v1.Workload\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\r\n\x05\x65ntry\x18\x07 \x01(\t\x12\x0c\n\x04\x61xes\x18\x08 \x03(\t\x12\x16\n\x0e\x63uda_signature\x18\t \x01(\t\x12\x11\n\tstatement\x18\n \x01(\t\x12\x1d\n\x15hidden_workload_count\x18\x0b \x01(\x05\"y\n\x08Workload\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12+\n\x04\x61xes\x18\x02 \x03(\x0b\x32\x1d.grader.v1.Workload.AxesEntry\x1a+\n\tAxesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17grader/v1/problem.proto\x12\tgrader.v1\"\xd8\x02\n\x07Problem\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x03 \x01(\t\x12\x11\n\tlanguages\x18\x04 \x03(\t\x12&\n\tworkloads\x18\x05 \x03(\x0b\x32\x13.grader.v1.Workload\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\r\n\x05\x65ntry\x18\x07 \x01(\t\x12\x0c\n\x04\x61xes\x18\x08 \x03(\t\x12\x16\n\x0e\x63uda_signature\x18\t \x01(\t\x12\x11\n\tstatement\x18\n \x01(\t\x12\x1d\n\x15hidden_workload_count\x18\x0b \x01(\x05\x12!\n\x06inputs\x18\x0c \x03(\x0b\x32\x11.grader.v1.Tensor\x12\"\n\x07outputs\x18\r \x03(\x0b\x32\x11.grader.v1.Tensor\x12\'\n\ttolerance\x18\x0e \x01(\x0b\x32\x14.grader.v1.Tolerance\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\t\"U\n\tTolerance\x12\x0c\n\x04\x61tol\x18\x01 \x01(\x01\x12\x0c\n\x04rtol\x18\x02 \x01(\x01\x12\x1a\n\rbudget_factor\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x10\n\x0e_budget_factor\"y\n\x08Workload\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12+\n\x04\x61xes\x18\x02 \x03(\x0b\x32\x1d.grader.v1.Workload.AxesEntry\x1a+\n\tAxesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,9 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WORKLOAD_AXESENTRY']._loaded_options = None
   _globals['_WORKLOAD_AXESENTRY']._serialized_options = b'8\001'
   _globals['_PROBLEM']._serialized_start=39
-  _globals['_PROBLEM']._serialized_end=271
-  _globals['_WORKLOAD']._serialized_start=273
-  _globals['_WORKLOAD']._serialized_end=394
-  _globals['_WORKLOAD_AXESENTRY']._serialized_start=351
-  _globals['_WORKLOAD_AXESENTRY']._serialized_end=394
+  _globals['_PROBLEM']._serialized_end=383
+  _globals['_TENSOR']._serialized_start=385
+  _globals['_TENSOR']._serialized_end=437
+  _globals['_TOLERANCE']._serialized_start=439
+  _globals['_TOLERANCE']._serialized_end=524
+  _globals['_WORKLOAD']._serialized_start=526
+  _globals['_WORKLOAD']._serialized_end=647
+  _globals['_WORKLOAD_AXESENTRY']._serialized_start=604
+  _globals['_WORKLOAD_AXESENTRY']._serialized_end=647
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Problem(_message.Message):
-    __slots__ = ("name", "title", "format", "languages", "workloads", "digest", "entry", "axes", "cuda_signature", "statement", "hidden_workload_count")
+    __slots__ = ("name", "title", "format", "languages", "workloads", "digest", "entry", "axes", "cuda_signature", "statement", "hidden_workload_count", "inputs", "outputs", "tolerance")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,9 @@ class Problem(_message.Message):
     CUDA_SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_WORKLOAD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    TOLERANCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     format: str
@@ -30,7 +33,30 @@ class Problem(_message.Message):
     cuda_signature: str
     statement: str
     hidden_workload_count: int
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., format: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ..., workloads: _Optional[_Iterable[_Union[Workload, _Mapping]]] = ..., digest: _Optional[str] = ..., entry: _Optional[str] = ..., axes: _Optional[_Iterable[str]] = ..., cuda_signature: _Optional[str] = ..., statement: _Optional[str] = ..., hidden_workload_count: _Optional[int] = ...) -> None: ...
+    inputs: _containers.RepeatedCompositeFieldContainer[Tensor]
+    outputs: _containers.RepeatedCompositeFieldContainer[Tensor]
+    tolerance: Tolerance
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., format: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ..., workloads: _Optional[_Iterable[_Union[Workload, _Mapping]]] = ..., digest: _Optional[str] = ..., entry: _Optional[str] = ..., axes: _Optional[_Iterable[str]] = ..., cuda_signature: _Optional[str] = ..., statement: _Optional[str] = ..., hidden_workload_count: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tolerance: _Optional[_Union[Tolerance, _Mapping]] = ...) -> None: ...
+
+class Tensor(_message.Message):
+    __slots__ = ("name", "dtype", "shape")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dtype: str
+    shape: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Tolerance(_message.Message):
+    __slots__ = ("atol", "rtol", "budget_factor")
+    ATOL_FIELD_NUMBER: _ClassVar[int]
+    RTOL_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    atol: float
+    rtol: float
+    budget_factor: float
+    def __init__(self, atol: _Optional[float] = ..., rtol: _Optional[float] = ..., budget_factor: _Optional[float] = ...) -> None: ...
 
 class Workload(_message.Message):
     __slots__ = ("workload_id", "axes")

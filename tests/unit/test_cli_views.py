@@ -247,6 +247,9 @@ def test_a_problem_shows_what_a_kernel_for_it_looks_like() -> None:
         entry="solve",
         workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64})],
         hidden_workload_count=3,
+        inputs=[problem_pb2.Tensor(name=name, dtype="float32", shape=["n", "n"]) for name in "ab"],
+        outputs=[problem_pb2.Tensor(name="c", dtype="float32", shape=["n", "n"])],
+        tolerance=problem_pb2.Tolerance(atol=1e-4, rtol=1e-3, budget_factor=32),
         cuda_signature='extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)',
     )
     out = io.StringIO()
@@ -258,12 +261,18 @@ def test_a_problem_shows_what_a_kernel_for_it_looks_like() -> None:
     assert "return c;" in text
     assert "n = 64" in text
     assert "and 3 more that are not shown" in text
+    assert "float32" in text and "n, n" in text
+    assert "0.0001 + 0.001 * |reference|" in text and "32 times" in text
 
 
 def test_scalars_and_several_outputs_are_in_the_example() -> None:
     """A scalar input is by value, and several outputs are returned together."""
-    signature = 'extern "C" void solve(const float* x, float scale, int32_t* indices, float* values, int64_t n, cudaStream_t stream)'
-    text = problems.torch_example("p", signature, {"n"})
+    problem = problem_pb2.Problem(
+        name="problems/p",
+        inputs=[problem_pb2.Tensor(name="x", dtype="float32", shape=["n"]), problem_pb2.Tensor(name="scale", dtype="float32")],
+        outputs=[problem_pb2.Tensor(name=name, dtype="float32", shape=["n"]) for name in ("indices", "values")],
+    )
+    text = problems.torch_example(problem)
     assert "std::vector<torch::Tensor> forward(torch::Tensor x, double scale) {" in text
     assert "return {indices, values};" in text
 
