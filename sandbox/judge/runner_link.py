@@ -70,9 +70,11 @@ def connect(device: Device, link: socket.socket, job: wire.RunnerJob, artifact: 
         except (BrokenPipeError, ConnectionResetError):
             loaded = Silence.GONE
         runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded, last=first)
-        yield runner
-        if runner.alive() and isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK:
-            runner.gate.open(Call(operation=Operation.EXIT))
+        try:
+            yield runner
+        finally:  # also where the judge gives up: the baseline's runner has to be ready for the next job
+            if runner.alive() and isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK:
+                runner.gate.open(Call(operation=Operation.EXIT))
     finally:
         os.close(gate_fd)
         os.close(artifact_fd)

@@ -13,13 +13,16 @@ from tests.conformance.conftest import Build, compile_emulated
 HERE = Path(__file__).parent
 PROGRAMS = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
 NVCC = shutil.which("nvcc")
+# One of each kind is in `make check`; the rest takes g++ two minutes and is in `make test`.
+QUICK = {"vector_add", "tiled_matmul", "divergent_barriers", "warp_shuffle", "dynamic_shared", "launch_errors", "half_precision"}
+MARKED = [pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow]) for path in PROGRAMS]
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", MARKED)
 def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Build) -> None:
     """One program, one feature, the same lines."""
     done = run(build(source))

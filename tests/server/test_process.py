@@ -18,6 +18,7 @@ from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
 from tests import fakes
 
+pytestmark = pytest.mark.slow  # each starts servers and waits for their drains
 ROOT = Path(__file__).parents[2]
 QUEUED, RUNNING = submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING
 SUCCEEDED, CANCELLED = submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_CANCELLED

@@ -97,7 +97,7 @@ def test_kernels_say_who_they_are_first() -> None:
         ("auto d = c10::DeviceType::CUDA;", "auto d = c10::DeviceType::CPU;"),
         ('auto d = torch::Device("cuda:0");', 'auto d = torch::Device("cpu");'),
         ('auto s = "cuda kernels";', 'auto s = "cuda kernels";'),
-        ("#define CHECK_CUDA(x) TORCH_CHECK(x.is_cuda(), #x \" must be\")", '#define CHECK_CUDA(x) TORCH_CHECK(x.is_cpu(), #x " must be")'),
+        ('#define CHECK_CUDA(x) TORCH_CHECK(x.is_cuda(), #x " must be")', '#define CHECK_CUDA(x) TORCH_CHECK(x.is_cpu(), #x " must be")'),
         ("at::cuda::getCurrentCUDAStream();", "at::cuda::getCurrentCUDAStream();"),
     ],
 )
