@@ -138,9 +138,12 @@ def _entry_name(entry: str) -> list[FieldViolation]:
 
 def _mode(mode: submission_pb2.Mode) -> tuple[wire.Mode, list[FieldViolation]]:
     try:
-        return convert.mode_from_proto(mode), []
+        found = convert.mode_from_proto(mode)
+        if found is wire.Mode.PROFILE:
+            return found, [FieldViolation("mode", "MODE_PROFILE needs a CUDA device, which this version has not; take MODE_BENCHMARK")]
+        return found, []
     except ValueError:
-        names = ", ".join(f"MODE_{one.name}" for one in wire.Mode)
+        names = ", ".join(f"MODE_{one.name}" for one in wire.Mode if one is not wire.Mode.PROFILE)
         return wire.Mode.BENCHMARK, [FieldViolation("mode", f"{int(mode)} is not known here; take one of: {names}")]
 
 

@@ -96,7 +96,7 @@ def submit(
     ] = None,
     device: DeviceOption = Device.AUTO,
     mode: Annotated[
-        Mode, typer.Option(help="How far: verify only, time too, as a leaderboard counts it, or with profiler artefacts.")
+        Mode, typer.Option(help="How far: verify only, time too, time hidden workloads too, or profile (not on the emulated device).")
     ] = Mode.BENCHMARK,
     sandbox: SandboxOption = Sandbox.AUTO,
     language: Annotated[str, typer.Option(help="cuda or torch_extension. Default: detected.", show_default=False)] = "",

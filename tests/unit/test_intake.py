@@ -133,3 +133,8 @@ def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
     assert violation.field == "sources[2].content"
     assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"
     assert intake.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")
+
+
+def test_profiling_is_refused_where_it_can_not_be_done():
+    """A mode that would silently do less is an error that names the field and the remedy."""
+    assert "MODE_BENCHMARK" in violations(mode=wire.Mode.PROFILE)["mode"]
