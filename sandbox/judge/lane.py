@@ -18,7 +18,7 @@ from sandbox import wire
 from sandbox.devices import Device
 from sandbox.gate import Answer, GateViolated, Operation, Status
 from sandbox.judge.baseline import Baseline, runner_job
-from sandbox.judge.measure import measure, time_alone, turn_count
+from sandbox.judge.measure import Alone, measure, time_alone, turn_count
 from sandbox.judge.references import Reference, ReferenceFailed, load_reference
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.trial import Bench, judge_run, run
@@ -66,17 +66,17 @@ class _Clock:
     """The trusted runner, and its times while it was alone, by workload."""
 
     trusted: RunnerLink
-    alone_ns: dict[str, list[int]]
+    alone: dict[str, Alone]
 
 
 @contextmanager
 def _clock(job: wire.Job, baseline: Baseline, reference: Reference) -> Iterator[_Clock]:
     with baseline.serve(job.problem, job.language) as trusted:
-        alone_ns = {
+        alone = {
             workload.workload_id: time_alone(trusted, Bench(problem=job.problem, workload=workload, reference=reference))
             for workload in _measured(job)
         }
-        yield _Clock(trusted=trusted, alone_ns=alone_ns)
+        yield _Clock(trusted=trusted, alone=alone)
 
 
 def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference, clock: _Clock | None) -> Iterator[wire.Fact]:
@@ -98,7 +98,7 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference
         turns = turn_count(slowest_ns[workload.workload_id], job.measure_s)
         yield wire.Plan(trials=((workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns),))
         bench, own = (Bench(problem=job.problem, workload=workload, reference=reference) for _ in range(2))
-        for fact in measure(subject, clock.trusted, bench, own, turns, clock.alone_ns[workload.workload_id]):
+        for fact in measure(subject, clock.trusted, bench, own, turns, clock.alone[workload.workload_id]):
             yield fact
             if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
                 return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sandbox import wire
 from sandbox.gate import Answer, Call, Operation
@@ -31,17 +32,27 @@ def turn_count(subject_ns: int, budget_s: float) -> int:
     return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s * 1e9 / 4 / max(subject_ns, 1))))
 
 
-def time_alone(baseline: RunnerLink, bench: Bench) -> list[int]:
-    """The baseline's times by the protocol, in nanoseconds, before there is a subject that could slow it. The first run is a warm-up."""
-    return [_timed(baseline, bench).duration_ns for _ in range(ALONE_COUNT + 1)][1:]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it."""
+
+    null_ns: list[int]
+    run_ns: list[int]
+
+
+def time_alone(baseline: RunnerLink, bench: Bench) -> Alone:
+    """Time the null run and the baseline while nobody else is there. The first run is a warm-up."""
+    runs = [_timed(baseline, bench).duration_ns for _ in range(ALONE_COUNT + 1)][1:]
+    return Alone(null_ns=[_null(baseline, bench).duration_ns for _ in range(NULL_COUNT)], run_ns=runs)
 
 
 def measure(
-    subject: RunnerLink, baseline: RunnerLink, bench: Bench, baseline_bench: Bench, turns: int, alone_ns: list[int]
+    subject: RunnerLink, baseline: RunnerLink, bench: Bench, baseline_bench: Bench, turns: int, alone: Alone
 ) -> Iterator[wire.Trial | wire.Measurement]:
     """Emit a trial for every certified run, and the measurement at the end; end early after a trial that failed."""
     nulls = [_null(baseline, baseline_bench).duration_ns for _ in range(NULL_COUNT)]
-    null_ns, floor_ns = int(statistics.median(nulls)), min(nulls)
+    # The smaller of both: a subject that keeps the machine busy must not be forgiven the protocol's time that it made longer.
+    null_ns, floor_ns = int(min(statistics.median(nulls), statistics.median(alone.null_ns))), min(*nulls, *alone.null_ns)
     subject_ns: list[int] = []
     baseline_ns: list[int] = []
     for turn in range(turns):
@@ -56,9 +67,9 @@ def measure(
                 return
             subject_ns.append(done.duration_ns)
     reported = _reported(subject, bench)
-    slowed = statistics.median(baseline_ns) > SLOWED_FACTOR[subject.device.CLOCK] * statistics.median(alone_ns)
+    slowed = statistics.median(baseline_ns) > SLOWED_FACTOR[subject.device.CLOCK] * statistics.median(alone.run_ns)
     if slowed:
-        baseline_ns = [int(statistics.median(alone_ns))] * len(baseline_ns)
+        baseline_ns = [int(statistics.median(alone.run_ns))] * len(baseline_ns)
     bound_ns = int(statistics.median(subject_ns)) - floor_ns
     certified = [one - null_ns for one in subject_ns]
     # Opposite ends, so that what the protocol's own noise gives to the quotient it takes from the subject (DESIGN section 4).

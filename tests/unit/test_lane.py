@@ -8,7 +8,7 @@ import hashlib
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,10 @@ from sandbox.box.languages import Loaded, Refused
 from sandbox.box.run import serve
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
+from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
+from sandbox.judge.measure import Alone, measure
+from sandbox.judge.trial import Bench
 
 Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
 
@@ -43,8 +46,15 @@ def honest(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
     outputs[0].copy_(inputs[0] * 2 + inputs[1])
 
 
-def judged(tmp_path: Path, kernel: Kernel, *, problem: wire.ProblemSpec = PROBLEM, serve: Callable[..., None] = serve) -> list[wire.Fact]:
-    """The facts of a job in mode TEST whose runner is kernel, served by `serve`."""
+def judged(
+    tmp_path: Path,
+    kernel: Kernel,
+    *,
+    problem: wire.ProblemSpec = PROBLEM,
+    serve: Callable[..., None] = serve,
+    baseline: Baseline | None = None,
+) -> list[wire.Fact]:
+    """The facts of a job whose runner is kernel, served by `serve`; in mode TEST, which needs no baseline, or else in BENCHMARK."""
     artifact = tmp_path / "artifact"
     artifact.write_bytes(b"no elf")
     job = wire.Job(
@@ -52,7 +62,7 @@ def judged(tmp_path: Path, kernel: Kernel, *, problem: wire.ProblemSpec = PROBLE
         problem=problem,
         language="cuda",
         entry="solve",
-        mode=wire.Mode.TEST,
+        mode=wire.Mode.BENCHMARK if baseline else wire.Mode.TEST,
         link_path=str(tmp_path / "judge.sock"),
         artifact_path=str(artifact),
         artifact_digest=hashlib.sha256(b"no elf").hexdigest(),
@@ -60,7 +70,7 @@ def judged(tmp_path: Path, kernel: Kernel, *, problem: wire.ProblemSpec = PROBLE
     )
     thread = threading.Thread(target=_run, args=(job.link_path, kernel, serve), daemon=True)
     thread.start()
-    facts = list(judge(job, EmulatedDevice(), None))  # type: ignore[arg-type]  # mode TEST needs no baseline
+    facts = list(judge(job, EmulatedDevice(), baseline))  # type: ignore[arg-type]
     thread.join(5)
     return facts
 
@@ -209,3 +219,64 @@ def test_a_reference_that_raises_is_not_the_kernels_fault(tmp_path: Path) -> Non
     )
     last = judged(tmp_path, honest, problem=broken)[-1]
     assert isinstance(last, wire.Broken) and last.problem_at_fault
+
+
+@pytest.fixture(scope="module")
+def baseline() -> Iterator[Baseline]:
+    """The real trusted runner, kept from job to job as a judge keeps it."""
+    made = Baseline(EmulatedDevice())
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+def test_a_measurement_has_certified_runs_and_a_baseline(tmp_path: Path, baseline: Baseline) -> None:
+    """Every certified run is a verified trial of its own, as many as the plan says, and only public workloads are timed."""
+    facts = judged(tmp_path, honest, baseline=baseline)
+    (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
+    certified = [fact for fact in facts if isinstance(fact, wire.Trial) and fact.phase is wire.TrialPhase.CERTIFY]
+    planned = [fact.trials for fact in facts if isinstance(fact, wire.Plan)][-1]
+    assert planned == (("n100", wire.TrialPhase.CERTIFY, len(certified)),)
+    assert len(measurement.certified.durations_ns) == len(certified) == len(measurement.baselines["eager"].durations_ns)
+    assert measurement.workload_id == "n100" and measurement.reported is not None
+
+
+@pytest.mark.slow
+def test_a_kernel_that_stops_computing_when_it_is_timed_is_caught(tmp_path: Path, baseline: Baseline) -> None:
+    """Honest for all six verified calls, then nothing: the first certified run is unwritten, and there is no measurement."""
+    calls: list[int] = []
+
+    def lazy(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        calls.append(1)
+        if len(calls) <= 6:
+            honest(inputs, outputs)
+
+    facts = judged(tmp_path, lazy, baseline=baseline)
+    assert outcomes(facts) == ["passed"] * 6 + ["unwritten"]
+    assert not any(isinstance(fact, wire.Measurement) for fact in facts)
+
+
+@pytest.mark.slow
+def test_the_next_job_is_measured_after_one_that_was_given_up(tmp_path: Path, baseline: Baseline) -> None:
+    """A judging that ends early leaves the baseline's runner ready."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    facts = judged(
+        tmp_path / "1", honest, baseline=baseline, serve=lambda gate, last, *_: gate.reply(gate.next(last) + 2, Answer(status=Status.OK))
+    )
+    assert any(isinstance(fact, wire.Violation) for fact in facts)
+    assert any(isinstance(fact, wire.Measurement) for fact in judged(tmp_path / "2", honest, baseline=baseline))
+
+
+@pytest.mark.slow
+def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, baseline: Baseline) -> None:
+    """What the protocol cost and what the baseline took while they were alone bounds what a busy machine may forgive (cheating F2)."""
+    alone = Alone(null_ns=[100, 110, 120], run_ns=[1_000, 1_010, 1_020])
+    bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
+    with baseline.serve(PROBLEM, "cuda") as trusted:  # plays both parts; beside these alone times it is a thousand times slowed
+        facts = list(measure(trusted, trusted, bench, bench, 2, alone))
+    measurement = facts[-1]
+    assert isinstance(measurement, wire.Measurement) and measurement.baseline_slowed
+    assert measurement.floor_ns == 100
+    assert set(measurement.baselines["eager"].durations_ns) == {1_010 - 110}
+    assert all(one.ratio < 0.5 for one in measurement.speedups)
