@@ -104,8 +104,9 @@ class EmulatedDevice:
         estimate_ns = max(1, (time.perf_counter_ns() - begun) // 2)
         for _ in range(min(8, budget_ns // 5 // estimate_ns)):
             run()
-        samples = []
-        for _ in range(max(1, min(SAMPLE_LIMIT, budget_ns // (estimate_ns + 4_000_000)))):
+        samples: list[int] = []
+        end = time.perf_counter_ns() + budget_ns
+        while not samples or (len(samples) < SAMPLE_LIMIT and time.perf_counter_ns() < end):
             self._clear_cache()
             begun = time.perf_counter_ns()
             run()

@@ -20,6 +20,7 @@ NULL_COUNT = 12
 TURN_LIMIT = 8  # ABBA turns, two certified runs of the subject in each
 TURN_FLOOR = 2
 ALONE_COUNT = 6
+BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
 BENCH_NS = 400_000_000
 # How much slower than alone the baseline may run beside an idle subject before that is the subject's doing (cheating F2).
 SLOWED_FACTOR = {wire.Clock.DEVICE_EVENTS: 1.1, wire.Clock.HOST: 2.0}
@@ -114,11 +115,11 @@ def speedup(baseline: str, subject_ns: list[int], baseline_ns: list[int]) -> tup
 
 
 def _null(baseline: RunnerLink, bench: Bench) -> Run:
-    return run(baseline, bench, Operation.NULL, poison_allocations=False, stir=False)
+    return run(baseline, bench, Operation.NULL, poison_allocations=False, stir=False, limit_s=BASELINE_S)
 
 
 def _timed(baseline: RunnerLink, bench: Bench) -> Run:
-    done = run(baseline, bench, Operation.CALL, poison_allocations=False, stir=False)
+    done = run(baseline, bench, Operation.CALL, poison_allocations=False, stir=False, limit_s=BASELINE_S + bench.problem.trial_s)
     if not isinstance(done.reply, Answer):
         raise RuntimeError("the baseline's runner did not answer")
     return done
@@ -134,7 +135,8 @@ def _reported(subject: RunnerLink, bench: Bench) -> wire.Samples | None:
         axes=tuple(bench.workload.axes[name] for name in bench.problem.axes),
         budget_ns=BENCH_NS,
     )
-    reply = subject.call(call, bench.problem.trial_s * 3)
+    # do_bench keeps its budget but for a handful of launches and cache writes; a runner that is slower than this is not coming back.
+    reply = subject.call(call, 10 * BENCH_NS / 1e9 + 8 * bench.problem.trial_s)
     if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
         return wire.Samples(durations_ns=reply.samples_ns)
     return None

@@ -35,20 +35,24 @@ class NoRunner(Exception):
 
 @dataclass(slots=True)
 class RunnerLink:
-    """A runner that has taken its artifact; use it through `call`."""
+    """A runner that has taken its artifact; use it through `call`. Once it has not answered, it is not asked again."""
 
     device: Device
     arena: Arena
     gate: Gate
     link: socket.socket
     loaded: Answer | Silence
-    last: int = 0
+    silence: Silence | None = None
 
     def call(self, call: Call, limit_s: float) -> Answer | Silence:
         """Do one call. On a cuda device the answer says nothing of completion; the snapshot does."""
-        previous = self.gate.done
-        self.last = self.gate.open(call)
-        return _await(self.gate, self.link, self.last, previous, limit_s)
+        if self.silence is None:
+            previous = self.gate.done
+            reply = _await(self.gate, self.link, self.gate.open(call), previous, limit_s)
+            if isinstance(reply, Answer):
+                return reply
+            self.silence = reply
+        return self.silence
 
     def alive(self) -> bool:
         """Whether the runner still holds its end of the link."""
@@ -69,7 +73,7 @@ def connect(device: Device, link: socket.socket, job: wire.RunnerJob, artifact: 
             loaded = _await(gate, link, first, 0, load_s)
         except (BrokenPipeError, ConnectionResetError):
             loaded = Silence.GONE
-        runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded, last=first)
+        runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded)
         try:
             yield runner
         finally:  # also where the judge gives up: the baseline's runner has to be ready for the next job

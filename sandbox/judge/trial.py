@@ -16,6 +16,7 @@ from sandbox.judge.references import Reference, ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.tolerance import Comparison, compare
 
+STIR_S = 10.0
 REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: whoever remembers an answer by pointer is wrong
 
 
@@ -49,8 +50,13 @@ class Run:
     out_of_bounds: bool = False
 
 
-def run(runner: RunnerLink, bench: Bench, operation: Operation, *, poison_allocations: bool, stir: bool) -> Run:
-    """Do one run on fresh inputs. The clock starts before the inputs are published and stops when the outputs have been read."""
+def run(
+    runner: RunnerLink, bench: Bench, operation: Operation, *, poison_allocations: bool, stir: bool, limit_s: float | None = None
+) -> Run:
+    """Do one run on fresh inputs, within the problem's trial_s unless limit_s says otherwise.
+
+    The clock starts before the inputs are published and stops when the outputs have been read.
+    """
     problem, axes = bench.problem, bench.workload.axes
     key = inputs.fresh_key()
     drawn = inputs.draw(problem.inputs, axes, key)
@@ -67,14 +73,14 @@ def run(runner: RunnerLink, bench: Bench, operation: Operation, *, poison_alloca
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
     if stir:
-        stirred = runner.call(Call(operation=Operation.STIR, seed=secrets.randbits(63)), problem.trial_s)
+        stirred = runner.call(Call(operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
         if isinstance(stirred, Silence):
             return Run(key=key, reply=stirred, duration_ns=0, inputs=drawn)
     call = _call(operation, placement, drawn, problem, axes, poison_allocations)
 
     begun = time.perf_counter_ns()
     _publish(places, drawn)
-    reply = runner.call(call, problem.trial_s)
+    reply = runner.call(call, problem.trial_s if limit_s is None else limit_s)
     snapshots = [target.clone() for target in targets]
     runner.device.synchronize()
     duration_ns = time.perf_counter_ns() - begun

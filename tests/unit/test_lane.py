@@ -4,6 +4,7 @@ The real runner's loop, gate and arena; only the kernel is a fake, so that a lie
 """
 
 import ctypes
+import dataclasses
 import hashlib
 import socket
 import threading
@@ -280,3 +281,25 @@ def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, 
     assert measurement.floor_ns == 100
     assert set(measurement.baselines["eager"].durations_ns) == {1_010 - 110}
     assert all(one.ratio < 0.5 for one in measurement.speedups)
+
+
+@pytest.mark.slow
+def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, baseline: Baseline) -> None:
+    """do_bench takes far longer than one trial may; an honest kernel keeps its verdict, on every workload after it too."""
+    values = {name: getattr(PROBLEM, name) for name in PROBLEM.__dataclass_fields__}
+    shown = tuple(dataclasses.replace(one, hidden=False) for one in PROBLEM.workloads)
+    facts = judged(tmp_path, honest, baseline=baseline, problem=wire.ProblemSpec(**{**values, "trial_s": 0.2, "workloads": shown}))
+    assert not any(isinstance(fact, wire.Violation) for fact in facts)
+    assert {fact.workload_id for fact in facts if isinstance(fact, wire.Measurement)} == {"n100", "n33"}
+
+
+def test_a_runner_that_did_not_answer_is_not_asked_again(tmp_path: Path) -> None:
+    """Its late answer would look like one to a call that was never made."""
+    slow = dataclasses.replace(PROBLEM, trial_s=0.1)
+
+    def late(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        time.sleep(0.3)
+        honest(inputs, outputs)
+
+    facts = judged(tmp_path, late, problem=slow)
+    assert outcomes(facts) == ["timed_out"] and not any(isinstance(fact, wire.Violation) for fact in facts)
