@@ -17,6 +17,7 @@ import docker
 import pytest
 
 from grader.client import GraderClient
+from grader.errors import ServerUnreachable
 from grader.v1 import report_pb2, submission_pb2
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +67,9 @@ class Server:
         ]
         self._log = (state_dir / "log").open("ab")
         self.process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log)
+        deadline = time.monotonic() + 60
+        while not asyncio.run(_answers(self.address)):
+            assert self.process.poll() is None and time.monotonic() < deadline, (state_dir / "log").read_text()[-4000:]
 
     def kill(self) -> None:
         self.process.kill()
@@ -85,6 +89,16 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path.mkdir()
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+async def _answers(address: str) -> bool:
+    """Whether somebody serves there."""
+    async with GraderClient(address, deadline_s=1.0) as client:
+        try:
+            await client.list_problems()
+        except ServerUnreachable:
+            return False
+        return True
 
 
 def _submission(index: int) -> submission_pb2.Submission:
