@@ -164,19 +164,27 @@ async def build_artifact(lease: Lease, host: Host, work: Workspace, device_kind:
         end = await box.wait()
     outcome, reason = _build_outcome(end)
     artifact = pick_up(work.out_dir, ARTIFACT, limit_bytes=limits.file_bytes) if outcome is BuildOutcome.BUILT else None
-    log = end.output.decode("utf-8", "replace")
+    log, truncated = cut(end.output)
     if isinstance(artifact, Refusal):
-        outcome, log = BuildOutcome.REJECTED, f"{log}\nerror: the build left no artifact: {artifact.sentence}"
+        outcome, log = BuildOutcome.REJECTED, f"error: the build left no artifact: {artifact.sentence}"
     if isinstance(artifact, bytes):
         work.artifact_path.write_bytes(artifact)
     return wire.Build(
         outcome=outcome,
-        log=log[: wire.LOG_LIMIT_BYTES],
-        log_truncated=len(end.output) >= wire.LOG_LIMIT_BYTES,
+        log=log,
+        log_truncated=truncated,
         duration_ns=time.monotonic_ns() - begun,
         artifact_digest=hashlib.sha256(artifact).hexdigest() if isinstance(artifact, bytes) else None,
         reason=reason,
     )
+
+
+def cut(output: bytes) -> tuple[str, bool]:
+    """What a box printed as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
+    text = output.decode("utf-8", "replace").encode()  # a byte that is no UTF-8 becomes three
+    if len(output) < wire.LOG_LIMIT_BYTES and len(text) <= wire.LOG_LIMIT_BYTES:
+        return text.decode(), False
+    return text[: wire.LOG_LIMIT_BYTES].decode("utf-8", "ignore").removesuffix("\ufffd"), True
 
 
 def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
@@ -284,6 +292,6 @@ def _run_end(end: BoxExit) -> wire.RunEnd:
         cause=end.cause.value,
         exit_code=end.exit_code,
         signal=end.signal,
-        output=end.output.decode("utf-8", "replace"),
+        output=cut(end.output)[0],
         wall_ns=end.wall_ns,
     )

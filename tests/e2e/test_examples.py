@@ -1,0 +1,100 @@
+"""Every example kernel gets the verdict that its first line says, on the strongest isolation that is here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.fleet.local import LocalFleet
+from grader.formats import native
+from grader.isolation.select import choose
+from grader.isolation.settings import BoxSettings
+from grader.languages import detect
+from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState, Verdict
+from grader.verdict import fold
+from sandbox import wire
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+# The six of the story are graded by `make demo` and by the demo's own test; a torch extension takes g++ 25 s.
+STORY = {"correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float"}
+KERNELS = sorted(path for path in EXAMPLES.glob("*/*.cu") if path.parent.name != "tril_matmul" or path.stem not in STORY)
+ADD = """#include <cuda_runtime.h>
+__global__ void add(const float* a, const float* b, float* c, long n) {{
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}}
+extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStream_t stream) {{
+    {before}
+    add<<<(n + 255) / 256, 256, 0, stream>>>(a, b, c, n);
+}}
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def fleet() -> AsyncIterator[LocalFleet]:
+    """One judge for all."""
+    with tempfile.TemporaryDirectory(prefix="grader-examples-", ignore_cleanup_errors=True) as place:
+        Path(place).chmod(0o711)
+        settings = BoxSettings(state_id="examples", runtime_dir=Path(place), hidden_paths=(EXAMPLES,))
+        isolation, _ = await choose("auto", settings)
+        async with LocalFleet(isolation=isolation, settings=settings) as made:
+            yield made
+        await isolation.close()
+
+
+async def graded(fleet: LocalFleet, problem: str, content: str, path: str = "kernel.cu") -> tuple[Report, list[wire.Fact]]:
+    """The report and the facts of one kernel, verified and not timed."""
+    source = SourceFile(path=path, content=content)
+    language = detect((source,))
+    assert language is not None
+    found = native.load(EXAMPLES / problem)
+    submission = Submission(
+        submission_id=f"example{abs(hash(content)):x}",
+        new=NewSubmission(problem_id=problem, language=language, sources=(source,), mode=wire.Mode.TEST),
+        problem_digest=found.digest,
+        state=SubmissionState.RUNNING,
+        create_time=datetime.now(UTC),
+    )
+    facts = [fact async for fact in fleet.grade(Lease(submission=submission, problem=found, attempt=1, worker_id="test"))]
+    return fold(facts), facts
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+async def test_a_kernel_gets_the_verdict_of_its_first_line(fleet: LocalFleet, path: Path) -> None:
+    """Accepted ones are accepted, and each lesson fails for its own reason."""
+    text = path.read_text("utf-8")
+    verdict, *reason = text.splitlines()[0].removeprefix("// expect:").split()
+    report, _ = await graded(fleet, path.parent.name, text, path.name)
+    assert report.verdict.value == verdict, report.summary
+    assert not reason or report.reason == reason[0], report.summary
+
+
+async def test_a_failure_at_the_third_workload_shows_the_first_two_as_passed(fleet: LocalFleet) -> None:
+    """What was right before is in the report, and what comes after is not run."""
+    workloads = [one.workload_id for one in native.load(EXAMPLES / "vector_add").spec.workloads]
+    report, _ = await graded(fleet, "vector_add", ADD.format(before="static int calls = 0; if (++calls > 6) return;"))
+    assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "UNWRITTEN_OUTPUT")
+    passed = {trial.workload_id for trial in report.trials if trial.outcome is wire.TrialOutcome.PASSED}
+    assert passed == set(workloads[:2])
+    assert [trial.workload_id for trial in report.trials][-1] == workloads[2] and len(report.trials) == 7
+
+
+async def test_a_compile_errors_log_is_cut_and_names_the_line(fleet: LocalFleet) -> None:
+    """64 KiB at most, beginning with file and line as the user wrote them."""
+    errors = "\n".join(f"unknown_type_{index} variable_{index};" for index in range(2000))
+    report, _ = await graded(fleet, "vector_add", f"{ADD.format(before='')}\n{errors}\n", "mine/kernel.cu")
+    assert report.verdict is Verdict.COMPILE_ERROR and report.build is not None
+    assert report.build.log.startswith("mine/kernel.cu:11:1: error: ‘unknown_type_0’")
+    assert report.build.log_truncated and len(report.build.log.encode()) <= wire.LOG_LIMIT_BYTES
+
+
+async def test_a_kernel_that_works_leaves_the_compilers_words_out(fleet: LocalFleet) -> None:
+    """The control of the log's cut: a short log is whole."""
+    report, _ = await graded(fleet, "vector_add", ADD.format(before=""))
+    assert report.verdict is Verdict.ACCEPTED and report.build is not None and not report.build.log_truncated
