@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import shutil
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -44,14 +44,20 @@ class LocalFleet:
         isolation: Isolation,
         settings: BoxSettings,
         device_kinds: tuple[str, ...] = DEVICE_KINDS,
+        lane_count: int = 1,
         builder_count: int = 2,
         profile: pipeline.Profile | None = None,
+        make_judge: Callable[[str], JudgeProcess] = JudgeProcess,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
         self._settings = settings
-        self._judges = {kind: JudgeProcess(kind) for kind in device_kinds}
-        self._turns = {kind: asyncio.Lock() for kind in device_kinds}
+        self._judges = {kind: [make_judge(kind) for _ in range(lane_count)] for kind in device_kinds}
+        # Last in, first out: a judge that has just worked is warm.
+        self._free: dict[str, asyncio.LifoQueue[JudgeProcess]] = {kind: asyncio.LifoQueue() for kind in device_kinds}
+        for kind, judges in self._judges.items():
+            for judge in reversed(judges):
+                self._free[kind].put_nowait(judge)
         self._builders = asyncio.Semaphore(builder_count)
 
     async def __aenter__(self) -> LocalFleet:
@@ -59,8 +65,9 @@ class LocalFleet:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for judge in self._judges.values():
-            await judge.close()
+        for judges in self._judges.values():
+            for judge in judges:
+                await judge.close()
 
     @property
     def device_kinds(self) -> tuple[str, ...]:
@@ -107,18 +114,21 @@ class LocalFleet:
 
     def idle(self, device_kind: str) -> bool:
         """Whether nobody is on the device or waits for it."""
-        return not self._turns[self._kind(device_kind)].locked()
+        return not self._free[self._kind(device_kind)].empty()
 
     @asynccontextmanager
     async def lane(self, device_kind: str) -> AsyncIterator[pipeline.Lane]:
         """Wait for the device."""
-        kind = self._kind(device_kind)
-        async with self._turns[kind]:
-            yield _Lane(self._judges[kind], await self._judges[kind].environment())
+        free = self._free[self._kind(device_kind)]
+        judge = await free.get()
+        try:
+            yield _Lane(judge, await judge.environment())
+        finally:
+            free.put_nowait(judge)
 
     async def environment(self, device_kind: str) -> wire.Environment:
         """What the device's judge says of itself."""
-        return await self._judges[self._kind(device_kind)].environment()
+        return await self._judges[self._kind(device_kind)][0].environment()
 
     def _kind(self, wanted: str) -> str:
         kind = wanted or next(iter(self._judges))

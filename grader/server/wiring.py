@@ -29,7 +29,9 @@ async def wired(settings: Settings) -> AsyncIterator[Grading]:
     try:
         log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
         kinds = _device_kinds(settings)
-        async with LocalFleet(isolation=isolation, settings=boxes, device_kinds=kinds, builder_count=settings.builders) as fleet:
+        async with LocalFleet(
+            isolation=isolation, settings=boxes, device_kinds=kinds, lane_count=settings.lanes, builder_count=settings.builders
+        ) as fleet:
             yield Grading(
                 grade=fleet.grade,
                 capacity=settings.lanes * len(kinds) + settings.builders,

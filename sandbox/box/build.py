@@ -10,6 +10,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,11 @@ def build(source_dir: Path, out_dir: Path) -> int:
     """Translate, compile, check, and leave the artifact."""
     job = wire.decode((source_dir / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    work_dir = Path(os.environ.get("TMPDIR", "/tmp")) / f"build-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="build-") as place:
+        return _build(job, source_dir, out_dir, Path(place))
+
+
+def _build(job: wire.BuildJob, source_dir: Path, out_dir: Path, work_dir: Path) -> int:
     try:
         _translate(job, source_dir / "files", work_dir / TRANSLATED)
     except emulation.Unsupported as refusal:
