@@ -183,7 +183,7 @@ class Dispatcher:
             return None
         except (GraderFault, CallRefused) as error:
             log.error("attempt_failed", reason=error.reason, detail=str(error))
-            return Failure(reason=error.reason, message=str(error))
+            return Failure(reason=error.reason, message=str(error), final=isinstance(error, GraderFault) and error.final)
         except Exception as error:
             # Whatever it is, it is ours: kernels fail by facts. The queue goes on, and the traceback is in the log.
             log.exception("attempt_broke")

@@ -20,6 +20,7 @@
     ├── GraderFault                     we are at fault; an attempt that ends so is retried
     │   ├── SandboxBroken               detail
     │   ├── JudgeBroken                 detail
+    │   ├── ProblemBroken               detail; final, for the next attempt would end the same way
     │   ├── LedgerBusy                  detail
     │   └── InternalFault               request_id: only in the client
     └── LeaseLost                       submission_id, attempt: another worker has it now
@@ -195,6 +196,7 @@ class GraderFault(GraderError):
     """We are at fault, not the caller and not the kernel."""
 
     reason = "GRADER_FAULT"
+    final = False
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
@@ -208,9 +210,16 @@ class SandboxBroken(GraderFault):
 
 
 class JudgeBroken(GraderFault):
-    """A judge, or a problem's reference, does not work."""
+    """A judge does not work."""
 
     reason = "JUDGE_BROKEN"
+
+
+class ProblemBroken(GraderFault):
+    """A problem's own reference does not work: its author has to mend it."""
+
+    reason = "PROBLEM_BROKEN"
+    final = True
 
 
 class LedgerBusy(GraderFault):

@@ -97,6 +97,7 @@ class Failure:
 
     reason: str
     message: str
+    final: bool = False  # another attempt would end the same way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from grader.errors import JudgeBroken, SandboxBroken
+from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, Isolation, Limits, Purpose
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease
@@ -101,7 +101,7 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                 async with closed_link(box, work.link_dir):
                     async for fact in lane.judge(_job(lease, host, work, build, box)):
                         if isinstance(fact, wire.Broken):
-                            raise JudgeBroken(fact.message)
+                            raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
                         gone = gone or says_gone(fact)
                         yield fact
                 yield _run_end(await _ending(box, CRASH_S if gone else 0.0))

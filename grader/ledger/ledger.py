@@ -99,7 +99,7 @@ class Ledger:
         return settled
 
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
-        """End the lease without a verdict: QUEUED again, FAILED the third counted time, CANCELLED where that was asked for."""
+        """End the lease without a verdict: QUEUED again, FAILED the third counted time or finally, CANCELLED where asked for."""
         released = await self._database.write(lambda connection: transactions.release(connection, self._now(), lease, counted, failure))
         self.changes.notify(lease.submission.submission_id)
         return released

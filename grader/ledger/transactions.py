@@ -215,7 +215,7 @@ def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report
 
 
 def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], counted: bool, failure: Failure) -> Submission | None:
-    """End an attempt without a verdict: back into the queue, or FAILED after the last, or CANCELLED where that was asked."""
+    """End an attempt without a verdict: back into the queue, FAILED after the last or a final one, CANCELLED where that was asked."""
     found = connection.execute(
         sa.select(submissions.c.fault_count, submissions.c.cancel_requested).where(where).with_for_update()
     ).one_or_none()
@@ -224,6 +224,8 @@ def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bo
     faults = found.fault_count + (1 if counted else 0)
     if found.cancel_requested:
         row = _move(connection, where, now, SubmissionState.CANCELLED)
+    elif failure.final:
+        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults, failure=records.to_text(failure))
     elif counted and faults >= ATTEMPT_LIMIT:
         last = Failure(reason=_EXHAUSTED, message=f"the grader failed {faults} times, last with {failure.reason}: {failure.message}")
         row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults, failure=records.to_text(last))

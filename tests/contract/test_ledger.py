@@ -1,6 +1,7 @@
 """What the ledger promises, whatever database is under it."""
 
 import asyncio
+import dataclasses
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -171,6 +172,14 @@ async def test_the_third_lost_lease_fails_the_submission(ledger):
     assert "3 times" in failed.failure.message and await lease(ledger) is None
     queued, running = SubmissionState.QUEUED, SubmissionState.RUNNING
     assert await states(ledger, made.submission_id) == [queued, running] * 3 + [SubmissionState.FAILED]
+
+
+async def test_a_final_failure_is_not_tried_again(ledger):
+    """A problem whose reference raises would only raise twice more; the reason is the fault's own."""
+    made = await submit(ledger)
+    await ledger.release(await lease(ledger), dataclasses.replace(FAILURE, reason="PROBLEM_BROKEN", final=True))
+    failed = await ledger.get(made.submission_id)
+    assert failed.state is SubmissionState.FAILED and failed.failure.reason == "PROBLEM_BROKEN"
 
 
 async def test_an_uncounted_release_is_no_attempt_spoiled(ledger):
