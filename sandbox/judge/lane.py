@@ -43,9 +43,8 @@ def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fa
             if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
                 yield from _verify_and_measure(job, subject, reference, clock)
         yield wire.Finished(job_id=job.job_id)
-    except NoRunner:
-        yield wire.Load(outcome=wire.LoadOutcome.CRASHED, message="the kernel's process ended before it had loaded")
-        yield wire.Finished(job_id=job.job_id)
+    except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
+        yield wire.Broken(job_id=job.job_id, message=str(absence))
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
         yield wire.Finished(job_id=job.job_id)

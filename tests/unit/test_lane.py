@@ -3,9 +3,11 @@
 The real runner's loop, gate and arena; only the kernel is a fake, so that a lie is three lines long.
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import hashlib
+import os
 import socket
 import threading
 import time
@@ -56,24 +58,27 @@ def judged(
     baseline: Baseline | None = None,
 ) -> list[wire.Fact]:
     """The facts of a job whose runner is kernel, served by `serve`; in mode TEST, which needs no baseline, or else in BENCHMARK."""
-    artifact = tmp_path / "artifact"
-    artifact.write_bytes(b"no elf")
-    job = wire.Job(
-        job_id="j",
-        problem=problem,
-        language="cuda",
-        entry="solve",
-        mode=wire.Mode.BENCHMARK if baseline else wire.Mode.TEST,
-        link_path=str(tmp_path / "judge.sock"),
-        artifact_path=str(artifact),
-        artifact_digest=hashlib.sha256(b"no elf").hexdigest(),
-        load_s=5.0,
-    )
+    (tmp_path / "artifact").write_bytes(b"no elf")
+    job = _job(tmp_path, problem, wire.Mode.BENCHMARK if baseline else wire.Mode.TEST)
     thread = threading.Thread(target=_run, args=(job.link_path, kernel, serve), daemon=True)
     thread.start()
     facts = list(judge(job, EmulatedDevice(), baseline))  # type: ignore[arg-type]
     thread.join(5)
     return facts
+
+
+def _job(place: Path, problem: wire.ProblemSpec = PROBLEM, mode: wire.Mode = wire.Mode.TEST) -> wire.Job:
+    return wire.Job(
+        job_id="j",
+        problem=problem,
+        language="cuda",
+        entry="solve",
+        mode=mode,
+        link_path=str(place / "judge.sock"),
+        artifact_path=str(place / "artifact"),
+        artifact_digest=hashlib.sha256(b"no elf").hexdigest(),
+        load_s=5.0,
+    )
 
 
 def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
@@ -303,3 +308,28 @@ def test_a_runner_that_did_not_answer_is_not_asked_again(tmp_path: Path) -> None
 
     facts = judged(tmp_path, late, problem=slow)
     assert outcomes(facts) == ["timed_out"] and not any(isinstance(fact, wire.Violation) for fact in facts)
+
+
+def test_a_box_without_a_runner_is_our_fault(tmp_path: Path) -> None:
+    """Until a runner has connected nothing of the submission has run: no verdict, the attempt is repeated."""
+    (tmp_path / "judge.sock.closed").touch()
+    (tmp_path / "artifact").write_bytes(b"no elf")
+    facts = list(judge(_job(tmp_path), EmulatedDevice(), None))  # type: ignore[arg-type]
+    assert isinstance(facts[-1], wire.Broken) and not facts[-1].problem_at_fault
+    assert not any(isinstance(fact, (wire.Load, wire.Trial, wire.Finished)) for fact in facts)
+
+
+def test_a_runner_of_another_uid_is_not_let_in(tmp_path: Path) -> None:
+    """Another user of this host who finds the socket is no runner; the control is the same job for our own uid."""
+    for uid, last in ((os.getuid() + 1, wire.Broken), (os.getuid(), wire.Finished)):
+        place = tmp_path / str(uid)
+        place.mkdir()
+        (place / "artifact").write_bytes(b"no elf")
+        job = dataclasses.replace(_job(place), runner_uid=uid, load_s=1.0)
+        threading.Thread(target=_try, args=(job.link_path,), daemon=True).start()
+        assert isinstance(list(judge(job, EmulatedDevice(), None))[-1], last)  # type: ignore[arg-type]
+
+
+def _try(path: str) -> None:
+    with contextlib.suppress(OSError, EOFError):  # refused: the link is closed before anything is sent
+        _run(path, honest, serve)
