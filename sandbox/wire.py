@@ -16,7 +16,6 @@ from typing import Any
 
 LINE_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_LIMIT_BYTES = 64 * 1024
-MESSAGE_LIMIT_CHARS = 2_000
 
 
 class WireError(ValueError):

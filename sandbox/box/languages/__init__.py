@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sandbox import wire
-from sandbox.devices import Arena
 from sandbox.gate import Call, Status
 
 
@@ -30,6 +28,3 @@ class Loaded:
     bind: Callable[[Call], Callable[[], object]]
     finish: Callable[[Call, object], None]
     uses_torch: bool
-
-
-LoadFunction = Callable[[int, wire.RunnerJob, Arena], Loaded]

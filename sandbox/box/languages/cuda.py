@@ -48,7 +48,7 @@ def check(artifact: bytes, entry: str) -> str | None:
 def load(artifact_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
     """Load the artifact; its constructors run here."""
     try:
-        library = ctypes.CDLL(f"/proc/self/fd/{artifact_fd}", mode=ctypes.RTLD_LOCAL if hasattr(ctypes, "RTLD_LOCAL") else 0)
+        library = ctypes.CDLL(f"/proc/self/fd/{artifact_fd}", mode=ctypes.RTLD_LOCAL)
     except OSError as error:
         raise Refused(Status.RAISED, f"the artifact can't be loaded: {error}") from None
     try:

@@ -6,16 +6,13 @@ import importlib.machinery
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sandbox import wire
 from sandbox.box import elf
 from sandbox.box.languages import Loaded, Refused
 from sandbox.devices import Arena
 from sandbox.gate import Call, Slot, Status
-
-if TYPE_CHECKING:
-    import torch
 
 NAME = "torch_extension"
 MODULE = "kernel"
@@ -112,11 +109,5 @@ def _copy_out(call: Call, result: object, job: wire.RunnerJob, arena: Arena) -> 
             raise Refused(Status.WRONG_SHAPE, f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {slot.shape}")
         if value.layout != torch.strided or value.is_meta:
             raise Refused(Status.WRONG_SHAPE, f"output {tensor.name!r} is not a dense tensor on the device; return one")
-        _fill(arena.tensor(slot.offset, tensor.dtype, slot.shape), value)
-
-
-def _fill(target: torch.Tensor, value: torch.Tensor) -> None:
-    import torch
-
-    with torch.no_grad():
-        target.copy_(value)
+        with torch.no_grad():
+            arena.tensor(slot.offset, tensor.dtype, slot.shape).copy_(value)
