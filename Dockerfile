@@ -14,7 +14,8 @@ RUN pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -c /usr/share/gr
     torch numpy ninja tree-sitter tree-sitter-cuda
 COPY sandbox /grader/lib/sandbox
 # The trusted half has no business in a box.
-RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles
+RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles \
+ && cd /grader/lib && python3 -m sandbox.box.precompile
 USER 65534:65534
 CMD ["python3"]
 

@@ -8,14 +8,15 @@ PIP_ARGS ?=
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 FAST := not slow and not docker and not bubblewrap and not gpu
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test check proto clean setup setup-dev
+.PHONY: help demo test check bench-build proto clean setup setup-dev headers
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## Set up, then grade the six kernels of the triangular matmul story and check each verdict
 	@$(BIN)/grader-cli demo $(DEMO_ARGS)
@@ -32,12 +33,19 @@ check: setup-dev ## Lint, types, architecture, API and fast tests; under two min
 	$(BIN)/python tools/generate_proto.py --check
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile -m '$(FAST)'
 
+bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
+	@$(BIN)/python tools/bench_build.py $(BENCH_ARGS)
+
 proto: setup-dev ## Generate grader/v1 from proto/
 	$(BIN)/python tools/generate_proto.py
 
-setup: $(VENV)/.ready-run ## Make the virtual environment that runs the grader
+setup: $(VENV)/.ready-run headers ## Make the virtual environment that runs the grader
 
-setup-dev: $(VENV)/.ready-dev ## Make the virtual environment that also tests it
+setup-dev: $(VENV)/.ready-dev headers ## Make the virtual environment that also tests it
+
+# Looks by itself whether there is anything to do. Compiled once, in the environment that boxes see read-only.
+headers: | $(VENV)/.ready-run
+	@$(BIN)/python -m sandbox.box.precompile || true
 
 $(VENV)/.ready-%: pyproject.toml constraints.txt tools/setup.sh
 	@tools/setup.sh $* $(VENV) $(PIP_ARGS)

@@ -187,6 +187,7 @@ class BuildJob:
     entry: str
     device_kind: str
     sources: tuple[str, ...]  # paths below {src}/files
+    architecture: str = ""  # for nvcc, such as "sm_90"; "": its default here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +225,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildNote:
+    """What the builder says of a build, beside the artifact; a claim that decides nothing."""
+
+    headers: str = ""  # which headers answered the source: "", "light" or "full"; `sandbox/box/headers.py`
+    fallback: str = ""  # why the light ones did not do, in a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """How a kernel was built. reason refines REJECTED, such as UNSUPPORTED or ENTRY_NOT_FOUND."""
 
@@ -233,6 +242,9 @@ class Build:
     duration_ns: int = 0
     artifact_digest: str | None = None
     reason: str | None = None
+    cached: bool = False  # the artifact of an earlier build of the same bytes and settings
+    headers: str = ""  # as in BuildNote
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +357,23 @@ Fact = Environment | Progress | Build | Plan | Load | Trial | Measurement | Viol
 
 MESSAGES: dict[str, type[Any]] = {
     cls.__name__: cls
-    for cls in (Job, BuildJob, RunnerJob, Environment, Progress, Build, Plan, Load, Trial, Measurement, Violation, RunEnd, Finished, Broken)
+    for cls in (
+        Job,
+        BuildJob,
+        BuildNote,
+        RunnerJob,
+        Environment,
+        Progress,
+        Build,
+        Plan,
+        Load,
+        Trial,
+        Measurement,
+        Violation,
+        RunEnd,
+        Finished,
+        Broken,
+    )
 }
 
 
@@ -365,7 +393,7 @@ def decode(line: bytes) -> Any:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise WireError(f"not JSON: {error}") from None
-    if not isinstance(data, dict) or data.get("type") not in MESSAGES:
+    if not isinstance(data, dict) or not isinstance(data.get("type"), str) or data["type"] not in MESSAGES:
         raise WireError("no known message type")
     return _build(MESSAGES[data.pop("type")], data)
 

@@ -6,24 +6,38 @@ a claim, and a lie only makes a worse artifact.
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sandbox import wire
-from sandbox.box import emulation
+from sandbox.box import gcc, nvcc, steps
 from sandbox.box.elf import NotAnObject
+from sandbox.box.emulation import Unsupported
+from sandbox.box.headers import Headers
 from sandbox.box.languages.registry import LANGUAGES
 
+COMPILERS = {"emulated": gcc.prepare, "cuda": nvcc.prepare}
 COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN = 0, 1, 3, 4, 5
 ARTIFACT = "artifact"
-TRANSLATED = "translated"  # apart from our own files, for a source may be called build.ninja
+NOTE = "note.json"
+FALLBACK_LIMIT = 300
+# Half of a build's time in `sandbox/profiles/limits.toml`: what it takes with torch's own headers must be left.
+ATTEMPT_S = 90.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How a build with one kind of headers ended. code: BUILT, REJECTED or ENTRY_NOT_FOUND; artifact: None unless BUILT."""
+
+    code: int
+    log: str
+    artifact: bytes | None = None
 
 
 def main() -> int:
@@ -38,98 +52,88 @@ def main() -> int:
         return BROKEN
 
 
-def build(source_dir: Path, out_dir: Path) -> int:
-    """Translate, compile, check, and leave the artifact."""
+def build(source_dir: Path, out_dir: Path, languages: Mapping[str, Any] = LANGUAGES) -> int:
+    """Compile, check, and leave the artifact and a note."""
     job = wire.decode((source_dir / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
     with tempfile.TemporaryDirectory(prefix="build-") as place:
-        return _build(job, source_dir, out_dir, Path(place))
+        return _build(job, languages[job.language], source_dir / "files", out_dir, Path(place))
 
 
-def _build(job: wire.BuildJob, source_dir: Path, out_dir: Path, work_dir: Path) -> int:
+def _build(job: wire.BuildJob, language: Any, files: Path, out_dir: Path, place: Path) -> int:
+    sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     try:
-        _translate(job, source_dir / "files", work_dir / TRANSLATED)
-    except emulation.Unsupported as refusal:
+        compiler = COMPILERS[job.device_kind](job, sources, files, place)
+    except Unsupported as refusal:
         print(f"{refusal.path}:{refusal.line}: error: {refusal.sentence}")
         return UNSUPPORTED
-    if not _compile(job, source_dir / "files", work_dir):
+    if not _compiled(job):
+        print(f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}")
         return REJECTED
-    artifact = (work_dir / ARTIFACT).read_bytes()
+    ways = list(language.headers(job, sources, _made(place / "headers")))
+
+    def attempt(headers: Headers, timeout_s: float | None) -> Attempt:
+        return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
+
+    tried, note = first_that_does(ways, attempt)
+    (out_dir / NOTE).write_bytes(wire.encode(note))
+    print(tried.log, end="", flush=True)
+    if tried.artifact is not None:
+        (out_dir / ARTIFACT).write_bytes(tried.artifact)
+    return tried.code
+
+
+def first_that_does(ways: Sequence[Headers | str], attempt: Callable[[Headers, float | None], Attempt]) -> tuple[Attempt, wire.BuildNote]:
+    """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
+
+    A sentence among them says why there is one less.
+    """
+    *light, full = ways
+    assert isinstance(full, Headers)
+    fallback = ""
+    for headers in light:
+        if isinstance(headers, str):
+            fallback = fallback or headers
+            continue
+        tried = attempt(headers, ATTEMPT_S)
+        if tried.code == BUILT:
+            return tried, wire.BuildNote(headers=headers.name, fallback=fallback[:FALLBACK_LIMIT])
+        fallback = fallback or _first_error(tried.log)
+    return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
+
+
+def _attempt(
+    job: wire.BuildJob, language: Any, compiler: steps.Compiler, headers: Headers, place: Path, timeout_s: float | None
+) -> Attempt:
+    """Compile every source and link, and look whether all is there."""
+    sources = list(enumerate(_compiled(job)))
+    plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
+    plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)
+    ran = steps.run(plan, place, timeout_s=timeout_s)
+    if not ran.succeeded:
+        return Attempt(code=REJECTED, log=ran.log)
+    artifact = (place / ARTIFACT).read_bytes()
     try:
-        missing = LANGUAGES[job.language].check(artifact, job.entry)
+        missing = headers.missing(artifact) or language.check(artifact, job.entry)
     except NotAnObject as error:
         missing = f"the linker's result is no shared object: {error}"
     if missing is not None:
-        print(f"error: {missing}")
-        return ENTRY_NOT_FOUND
-    (out_dir / ARTIFACT).write_bytes(artifact)
-    return BUILT
+        return Attempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n")
+    return Attempt(code=BUILT, log=ran.log, artifact=artifact)
 
 
-def _translate(job: wire.BuildJob, source_dir: Path, work_dir: Path) -> None:
-    for path in job.sources:
-        target = work_dir / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(emulation.translate((source_dir / path).read_text("utf-8"), path), "utf-8")
+def _compiled(job: wire.BuildJob) -> list[str]:
+    return [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
 
 
-def _compile(job: wire.BuildJob, source_dir: Path, work_dir: Path) -> bool:
-    """Compile every source and link, through ninja; print the compiler's words in the order of the sources.
-
-    The compiler stands in the directory of the sources as the user wrote them, so that it quotes those lines and not the translated ones.
-    """
-    language: Any = LANGUAGES[job.language]
-    translated = str(work_dir / TRANSLATED)
-    includes = [translated, *emulation.include_dirs(), *language.include_dirs()]
-    flags = [
-        *emulation.compile_flags(),
-        "-fPIC",
-        "-fdiagnostics-color=never",
-        *(f"-D{name}" for name in language.defines()),
-        *(f"-I{path}" if path == translated else f"-isystem{path}" for path in includes),
-    ]
-    compiled = [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
-    if not compiled:
-        print(f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}")
-        return False
-    logs = [f"{index}.log" for index in range(len(compiled))]
-    (work_dir / "build.ninja").write_text(_ninja(compiled, flags, language.libraries(), source_dir, work_dir), "utf-8")
-    done = subprocess.run(
-        [Path(sys.executable).parent / "ninja", "--quiet", "-k", "0"],
-        cwd=work_dir,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    printed = "".join(_read(work_dir / log) for log in (*logs, "link.log"))
-    if printed:
-        print(printed, end="", flush=True)
-    elif done.returncode:
-        print(done.stdout[-4000:], done.stderr[-4000:], sep="", flush=True)
-    return done.returncode == 0
+def _first_error(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error: " in line), lines[0] if lines else "the compiler failed without a word")
 
 
-def _ninja(sources: list[str], flags: list[str], libraries: list[str], source_dir: Path, work_dir: Path) -> str:
-    """The build file. Names in it are ours; sources are checked paths and quoted for shell and ninja."""
-    compiler, here = os.environ.get("CXX", "g++"), _quoted([str(work_dir)])
-    compile_line = f"cd {_quoted([str(source_dir)])} && {compiler} {_quoted(flags)} -x c++ -c {here}/{TRANSLATED}/$source -o {here}/$out"
-    lines = [
-        f"rule compile\n  command = {compile_line} > {here}/$log 2>&1",
-        f"rule link\n  command = {compiler} -shared $in -o $out {_quoted(libraries)} -pthread > link.log 2>&1",
-    ]
-    for index, source in enumerate(sources):
-        lines.append(f"build {index}.o: compile\n  source = {_quoted([source])}\n  log = {index}.log")
-    lines.append(f"build {ARTIFACT}: link {' '.join(f'{index}.o' for index in range(len(sources)))}")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(words: list[str]) -> str:
-    return " ".join(shlex.quote(word) for word in words).replace("$", "$$")
-
-
-def _read(path: Path) -> str:
-    return path.read_text("utf-8", "replace") if path.exists() else ""
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
 
 
 if __name__ == "__main__":

@@ -178,3 +178,39 @@ def _callee(launch: Node) -> Node | None:
     syntax = launch.parent
     call = syntax.parent if syntax is not None else None
     return call.child_by_field_name("function") if call is not None else None
+
+
+def tested_macros(code: bytes) -> Iterator[str]:
+    """The names in the conditions of `#if`, `#ifdef` and their like."""
+    waiting = [_parser().parse(code).root_node]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(node.children)
+        condition = node.child_by_field_name("condition") or node.child_by_field_name("name") if node.type in CONDITIONALS else None
+        if condition is not None:
+            yield from (
+                leaf.text.decode(errors="surrogateescape") for leaf in _leaves(condition) if leaf.type == "identifier" and leaf.text
+            )
+
+
+def defined_macros(code: bytes) -> Iterator[str]:
+    """The names that the code itself defines as macros."""
+    waiting = [_parser().parse(code).root_node]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(node.children)
+        name = node.child_by_field_name("name") if node.type in ("preproc_def", "preproc_function_def") else None
+        if name is not None and name.text is not None:
+            yield name.text.decode(errors="surrogateescape")
+
+
+def leading_includes(code: bytes) -> list[str]:
+    """What the code includes, unconditionally, before it defines or undefines a macro of its own."""
+    names = []
+    for node in _parser().parse(code).root_node.children:
+        path = node.child_by_field_name("path") if node.type == "preproc_include" else None
+        if path is not None and path.text is not None:
+            names.append(path.text.decode(errors="surrogateescape").strip('<>"'))
+        elif node.type not in ("comment", "preproc_include"):
+            break
+    return names

@@ -101,6 +101,8 @@ def _words(tokens: list[Token]) -> Iterator[Edit]:
             yield _replace(token, WORDS[token.text])
         elif token.text in MEMBERS and before in (".", "->") and after == "(":
             yield _replace(token, MEMBERS[token.text])
+            if [t.text for t in tokens[max(index - 4, 0) : index - 1]] == ["type", "(", ")"]:
+                yield _replace(tokens[index - 4], "device")  # the old properties only know whether they are on a GPU
         elif token.text == "CUDA" and before == "::" and tokens[index - 2].text == "DeviceType":
             yield _replace(token, "CPU")
         elif _names_cuda_device(token.text):

@@ -91,6 +91,7 @@ def test_kernels_say_who_they_are_first() -> None:
     ("source", "expected"),
     [
         ("bool f(T x) { return x.is_cuda() && x.device().is_cuda(); }", "bool f(T x) { return x.is_cpu() && x.device().is_cpu(); }"),
+        ("bool f(T x) { return x.type().is_cuda(); }", "bool f(T x) { return x.device().is_cpu(); }"),
         ("bool f(T* x) { return !x->is_cpu(); }", "bool f(T* x) { return !x->is_cuda(); }"),
         ("auto f(T x) { return x.cuda(); }", "auto f(T x) { return x.cpu(); }"),
         ("auto o = torch::TensorOptions().device(torch::kCUDA, 0);", "auto o = torch::TensorOptions().device(torch::kCPU, 0);"),

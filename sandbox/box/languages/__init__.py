@@ -1,7 +1,9 @@
 """Languages, a file each: how a kernel is built in the build box, and loaded and launched in the run box.
 
-A language promises: `compile_lines` says how to make one artifact without running anything of the submission; `check` says from the
-artifact's bytes alone what is missing; `load` returns a function that does a call, and is the first place where untrusted code runs.
+A language promises: `headers` yields ways to answer the includes of a job's sources, best first, a sentence in the place of one that is
+not to be had; the last is headers, and decides. `libraries` says what is linked: flags, and by their paths those that are loaded before
+the artifact. Neither runs anything of the submission. `check` says from the artifact's bytes alone what is missing; `load` returns a
+function that does a call, and is the first place where untrusted code runs.
 """
 
 from __future__ import annotations

@@ -7,10 +7,12 @@ the stream (System V ABI, section 3.2.3).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from sandbox import wire
 from sandbox.box import elf
+from sandbox.box.headers import Headers
 from sandbox.box.languages import Loaded, Refused
 from sandbox.devices import Arena
 from sandbox.gate import Call, Slot, Status
@@ -19,19 +21,14 @@ NAME = "cuda"
 _FLOATS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
-def include_dirs() -> list[str]:
-    """Nothing beyond the device's own headers."""
-    return []
+def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
+    """The device's own headers are all there is."""
+    yield Headers()
 
 
-def defines() -> list[str]:
-    """Nothing."""
-    return []
-
-
-def libraries() -> list[str]:
-    """Nothing."""
-    return []
+def libraries(device_kind: str) -> list[str]:
+    """The CUDA runtime as nvcc links it: inside the artifact, so that it needs no path to load."""
+    return ["-lcudart_static", "-lrt", "-ldl"] if device_kind == "cuda" else []
 
 
 def check(artifact: bytes, entry: str) -> str | None:

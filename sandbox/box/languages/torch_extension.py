@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.machinery
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from sandbox import wire
-from sandbox.box import elf
+from sandbox.box import elf, light, torch_install
+from sandbox.box.headers import Headers
 from sandbox.box.languages import Loaded, Refused
 from sandbox.devices import Arena
 from sandbox.gate import Call, Slot, Status
@@ -17,31 +19,38 @@ from sandbox.gate import Call, Slot, Status
 NAME = "torch_extension"
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
+TORCH_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
+# What `torch.utils.cpp_extension` defines, for every compiler and for nvcc.
+DEFINES = (f"TORCH_EXTENSION_NAME={MODULE}", "TORCH_API_INCLUDE_EXTENSION_H", "_GLIBCXX_USE_CXX11_ABI=1")
+NVCC_DEFINES = (
+    "__CUDA_NO_HALF_OPERATORS__",
+    "__CUDA_NO_HALF_CONVERSIONS__",
+    "__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "__CUDA_NO_HALF2_OPERATORS__",
+)
 _INIT = "PyInit_"
 
 
-def _torch_dir() -> Path:
-    spec = importlib.util.find_spec("torch")
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent
+def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
+    """The light headers, and torch's own for what those do not carry."""
+    return headers_of(sources, place, job.device_kind)
 
 
-def include_dirs() -> list[str]:
-    """torch's headers and Python's, found without importing torch."""
-    import sysconfig
-
-    root = _torch_dir() / "include"
-    return [str(root), str(root / "torch/csrc/api/include"), sysconfig.get_path("include")]
-
-
-def defines() -> list[str]:
-    """What `torch.utils.cpp_extension` defines."""
-    return [f"TORCH_EXTENSION_NAME={MODULE}", "TORCH_API_INCLUDE_EXTENSION_H", "_GLIBCXX_USE_CXX11_ABI=1"]
+def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Iterator[Headers | str]:
+    """The same, for sources without a job."""
+    common = (*DEFINES, *(NVCC_DEFINES if device_kind == "cuda" else ()))
+    prepared = light.prepare(sources, place, emulated=device_kind == "emulated")
+    yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
+    yield Headers(name="full", include_dirs=tuple(torch_install.include_dirs()), defines=common)
 
 
-def libraries() -> list[str]:
-    """torch's libraries; in the runner they are loaded before the artifact."""
-    return [f"-L{_torch_dir() / 'lib'}", "-ltorch", "-ltorch_cpu", "-ltorch_python", "-lc10"]
+def libraries(device_kind: str) -> list[str]:
+    """torch's libraries, of which a build without CUDA has fewer; in the runner they are loaded before the artifact."""
+    directory = torch_install.torch_directory() / "lib"
+    paths = [directory / f"lib{name}.so" for name in TORCH_LIBRARIES]
+    # The runtime that torch has loaded: two would each have a current device and a last error.
+    runtime = ["-lcudart"] if device_kind == "cuda" else []
+    return [*(str(path) for path in paths if path.exists()), *runtime]
 
 
 def check(artifact: bytes, entry: str) -> str | None:

@@ -1,0 +1,59 @@
+"""Makes the headers of `sandbox/box/precompiled.py`, if they are not there; part of `make setup`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sandbox.box import gcc, light, precompiled
+from sandbox.box.headers import Headers
+from sandbox.box.languages import torch_extension
+
+
+def main() -> int:
+    """Make them; without them builds only take longer, so that a failure is told and no more."""
+    place = precompiled.directory()
+    if place.is_dir():
+        return 0
+    begun = time.monotonic()
+    shutil.rmtree(place.parent, ignore_errors=True)  # those of earlier states
+    place.parent.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=place.parent) as making:
+        failed = make(Path(making) / place.name)
+        if failed:
+            print(f"headers can't be compiled beforehand, so builds will take longer:\n{failed[:4000]}", file=sys.stderr)
+            return 1
+        os.replace(Path(making) / place.name, place)
+    size_bytes = sum(path.stat().st_size for path in place.iterdir())
+    print(f"headers compiled in {time.monotonic() - begun:.0f} s, {size_bytes / 1e6:.0f} MB in {place}")
+    return 0
+
+
+def make(place: Path) -> str:
+    """Write and compile the headers; what the compiler says where it fails."""
+    place.mkdir()
+    with tempfile.TemporaryDirectory(prefix="headers-") as work:
+        light_way = next(way for way in torch_extension.headers_of({}, Path(work), "emulated"))
+        kinds = {precompiled.CUDA: Headers()}
+        if isinstance(light_way, Headers) and light_way.name == light.NAME:
+            kinds[precompiled.TORCH] = light_way
+        with ThreadPoolExecutor() as threads:
+            return "".join(threads.map(lambda name: _compile(place / name, kinds[name]), kinds))
+
+
+def _compile(header: Path, headers: Headers) -> str:
+    header.write_text(precompiled.TEXT[header.name], "utf-8")
+    target = header.with_name(f"{header.name}{precompiled.COMPILED}")
+    command = [*gcc.compiler(), *gcc.flags(headers), "-c", "-x", "c++-header", str(header), "-o", str(target)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ran.stderr if ran.returncode != 0 else ""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

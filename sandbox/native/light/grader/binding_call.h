@@ -1,0 +1,216 @@
+// A call from Python: finds the overload that takes the arguments, and says what C++ threw.
+#pragma once
+
+#include <cxxabi.h>
+
+#include "binding_record.h"
+#include "binding_rules.h"
+
+namespace pybind11 __attribute__((visibility("hidden"))) {
+namespace detail {
+
+/// Given by a record's `call` where it does not take the arguments.
+inline PyObject* next_overload() { return reinterpret_cast<PyObject*>(1); }
+
+GRADER_COLD void raise_from(PyObject* type, const char* message) {
+    PyObject *kind, *cause, *value, *trace;
+    PyErr_Fetch(&kind, &cause, &trace);
+    PyErr_NormalizeException(&kind, &cause, &trace);
+    if (trace != nullptr) {
+        PyException_SetTraceback(cause, trace);
+        Py_DECREF(trace);
+    }
+    Py_DECREF(kind);
+    PyErr_SetString(type, message);
+    PyErr_Fetch(&kind, &value, &trace);
+    PyErr_NormalizeException(&kind, &value, &trace);
+    Py_INCREF(cause);
+    PyException_SetCause(value, cause);
+    PyException_SetContext(value, cause);
+    PyErr_Restore(kind, value, trace);
+}
+GRADER_COLD void raise(PyObject* type, const char* message) {
+    if (PyErr_Occurred() != nullptr) raise_from(type, message);
+    else PyErr_SetString(type, message);
+}
+
+/// Looked up by dynamic_cast: a handler for each type would cost the compiler more than all the rest of a call.
+GRADER_COLD PyObject* type_of(const std::exception& error) {
+    if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return PyExc_MemoryError;
+    if (dynamic_cast<const std::out_of_range*>(&error) != nullptr) return PyExc_IndexError;
+    if (dynamic_cast<const std::overflow_error*>(&error) != nullptr) return PyExc_OverflowError;
+    bool value = dynamic_cast<const std::domain_error*>(&error) != nullptr || dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
+                 dynamic_cast<const std::length_error*>(&error) != nullptr || dynamic_cast<const std::range_error*>(&error) != nullptr;
+    return value ? PyExc_ValueError : PyExc_RuntimeError;
+}
+
+/// pybind11's own translation, for what torch has not taken. What an exception was nested in comes first, and is its cause.
+GRADER_COLD void translate(const std::exception_ptr& thrown) {
+    auto translate_inner = [&thrown](const std::nested_exception* outer) {
+        if (outer != nullptr && outer->nested_ptr() != nullptr && outer->nested_ptr() != thrown) translate(outer->nested_ptr());
+    };
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+        translate_inner(dynamic_cast<const std::nested_exception*>(&error));
+        if (auto* python = dynamic_cast<const error_already_set*>(&error)) python->restore();
+        else if (auto* builtin = dynamic_cast<const builtin_exception*>(&error)) builtin->set_error();
+        else raise(type_of(error), error.what());
+    } catch (const std::nested_exception& error) {
+        translate_inner(&error);
+        raise(PyExc_RuntimeError, "Caught an unknown nested exception!");
+    } catch (...) {
+        raise(PyExc_RuntimeError, "Caught an unknown exception!");
+    }
+}
+
+/// torch registers a translator with pybind11, for all modules: it takes its own exceptions, and leaves the others to pybind11.
+GRADER_COLD void raise_current() {
+    std::exception_ptr thrown = std::current_exception();
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+        if (dynamic_cast<const c10::Error*>(&error) != nullptr || dynamic_cast<const torch::PyTorchError*>(&error) != nullptr ||
+            dynamic_cast<const python_error*>(&error) != nullptr)
+            return torch::translate_exception_to_python(thrown);
+    } catch (...) {
+    }
+    translate(thrown);
+}
+
+/// The arguments as the caller gave them.
+struct given {
+    PyObject* const* values;
+    size_t positional;
+    PyObject* names;
+    size_t named;
+
+    /// Where a keyword stands, or `named`.
+    size_t find(const text& name) const {
+        for (size_t i = 0; i < named; ++i) {
+            const char* keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i));
+            if (keyword == nullptr) PyErr_Clear();
+            else if (std::strcmp(name.c_str(), keyword) == 0) return i;
+        }
+        return named;
+    }
+};
+
+/// Put the arguments where the function has its parameters; false: they are too many, too few, or other ones.
+inline bool arrange(const function_record& function, const given& given, function_call& call) {
+    if (given.positional > function.positional) return false;
+    if (given.positional < function.positional && function.annotated < function.positional) return false;
+    call.function = &function;
+    call.convert = 0;
+    size_t at = 0;
+    auto place = [&](PyObject* value, const argument_record* argument) {
+        if (argument != nullptr && !argument->none_allowed && value == Py_None) return false;
+        if (argument == nullptr || argument->convert) call.convert |= uint64_t(1) << at;
+        call.values[at++] = value;
+        return true;
+    };
+    for (; at < given.positional;) {
+        const argument_record* argument = function.argument(at);
+        if (argument != nullptr && argument->named && given.find(argument->name) < given.named) return false;
+        if (!place(given.values[at], argument)) return false;
+    }
+    for (; at < function.positional_only;) {
+        const argument_record& argument = function.arguments[at];
+        if (!argument.value) return false;
+        place(argument.value.ptr(), nullptr);
+        if (!argument.convert) call.convert &= ~(uint64_t(1) << (at - 1));
+    }
+    size_t used = 0;
+    for (; at < function.count;) {
+        const argument_record& argument = function.arguments[at];
+        size_t keyword = argument.named ? given.find(argument.name) : given.named;
+        PyObject* value = keyword < given.named ? given.values[given.positional + keyword] : argument.value.ptr();
+        used += keyword < given.named;
+        if (value == nullptr || !place(value, &argument)) return false;
+    }
+    return used == given.named;
+}
+
+GRADER_COLD void raise_incompatible(const function_record& first, const given& given) {
+    text message;
+    add(message, first.name.c_str());
+    add(message, "(): incompatible function arguments. The following argument types are supported:\n");
+    size_t index = 0;
+    for (const function_record* function = &first; function != nullptr; function = function->next) {
+        add(message, "    ");
+        add(message, ++index);
+        for (const char* piece : {". ", function->signature.c_str(), "\n"}) add(message, piece);
+    }
+    add(message, "\nInvoked with: ");
+    for (size_t i = 0; i < given.positional + given.named; ++i) {
+        if (i == given.positional) add(message, i > 0 ? "; kwargs: " : "kwargs: ");
+        else if (i > 0) add(message, ", ");
+        if (i >= given.positional) add(message, PyObject_Str, PyTuple_GET_ITEM(given.names, i - given.positional)), add(message, "=");
+        if (!add(message, PyObject_Repr, given.values[i])) add(message, "<repr raised Error>");
+    }
+    raise(PyExc_TypeError, message.c_str());
+}
+GRADER_COLD void raise_unconvertible(const function_record& function) {
+    text message;
+    add(message, "Unable to convert function return value to a Python type! The signature was\n\t");
+    add(message, function.signature.c_str());
+    raise(PyExc_TypeError, message.c_str());
+}
+
+/// Overloads that may take the arguments when these are converted.
+struct second_pass {
+    function_call* calls = nullptr;
+    size_t count = 0;
+    ~second_pass() { std::free(calls); }
+};
+GRADER_COLD void remember(second_pass& pass, const function_call& call) {
+    auto* calls = static_cast<function_call*>(std::realloc(pass.calls, (pass.count + 1) * sizeof(function_call)));
+    if (calls == nullptr) throw std::bad_alloc();
+    pass.calls = calls;
+    calls[pass.count++] = call;
+}
+
+inline const char* const record_name = "grader.function_record";
+
+/// Two passes where there are overloads: without conversion first, so that the exact one is preferred.
+inline PyObject* dispatch(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
+    auto* first = static_cast<function_record*>(PyCapsule_GetPointer(self, record_name));
+    const given given{values, static_cast<size_t>(positional), names, names == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(names))};
+    PyObject* result = next_overload();
+    const function_record* function = first;
+    try {
+        const bool overloaded = first->next != nullptr;
+        second_pass later;
+        function_call call;
+        for (; function != nullptr; function = function->next) {
+            if (!arrange(*function, given, call)) continue;
+            const uint64_t convert = call.convert;
+            if (overloaded) call.convert = 0;
+            result = function->call(call).ptr();
+            if (result != next_overload()) break;
+            // Arguments that only go by keyword do not count here; pybind11 does so.
+            const uint64_t counted = function->positional >= 64 ? ~uint64_t(0) : (uint64_t(1) << function->positional) - 1;
+            if (!overloaded || (convert & counted) == 0) continue;
+            call.convert = convert;
+            remember(later, call);
+        }
+        for (size_t i = 0; i < later.count && result == next_overload(); ++i) {
+            function = later.calls[i].function;
+            result = function->call(later.calls[i]).ptr();
+        }
+        if (result == next_overload()) {
+            raise_incompatible(*first, given);
+            return nullptr;
+        }
+    } catch (abi::__forced_unwind&) {
+        throw;
+    } catch (...) {
+        raise_current();
+        return nullptr;
+    }
+    if (result == nullptr) raise_unconvertible(*function);
+    return result;
+}
+
+}  // namespace detail
+}  // namespace pybind11

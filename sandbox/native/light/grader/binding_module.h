@@ -1,0 +1,280 @@
+// PYBIND11_MODULE, and `def`: the only templates that each bound function adds.
+#pragma once
+
+#include "binding_call.h"
+#include "binding_overload.h"
+
+namespace pybind11 __attribute__((visibility("hidden"))) {
+
+/// Objects that live during the call, after the arguments were converted and before the result is.
+template <class... Guards>
+struct call_guard;
+template <>
+struct call_guard<> {
+    using type = detail::void_type;
+};
+template <class Guard>
+struct call_guard<Guard> {
+    using type = Guard;
+};
+template <class Guard, class... Rest>
+struct call_guard<Guard, Rest...> {
+    struct type {
+        Guard guard{};
+        typename call_guard<Rest...>::type next{};
+    };
+};
+
+namespace detail {
+
+template <class... Extra>
+struct guard_of {
+    using type = void_type;
+};
+template <class First, class... Rest>
+struct guard_of<First, Rest...> : guard_of<Rest...> {};
+template <class... Guards, class... Rest>
+struct guard_of<call_guard<Guards...>, Rest...> {
+    using type = typename call_guard<Guards...>::type;
+};
+
+template <size_t Index, class T>
+struct argument {
+    make_caster<T> caster;
+};
+template <class Indices, class... Args>
+struct arguments;
+template <size_t... Is, class... Args>
+struct arguments<std::index_sequence<Is...>, Args...> : argument<Is, Args>... {
+    bool load([[maybe_unused]] function_call& call) {
+        return (... && static_cast<argument<Is, Args>&>(*this).caster.load(call.values[Is], (call.convert >> Is & 1) != 0));
+    }
+    template <class Return, class Guard, class Function>
+    Return call(Function& function) {
+        [[maybe_unused]] Guard guard{};
+        return function(cast_op<Args>(std::move(static_cast<argument<Is, Args>&>(*this).caster))...);
+    }
+};
+
+/// Converts, calls, and converts back.
+template <class Function, class Guard, class Return, class... Args>
+handle call_function(function_call& call) {
+    arguments<std::make_index_sequence<sizeof...(Args)>, Args...> loaded;
+    if (!loaded.load(call)) return next_overload();
+    Function& function = [&]() -> Function& {
+        if constexpr (std::is_pointer_v<Function>) return reinterpret_cast<Function&>(const_cast<void*&>(call.function->function));
+        else return *static_cast<Function*>(call.function->function);
+    }();
+    if constexpr (std::is_void_v<Return>) {
+        loaded.template call<void, Guard>(function);
+        return handle(Py_None).inc_ref();
+    } else {
+        return to_python(loaded.template call<Return, Guard>(function));
+    }
+}
+
+template <class Return, class... Args>
+struct signature {
+    /// The names of the arguments' types, and then the result's.  Copied: a caster's own may be visible to other libraries.
+    static constexpr descr types[] = {make_caster<Args>::name..., make_caster<std::conditional_t<std::is_void_v<Return>, void_type, Return>>::name};
+    template <class Function, class Guard>
+    static void describe(function_record& record) {
+        static_assert(sizeof...(Args) <= argument_limit, "this many arguments are not carried");
+        record.count = record.positional = sizeof...(Args);
+        record.call = call_function<Function, Guard, Return, Args...>;
+    }
+    static constexpr size_t count = sizeof...(Args);
+};
+template <class Call>
+struct signature_of_call;
+template <class Class, class Return, class... Args>
+struct signature_of_call<Return (Class::*)(Args...)> : signature<Return, Args...> {};
+template <class Class, class Return, class... Args>
+struct signature_of_call<Return (Class::*)(Args...) const> : signature<Return, Args...> {};
+template <class Class, class Return, class... Args>
+struct signature_of_call<Return (Class::*)(Args...) noexcept> : signature<Return, Args...> {};
+template <class Class, class Return, class... Args>
+struct signature_of_call<Return (Class::*)(Args...) const noexcept> : signature<Return, Args...> {};
+template <class Function>
+struct signature_of_function : signature_of_call<decltype(&Function::operator())> {};
+template <class Return, class... Args>
+struct signature_of_function<Return (*)(Args...)> : signature<Return, Args...> {};
+template <class Return, class... Args>
+struct signature_of_function<Return (*)(Args...) noexcept> : signature<Return, Args...> {};
+
+GRADER_COLD void destroy_records(PyObject* capsule) {
+    auto* record = static_cast<function_record*>(PyCapsule_GetPointer(capsule, record_name));
+    while (record != nullptr) destroy(std::exchange(record, record->next));
+}
+
+GRADER_COLD void set_attribute(handle owner, const char* name, handle value) {
+    if (PyObject_SetAttrString(owner.ptr(), name, value.ptr()) != 0) throw_python_error();
+}
+
+/// A function that stands in the module by this name already, whose chain `record` shall join; null: it starts a new one.
+GRADER_COLD function_record* chain_of(handle existing, const function_record& record) {
+    if (!existing || existing.is_none()) return nullptr;
+    if (PyCFunction_Check(existing.ptr())) {
+        PyObject* self = PyCFunction_GET_SELF(existing.ptr());
+        if (self == nullptr || !PyCapsule_IsValid(self, record_name)) return nullptr;
+        auto* chain = static_cast<function_record*>(PyCapsule_GetPointer(self, record_name));
+        return chain->scope.is(record.scope) ? chain : nullptr;
+    }
+    if (record.name.c_str()[0] != '_') {
+        text message;
+        add(message, "Cannot overload existing non-function object \"");
+        add(message, record.name.c_str());
+        add(message, "\" with a function of the same name");
+        throw std::runtime_error(message.c_str());
+    }
+    return nullptr;
+}
+
+/// Add an overload to the module, or a new function; what has no template in it.
+GRADER_COLD void add_function(handle module, record_owner record, const descr* types) {
+    add_signature(*record, types);
+    record->scope = module;
+    auto function = reinterpret_steal<object>(PyObject_GetAttrString(module.ptr(), record->name.c_str()));
+    if (!function) PyErr_Clear();
+    function_record* first = chain_of(function, *record);
+    if (first != nullptr) {
+        function_record* last = first;
+        while (last->next != nullptr) last = last->next;
+        last->next = record.release();
+    } else {
+        first = record.record;
+        auto method = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch));
+        first->def = {first->name.c_str(), method, METH_FASTCALL | METH_KEYWORDS, nullptr};
+        auto capsule = reinterpret_steal<object>(PyCapsule_New(first, record_name, destroy_records));
+        if (!capsule) throw_python_error();
+        record.release();
+        auto scope_name = reinterpret_steal<object>(PyObject_GetAttrString(module.ptr(), "__name__"));
+        function = reinterpret_steal<object>(scope_name ? PyCFunction_NewEx(&first->def, capsule.ptr(), scope_name.ptr()) : nullptr);
+        if (!function) throw_python_error();
+    }
+    text documentation;
+    add_documentation(documentation, *first);
+    std::free(const_cast<char*>(std::exchange(first->def.ml_doc, documentation.release())));
+    set_attribute(module, first->name.c_str(), function);
+}
+GRADER_COLD record_owner new_record(const char* name, size_t annotated) {
+    record_owner record(new function_record);
+    add(record->name, name);
+    record->arguments = new argument_record[annotated];
+    return record;
+}
+
+/// `m.attr("name") = value`.
+struct attribute {
+    handle owner;
+    const char* name;
+    template <class T>
+    void operator=(T&& value) && {
+        set_attribute(owner, name, reinterpret_steal<object>(to_python(std::forward<T>(value))));
+    }
+};
+
+}  // namespace detail
+
+class module_ : public object {
+   public:
+    using object::object;
+    detail::attribute attr(const char* name) const { return {*this, name}; }
+    detail::attribute doc() const { return attr("__doc__"); }
+
+    template <class Callable, class... Extra>
+    module_& def(const char* name, Callable&& callable, Extra... extra) {
+        using Function = std::decay_t<Callable>;
+        using Signature = detail::signature_of_function<Function>;
+        constexpr size_t named = (size_t(std::is_base_of_v<arg, Extra>) + ... + 0);
+        static_assert(named == 0 || named == Signature::count, "The number of argument annotations does not match the number of function arguments");
+        detail::record_owner record = detail::new_record(name, named);
+        if constexpr (std::is_pointer_v<Function>) {
+            record->function = reinterpret_cast<void*>(callable);
+        } else {
+            record->function = new Function(std::forward<Callable>(callable));
+            record->destroy = [](void* function) { delete static_cast<Function*>(function); };
+        }
+        Signature::template describe<Function, typename detail::guard_of<Extra...>::type>(*record);
+        (detail::annotate(*record, extra), ...);
+        detail::add_function(*this, std::move(record), Signature::types);
+        return *this;
+    }
+};
+using module = module_;
+
+}  // namespace pybind11
+
+namespace pybind11 __attribute__((visibility("hidden"))) {
+namespace detail {
+
+/// The modules that are there, by name, in the dictionary that pybind11 keeps for the interpreter: a module's body runs once.
+GRADER_COLD object module_cache() {
+    PyObject* state = PyInterpreterState_GetDict(PyInterpreterState_Get());
+    if (state == nullptr) throw std::runtime_error("the interpreter has no dictionary");
+    auto key = reinterpret_steal<object>(PyUnicode_FromString("__pybind11_module_cache"));
+    if (PyDict_GetItemWithError(state, key.ptr()) == nullptr) {
+        auto made = reinterpret_steal<object>(PyDict_New());
+        if (!made || PyDict_SetItem(state, key.ptr(), made.ptr()) != 0) throw_python_error();
+    }
+    return reinterpret_borrow<object>(PyDict_GetItemWithError(state, key.ptr()));
+}
+
+GRADER_COLD void raise_import_error() {
+    try {
+        throw;
+    } catch (error_already_set& error) {
+        error.restore();
+        raise_from(PyExc_ImportError, "initialization failed");
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_ImportError, error.what());
+    }
+}
+
+GRADER_COLD PyObject* create_module(PyObject* spec, PyModuleDef*) {
+    auto name = reinterpret_steal<object>(PyObject_GetAttrString(spec, "name"));
+    if (!name) return nullptr;
+    PyObject* made = PyDict_GetItemWithError(module_cache().ptr(), name.ptr());
+    Py_XINCREF(made);
+    return made != nullptr ? made : PyModule_NewObject(name.ptr());
+}
+
+GRADER_COLD int execute_module(PyObject* self, void (*body)(module_&)) {
+    try {
+        auto module = reinterpret_borrow<module_>(self);
+        auto spec = reinterpret_steal<object>(PyObject_GetAttrString(self, "__spec__"));
+        auto name = reinterpret_steal<object>(spec ? PyObject_GetAttrString(spec.ptr(), "name") : nullptr);
+        if (!name) throw_python_error();
+        object cache = module_cache();
+        if (PyDict_GetItemWithError(cache.ptr(), name.ptr()) != nullptr) return 0;
+        body(module);
+        if (PyDict_SetItem(cache.ptr(), name.ptr(), self) != 0) throw_python_error();
+        return 0;
+    } catch (...) {
+        raise_import_error();
+        return -1;
+    }
+}
+
+}  // namespace detail
+}  // namespace pybind11
+
+#define PYBIND11_STRINGIFY(x) #x
+#define PYBIND11_TOSTRING(x) PYBIND11_STRINGIFY(x)
+#define PYBIND11_CONCAT(first, second) first##second
+// One step more, so that a name that is a macro, as TORCH_EXTENSION_NAME is, counts as what it stands for.
+#define PYBIND11_MODULE(name, variable) GRADER_MODULE(name, variable)
+#define GRADER_MODULE(name, variable)                                                                                                \
+    static void PYBIND11_CONCAT(pybind11_init_, name)(::pybind11::module_&);                                                         \
+    static int PYBIND11_CONCAT(pybind11_exec_, name)(PyObject * module) {                                                            \
+        return ::pybind11::detail::execute_module(module, PYBIND11_CONCAT(pybind11_init_, name));                                    \
+    }                                                                                                                                \
+    extern "C" __attribute__((visibility("default"))) PyObject* PyInit_##name();                                                     \
+    extern "C" __attribute__((visibility("default"))) PyObject* PyInit_##name() {                                                    \
+        static PyModuleDef_Slot slots[] = {{Py_mod_create, reinterpret_cast<void*>(::pybind11::detail::create_module)},              \
+                                           {Py_mod_exec, reinterpret_cast<void*>(PYBIND11_CONCAT(pybind11_exec_, name))},            \
+                                           {0, nullptr}};                                                                            \
+        static PyModuleDef def = {PyModuleDef_HEAD_INIT, PYBIND11_TOSTRING(name), nullptr, 0, nullptr, slots, nullptr, nullptr, nullptr}; \
+        return PyModuleDef_Init(&def);                                                                                               \
+    }                                                                                                                                \
+    void PYBIND11_CONCAT(pybind11_init_, name)([[maybe_unused]] ::pybind11::module_ & variable)

@@ -1,0 +1,4 @@
+// Names the handle, for declarations; a source that uses the library gets its own header.
+#pragma once
+typedef struct cusparseContext* cusparseHandle_t;
+enum cusparseStatus_t : int;

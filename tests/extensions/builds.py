@@ -1,0 +1,102 @@
+"""Builds extensions in both ways: as the builder does, and with torch's own headers, many in one file."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox import wire
+from sandbox.box import emulation, gcc, torch_install
+from sandbox.box.headers import Headers
+from sandbox.box.languages import torch_extension
+from tests.extensions.corpus import Extension
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 900
+BUILDER = ("-m", "sandbox.box.build")
+FULL = "import sys; from sandbox.box import build, light; light.prepare = lambda *_, **__: 'not asked for'; sys.exit(build.main())"
+FULL_BUILDER = ("-c", FULL)
+INCLUDE = re.compile(r"^\s*#\s*include\s*(<[^>]+>)", re.MULTILINE)
+DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a builder left. artifact: None where it refused."""
+
+    log: str
+    artifact: Path | None
+    note: wire.BuildNote | None
+
+
+def build(extension: Extension, folder: Path, *, device_kind: str = "emulated", program: Sequence[str] = BUILDER) -> Built:
+    """Build as in a build box: the builder's own process, a job and files."""
+    source, out = folder / "src", folder / "out"
+    for path, text in extension.files.items():
+        (source / "files" / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / "files" / path).write_text(text, "utf-8")
+    out.mkdir()
+    job = wire.BuildJob(language=torch_extension.NAME, entry="forward", device_kind=device_kind, sources=tuple(extension.files))
+    (source / "job.json").write_bytes(wire.encode(job))
+    command = [sys.executable, *program, str(source), str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S)
+    note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else None
+    assert note is None or isinstance(note, wire.BuildNote)
+    artifact = out / "artifact"
+    return Built(log=done.stdout + done.stderr, artifact=artifact if artifact.exists() else None, note=note)
+
+
+def build_alone(extension: Extension, folder: Path, *, device_kind: str) -> Built:
+    """Build with torch's own headers, whatever the light ones carry."""
+    return build(extension, folder, device_kind=device_kind, program=FULL_BUILDER)
+
+
+def build_together(extensions: Sequence[Extension], folder: Path) -> Path:
+    """Build many extensions into one file with torch's own headers, which are then read once; each is a module of it."""
+    folder.mkdir()
+    headers = Headers(name="full", include_dirs=tuple(torch_install.include_dirs()), defines=torch_extension.DEFINES)
+    (folder / "all.cpp").write_text(_one_text(extensions, folder), "utf-8")
+    flags = [*emulation.compile_flags(), *gcc.include_flags(headers, device=emulation.include_dirs()), f"-I{folder}"]
+    libraries = torch_extension.libraries("emulated")
+    command = ["g++", *flags, "-w", "-shared", "all.cpp", "-o", "all.so", "-x", "none", *libraries]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr[:4000]
+    return folder / "all.so"
+
+
+def module_of(extension: Extension) -> str:
+    """What an extension's module is called among many."""
+    return f"extension_{extension.name}"
+
+
+def _one_text(extensions: Sequence[Extension], folder: Path) -> str:
+    """Every source in a namespace of its own, after all headers that any of them includes; its macros end with it."""
+    includes: dict[str, None] = {"<cuda_runtime.h>": None}
+    parts = []
+    for extension in extensions:
+        body = []
+        for path, text in extension.files.items():
+            translated = folder / extension.name / path
+            translated.parent.mkdir(parents=True, exist_ok=True)
+            translated.write_text(emulation.translate(text, path), "utf-8")
+            includes |= dict.fromkeys(INCLUDE.findall(text))
+            if translated.suffix != ".h":
+                body.append(f'#include "{extension.name}/{path}"')
+        macros = {name for text in extension.files.values() for name in DEFINE.findall(text)}
+        parts += [
+            "#undef TORCH_EXTENSION_NAME",
+            f"#define TORCH_EXTENSION_NAME {module_of(extension)}",
+            f"namespace {module_of(extension)}_ {{",
+            *body,
+            "}",
+            *(f"#undef {name}" for name in sorted(macros)),
+        ]
+    return "\n".join([*(f"#include {name}" for name in includes), *parts, ""])
+
+
+def processors() -> int:
+    """How many may compile at a time."""
+    return len(os.sched_getaffinity(0))

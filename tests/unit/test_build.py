@@ -1,0 +1,267 @@
+"""The builder makes the same artifact of the same sources, and says what is wrong with others in their own names."""
+
+import ctypes
+import json
+import re
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from sandbox import wire
+from sandbox.box import build, elf, steps
+from sandbox.box.headers import Headers
+from sandbox.box.languages import cuda
+
+NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH"))
+ADD = """
+__global__ void add(const float* a, float* b, long n) { long i = blockIdx.x * (long)blockDim.x + threadIdx.x; if (i < n) b[i] += a[i]; }
+"""
+KERNEL = ADD + 'extern "C" void solve(const float* a, float* b, long n, cudaStream_t s) { add<<<(n + 255) / 256, 256, 0, s>>>(a, b, n); }'
+TWO = {
+    "host.cpp": '#include "parts/add.cuh"\nextern "C" void solve(const float* a, float* b, long n) { launch(a, b, n); }',
+    "parts/add.cuh": "#pragma once\nvoid launch(const float* a, float* b, long n);",
+    "parts/add.cu": f"#include <parts/add.cuh>\nstatic {ADD}\nvoid launch(const float* a, float* b, long n) {{ add<<<1, 32>>>(a, b, n); }}",
+    "parts/more.cu": "int last_error() { return cudaGetLastError(); }",
+}
+
+
+@pytest.fixture(params=["emulated", NVCC])
+def device_kind(request):
+    return request.param
+
+
+class Made:
+    """What a build left and said."""
+
+    def __init__(self, code, out, log):
+        self.code, self.log = code, log
+        self.artifact = (out / "artifact").read_bytes() if (out / "artifact").exists() else None
+        self.note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else None
+
+
+@pytest.fixture
+def made(tmp_path, capsys):
+    """Build sources in this process."""
+    count = 0
+
+    def made(sources, device_kind, language=cuda, **job):
+        nonlocal count
+        count += 1
+        place = tmp_path / str(count)
+        (place / "out").mkdir(parents=True)
+        for path, text in sources.items():
+            (place / "src/files" / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / "src/files" / path).write_text(text)
+        job = wire.BuildJob(language="x", entry="solve", device_kind=device_kind, sources=tuple(sources), **job)
+        (place / "src/job.json").write_bytes(wire.encode(job))
+        code = build.build(place / "src", place / "out", {"x": language})
+        return Made(code, place / "out", capsys.readouterr().out)
+
+    return made
+
+
+def test_a_kernel_is_built_with_its_entry(made, device_kind):
+    """Raw CUDA, one file."""
+    built = made({"kernel.cu": KERNEL}, device_kind)
+    assert built.code == build.BUILT, built.log
+    assert "solve" in elf.exported_names(built.artifact)
+    assert built.note == wire.BuildNote()
+
+
+def test_several_sources_become_one_artifact(made, device_kind):
+    """Kernels beside C++; headers are found beside the file and from the top of the sources."""
+    built = made(TWO, device_kind)
+    assert built.code == build.BUILT, built.log
+    assert {"solve", "_Z10last_errorv"} <= set(elf.exported_names(built.artifact))
+
+
+def test_the_same_sources_make_the_same_bytes(made, device_kind):
+    """Wherever they lie: nothing of a path or of the hour is in an artifact."""
+    first, second = made({"kernel.cu": KERNEL}, device_kind), made({"kernel.cu": KERNEL}, device_kind)
+    assert first.artifact is not None and first.artifact == second.artifact
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("kernel.cu:4", "__global__ void broken(float* a) { a[0] = missing_name; }"),
+        ("kernel.cu:4", '#include "missing_name.h"'),
+        ("./parts/bad.cuh:1", "#include <parts/bad.cuh>"),
+    ],
+)
+def test_an_error_names_the_file_and_the_line_once(made, device_kind, place, error):
+    """As the user wrote them, whichever pass finds it; both of nvcc's passes find these."""
+    failed = made({"kernel.cu": f"// a comment\n{KERNEL.strip()}\n{error}\n", "parts/bad.cuh": "int x = missing_name;\n"}, device_kind)
+    lines = [re.sub(r"^(./)?([^(]+)\((\d+)\)", r"\1\2:\3", line).removeprefix("./") for line in failed.log.splitlines()]
+    assert failed.code == build.REJECTED and failed.artifact is None
+    assert sum(line.startswith(f"{place.removeprefix('./')}:") and "error" in line for line in lines) == 1, failed.log
+    assert "/tmp" not in failed.log
+
+
+def test_a_linker_error_names_the_sources(made, device_kind):
+    """Not the objects made of them."""
+    failed = made({"a.cu": KERNEL, "b.cu": KERNEL}, device_kind)
+    assert failed.code == build.REJECTED
+    assert "multiple definition" in failed.log and "a.cu" in failed.log and "b.cu" in failed.log
+    assert "object.o" not in failed.log
+
+
+def test_a_missing_entry_is_said(made, device_kind):
+    """With what to write."""
+    failed = made({"kernel.cu": KERNEL.replace('extern "C"', "")}, device_kind)
+    assert failed.code == build.ENTRY_NOT_FOUND
+    assert 'write extern "C" before it' in failed.log
+
+
+def test_headers_alone_are_nothing_to_compile(made, device_kind):
+    """The sentence names the suffixes that are compiled."""
+    failed = made({"kernel.cuh": KERNEL}, device_kind)
+    assert failed.code == build.REJECTED and "*.cu" in failed.log
+
+
+# -- several kinds of headers ----------------------------------------------------------------------------------------------
+
+NEEDS_VALUE = '#include <value.h>\nextern "C" int solve() { return VALUE; }\n'
+
+
+@pytest.fixture
+def language(tmp_path):
+    """A language with light and full headers, both of them a text."""
+
+    def language(light, full, missing=None):
+        ways = []
+        for name, text in (("light", light), ("full", full)):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "value.h").write_text(text)
+            check = (lambda artifact: missing) if name == "light" else (lambda artifact: None)
+            ways.append(Headers(name=name, include_dirs=(str(tmp_path / name),), missing=check))
+        return SimpleNamespace(headers=lambda job, sources, place: iter(ways), libraries=cuda.libraries, check=cuda.check)
+
+    return language
+
+
+def test_light_headers_that_do_are_used(made, device_kind, language):
+    """And the note says so."""
+    built = made({"kernel.cu": NEEDS_VALUE}, device_kind, language("#define VALUE 1", "#error full"))
+    assert built.code == build.BUILT, built.log
+    assert built.note == wire.BuildNote(headers="light")
+
+
+@pytest.mark.parametrize(
+    ("light", "missing", "why"),
+    [
+        ("", None, "VALUE"),
+        ("#error light", None, "#error light"),
+        ("#define VALUE 1", "a method is called, but not by name", "a method is called, but not by name"),
+        ("#define VALUE 1\n#define solve other", None, "no function 'solve'"),
+    ],
+    ids=["compile", "preprocess", "missing", "entry"],
+)
+def test_what_light_headers_do_not_carry_is_built_with_full_ones(made, language, light, missing, why):
+    """Nothing is said of the first try, but in the note."""
+    built = made({"kernel.cpp": NEEDS_VALUE}, "emulated", language(light, "#define VALUE 2", missing))
+    assert built.code == build.BUILT, built.log
+    assert built.note.headers == "full" and why in built.note.fallback
+    assert "error" not in built.log
+
+
+def test_errors_are_those_of_the_full_headers(made, device_kind, language):
+    """The light ones are never shown: the user has not written them."""
+    failed = made({"kernel.cu": NEEDS_VALUE + "int x = typo;"}, device_kind, language("#error light", "#define VALUE 2"))
+    assert failed.code == build.REJECTED
+    assert "typo" in failed.log and "light" not in failed.log
+    assert "light" in failed.note.fallback
+
+
+def attempts(*outcomes):
+    """Fake attempts, and which headers were tried with which time."""
+    tried, left = [], list(outcomes)
+
+    def attempt(headers, timeout_s):
+        tried.append((headers.name, timeout_s))
+        return left.pop(0)
+
+    return attempt, tried
+
+
+FAILED = build.Attempt(
+    code=build.REJECTED, log="In file included from k.cu:1:\nlight.h:3:1: error: no such thing\nlight.h:4:1: error: more\n"
+)
+DONE = build.Attempt(code=build.BUILT, log="", artifact=b"artifact")
+LIGHT, FULL = Headers(name="light"), Headers(name="full")
+
+
+def test_a_try_has_a_time_limit_and_the_last_has_the_box_s():
+    """A light build that hangs leaves the full one its time."""
+    attempt, tried = attempts(FAILED, DONE)
+    attempted, note = build.first_that_does([LIGHT, FULL], attempt)
+    assert attempted is DONE
+    assert tried == [("light", build.ATTEMPT_S), ("full", None)]
+    assert note == wire.BuildNote(headers="full", fallback="light.h:3:1: error: no such thing")
+
+
+def test_a_way_that_is_not_there_says_why():
+    """A language may have a sentence in the place of headers."""
+    attempt, tried = attempts(DONE)
+    _, note = build.first_that_does(["the headers have another shape " + "x" * 1000, FULL], attempt)
+    assert tried == [("full", None)]
+    assert note.fallback.startswith("the headers have another shape") and len(note.fallback) == build.FALLBACK_LIMIT
+
+
+def test_a_plan_out_of_time_is_stopped_with_all_that_it_runs(tmp_path):
+    """Its commands do not go on to take the time of the next."""
+    done = tmp_path / "done"
+    slow = steps.Step(command=("sh", "-c", f"sleep 3; touch {done}"), directory=tmp_path, outputs=("slow",))
+    ran = steps.run([slow], tmp_path, timeout_s=0.3)
+    assert not ran.succeeded and ran.log == f"{steps.UNFINISHED}\n"
+    assert not done.exists()
+
+
+def test_a_command_s_words_reach_it_as_they_are(tmp_path):
+    """Through ninja and the shell."""
+    words = ("a b", "$HOME", "${x}", "it's", '"', "*", "a\\b", "$in", ":", "#")
+    ran = steps.run([steps.Step(command=("printf", "%s\\n", *words), directory=tmp_path, outputs=("x",))], tmp_path)
+    assert ran.succeeded and ran.log.splitlines() == list(words)
+
+
+def test_a_library_that_is_loaded_before_is_only_named(tmp_path, made):
+    """By the name that it gives itself, wherever it lies; what it has is found at run time."""
+    library = tmp_path / "elsewhere.so"
+    source = 'extern "C" int answer() { return 42; }'
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", library, "-Wl,-soname,libanswer.so.7"], input=source.encode(), check=True
+    )
+    language = SimpleNamespace(headers=cuda.headers, libraries=lambda device_kind: [str(library)], check=cuda.check)
+    built = made({"k.cpp": 'extern "C" int answer(); extern "C" int solve() { return answer(); }'}, "emulated", language)
+    assert built.code == build.BUILT, built.log
+    assert elf.soname(library.read_bytes()) == "libanswer.so.7" and elf.soname(built.artifact) is None
+    (tmp_path / "artifact.so").write_bytes(built.artifact)
+    ctypes.CDLL(str(library), mode=ctypes.RTLD_LOCAL)
+    assert ctypes.CDLL(str(tmp_path / "artifact.so")).solve() == 42
+
+
+def test_the_log_is_in_the_order_of_the_plan(tmp_path):
+    """Whoever is first to finish."""
+    plan = [
+        steps.Step(command=("sh", "-c", f"sleep {pause}; echo {name}"), directory=tmp_path, outputs=(name,), source=name)
+        for name, pause in (("a", 0.2), ("b", 0))
+    ]
+    assert steps.run(plan, tmp_path).log == "a\nb\n"
+
+
+def test_what_two_passes_say_of_a_source_is_said_once():
+    """By paragraphs; the number of errors is not compared. Another source's words are its own."""
+    one, more = "k.cu(1): error: x\n  x\n  ^\n", "k.cu(2): error: y\n  y\n  ^\n"
+    logs = [("k.cu", f"{one}\n1 error detected\n"), ("k.cu", f"{one}\n{more}\n2 errors detected\n"), ("j.cu", one)]
+    assert steps.merged(logs) == f"{one}\n1 error detected\n{more}{one}"
+
+
+def test_the_note_is_one_line_of_json(made):
+    """For the server, which reads it as any other message."""
+    assert json.loads(wire.encode(made({"kernel.cpp": 'extern "C" void solve() {}'}, "emulated").note)) == {
+        "type": "BuildNote",
+        "headers": "",
+        "fallback": "",
+    }
