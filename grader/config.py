@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from grader.log import LogFormat
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
-LEDGER_NAME, LOCK_NAME, SOCKET_NAME = "ledger.sqlite3", "server.lock", "server.sock"
+LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -24,6 +24,11 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(environment.get("HOME") or Path.home()) / ".local" / "state" / "grader"
 
 
+def cache_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Where built artifacts lie unless told otherwise: $GRADER_CACHE_DIR; None is the state directory."""
+    return Path(own) if (own := environment.get("GRADER_CACHE_DIR")) else None
+
+
 class Settings(BaseModel):
     """What a server is told."""
 
@@ -31,6 +36,8 @@ class Settings(BaseModel):
 
     listen: str = DEFAULT_ADDRESS
     state_dir: Path = Field(default_factory=state_directory)
+    cache_dir: Path | None = Field(default_factory=cache_directory)
+    cache_bytes: int = Field(default=2 * 1024**3, ge=0)  # 0: nothing is kept, everything is built
     problems: tuple[Path, ...] = ()
     sandbox: Literal["auto", "docker", "bubblewrap", "process"] = "auto"
     box_root: str = "host"
@@ -42,15 +49,22 @@ class Settings(BaseModel):
     lease_s: float = Field(default=30.0, gt=0)
     log_format: LogFormat = "console"
 
-    @field_validator("state_dir", "problems")
+    @field_validator("state_dir", "cache_dir", "problems")
     @classmethod
-    def _absolute(cls, value: Path | tuple[Path, ...]) -> Path | tuple[Path, ...]:
-        return value.absolute() if isinstance(value, Path) else tuple(path.absolute() for path in value)
+    def _absolute(cls, value: Path | tuple[Path, ...] | None) -> Path | tuple[Path, ...] | None:
+        if value is None or isinstance(value, Path):
+            return value and value.absolute()
+        return tuple(path.absolute() for path in value)
 
     @property
     def ledger_path(self) -> Path:
         """The database file."""
         return self.state_dir / LEDGER_NAME
+
+    @property
+    def cache_path(self) -> Path:
+        """The directory of built artifacts; several servers may name the same."""
+        return self.cache_dir or self.state_dir / CACHE_NAME
 
     @property
     def lock_path(self) -> Path:

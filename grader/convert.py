@@ -197,6 +197,9 @@ def _build(build: wire.Build) -> report_pb2.Build:
         log_truncated=build.log_truncated,
         build_duration=_duration(build.duration_ns),
         reason=build.reason or "",
+        cached=build.cached,
+        headers=build.headers,
+        fallback=build.fallback,
     )
 
 

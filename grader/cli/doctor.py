@@ -33,7 +33,7 @@ _ISOLATIONS = {"docker": ("dockerd", "docker.io", _ENGINE), "bubblewrap": ("bwra
 class Finding:
     """One thing that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
 
-    kind: str  # device, isolation or compiler
+    kind: str  # device, isolation, compiler or cache
     name: str
     usable: bool
     detail: str
@@ -44,7 +44,7 @@ class Finding:
 
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
-    findings = [*await compilers(), *devices(), *await isolations()]
+    findings = [*await compilers(), *devices(), *await isolations(), cache()]
     ready = can_grade(findings)
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(one) for one in findings]}, indent=2))
@@ -124,6 +124,20 @@ async def isolations() -> list[Finding]:
         Path(runtime).chmod(0o711)  # a box's own uid must get here
         found = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
     return [_isolation(name, availability) for name, availability in found.items()]
+
+
+def cache() -> Finding:
+    """Where built kernels are kept, and how many."""
+    from grader.artifacts import usage
+    from grader.config import Settings
+
+    directory = Settings().cache_path
+    try:
+        count, size_bytes = usage(directory)
+    except OSError as error:
+        detail, remedy = f"{directory} can't be read: {error.strerror}", "name a directory of your own in GRADER_CACHE_DIR"
+        return Finding(kind="cache", name="artifacts", usable=False, detail=detail, remedy=remedy)
+    return Finding(kind="cache", name="artifacts", usable=True, detail=f"{directory}: {count} built, {size_bytes / 1e6:.1f} MB")
 
 
 def _isolation(name: str, availability: Availability) -> Finding:

@@ -11,8 +11,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from grader import pipeline
+from grader.artifacts import ArtifactCache
 from grader.errors import NoSuchDevice
 from grader.fleet.judge_process import JudgeProcess
+from grader.host import Lane, Profile, Workspace
 from grader.isolation import Isolation, Limits
 from grader.isolation.runtime import box_output, run_directory
 from grader.isolation.settings import BoxSettings
@@ -46,12 +48,15 @@ class LocalFleet:
         device_kinds: tuple[str, ...] = DEVICE_KINDS,
         lane_count: int = 1,
         builder_count: int = 2,
-        profile: pipeline.Profile | None = None,
+        profile: Profile | None = None,
+        cache: ArtifactCache | None = None,
         make_judge: Callable[[str], JudgeProcess] = JudgeProcess,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
+        self.cache = cache
         self._settings = settings
+        self._looking: asyncio.Task[str] | None = None
         self._judges = {kind: [make_judge(kind) for _ in range(lane_count)] for kind in device_kinds}
         # Last in, first out: a judge that has just worked is warm.
         self._free: dict[str, asyncio.LifoQueue[JudgeProcess]] = {kind: asyncio.LifoQueue() for kind in device_kinds}
@@ -62,12 +67,16 @@ class LocalFleet:
 
     async def __aenter__(self) -> LocalFleet:
         await self.isolation.sweep()
+        if self.cache is not None:
+            self._looking = asyncio.create_task(self.isolation.fingerprint())  # now, so that the first job does not wait for it
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for judges in self._judges.values():
             for judge in judges:
                 await judge.close()
+        if self._looking is not None:
+            await asyncio.gather(self._looking, return_exceptions=True)  # whoever needed it asked again, and was told
 
     @property
     def device_kinds(self) -> tuple[str, ...]:
@@ -81,7 +90,7 @@ class LocalFleet:
     # -- what the pipeline needs of a host -------------------------------------------------------------------------------
 
     @contextmanager
-    def workspace(self, lease: Lease) -> Iterator[pipeline.Workspace]:
+    def workspace(self, lease: Lease) -> Iterator[Workspace]:
         """Make an attempt's directories below the server's own, under a name that nobody guesses."""
         box_id = f"{lease.submission.submission_id}-{lease.attempt}"
         root = run_directory(self._settings) / secrets.token_hex(8)
@@ -95,7 +104,7 @@ class LocalFleet:
                 hold_slot(shared_slot_directory()) as slot,
                 box_output(self._settings, limit_bytes=self.profile.build.file_bytes) as out_dir,
             ):
-                yield pipeline.Workspace(
+                yield Workspace(
                     source_dir=root / "src",
                     out_dir=out_dir,
                     link_dir=root / "link",
@@ -117,7 +126,7 @@ class LocalFleet:
         return not self._free[self._kind(device_kind)].empty()
 
     @asynccontextmanager
-    async def lane(self, device_kind: str) -> AsyncIterator[pipeline.Lane]:
+    async def lane(self, device_kind: str) -> AsyncIterator[Lane]:
         """Wait for the device."""
         free = self._free[self._kind(device_kind)]
         judge = await free.get()
@@ -137,7 +146,7 @@ class LocalFleet:
         return kind
 
 
-def read_profile(path: Path) -> pipeline.Profile:
+def read_profile(path: Path) -> Profile:
     """Read limits.toml."""
     table = tomllib.loads(path.read_text("utf-8"))
-    return pipeline.Profile(build=Limits(**table["build"]), run=Limits(**table["run"]), **table["judge"])
+    return Profile(build=Limits(**table["build"]), run=Limits(**table["run"]), **table["judge"])

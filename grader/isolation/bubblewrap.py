@@ -12,6 +12,7 @@ from pathlib import Path
 from grader.isolation import LIB, LINK, OUT, SRC, Availability, Box, BoxSpec, Purpose, cgroups, host_box, launch, processes, trial
 from grader.isolation.container import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
 from grader.isolation.errors import IsolationBroken
+from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.runtime import link_directory, sweep_runtime
 from grader.isolation.settings import HOST_ROOT, BoxSettings, Protections
 from grader.isolation.slots import slot_uid
@@ -35,6 +36,7 @@ class BubblewrapIsolation:
         self._program = shutil.which(PROGRAM)
         self._options = ""
         self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
+        self._fingerprint = HostFingerprint()
         self._root = os.geteuid() == 0
 
     async def check(self) -> Availability:
@@ -74,6 +76,10 @@ class BubblewrapIsolation:
             box = host_box.HostBox(spec, self._launch(self._program, spec, link_dir, uid, descriptor, limited=cgroup is not None), cgroup)
             async with host_box.live(box) as started:
                 yield started
+
+    async def fingerprint(self) -> str:
+        """The host's toolchain, which is what a box has."""
+        return await self._fingerprint.current()
 
     async def sweep(self) -> int:
         """End what earlier servers with this state directory left."""

@@ -21,6 +21,7 @@ import requests.exceptions
 from grader.isolation import Availability, Box, BoxSpec, container, trial
 from grader.isolation.docker_box import DockerBox
 from grader.isolation.errors import IsolationBroken
+from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.runtime import link_directory, sweep_runtime
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.slots import slot_uid
@@ -89,8 +90,9 @@ class DockerIsolation:
         self._protections = protections or Protections()
         self._seccomp_text: str | None = None
         self._engine = Engine(settings.docker_host)
-        self._image: str | None = settings.image
+        self._image: str | None = None
         self._toolchain: Toolchain | None = None
+        self._fingerprint = HostFingerprint()
 
     async def check(self) -> Availability:
         """Start a trivial box."""
@@ -128,6 +130,13 @@ class DockerIsolation:
             finally:
                 await uninterrupted(box.remove())
 
+    async def fingerprint(self) -> str:
+        """The image, or the host's toolchain where a box is made of that."""
+        if self._settings.image is None:
+            return await self._fingerprint.current()
+        await self._prepare()
+        return f"image {self._image}"
+
     async def sweep(self) -> int:
         """Remove the containers of earlier servers with this state directory."""
         sweep_runtime(self._settings)
@@ -148,10 +157,13 @@ class DockerIsolation:
             self._toolchain = await asyncio.to_thread(self._make_toolchain)
             self._seccomp_text = profile("seccomp.json").read_text()
         if self._image is None:
+            named = self._settings.image
             try:
-                self._image = await self._engine.call(_empty_image)
+                # By its id: what was looked at once is what every box is made of, whatever the name means later.
+                self._image = await self._engine.call(_empty_image if named is None else lambda client: _image_id(client, named))
             except ENGINE_FAULTS as error:
-                raise IsolationBroken(f"the engine cannot make an empty image: {_first_line(error)}") from error
+                what = "cannot make an empty image" if named is None else f"has no image {named}; build it, or pull it"
+                raise IsolationBroken(f"the engine {what}: {_first_line(error)}") from error
 
     def _make_toolchain(self) -> Toolchain:
         if self._settings.image is not None:
@@ -180,16 +192,20 @@ class DockerIsolation:
         return DockerBox(self._engine, container_id, spec, uid, stdio)
 
 
+def _image_id(client: docker.APIClient, name: str) -> str:
+    return str(client.inspect_image(name)["Id"])  # type: ignore[no-untyped-call]
+
+
 def _empty_image(client: docker.APIClient) -> str:
     name = f"{EMPTY_REPOSITORY}:{EMPTY_TAG}"
     try:
-        return str(client.inspect_image(name)["Id"])  # type: ignore[no-untyped-call]
+        return _image_id(client, name)
     except docker.errors.ImageNotFound:
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w"):
             pass
         client.import_image_from_data(archive.getvalue(), repository=EMPTY_REPOSITORY, tag=EMPTY_TAG)
-        return str(client.inspect_image(name)["Id"])  # type: ignore[no-untyped-call]
+        return _image_id(client, name)
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from grader.isolation import Availability, Box, BoxSpec, cgroups, host_box, launch, processes, trial
+from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.output import output_directory
 from grader.isolation.runtime import link_directory, run_directory, sweep_runtime
 from grader.isolation.settings import BoxSettings
@@ -28,6 +29,7 @@ class ProcessIsolation:
     def __init__(self, settings: BoxSettings) -> None:
         self._settings = settings
         self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
+        self._fingerprint = HostFingerprint()
         self._unreachable = _unreachable(
             (Path(sys.executable), Path(sys.base_prefix), package_directory("sandbox"), settings.runtime_dir / "run")
         )
@@ -65,6 +67,10 @@ class ProcessIsolation:
             box = host_box.HostBox(spec, self._launch(spec, link_dir, scratch, uid, own_uid, limited=cgroup is not None), cgroup)
             async with host_box.live(box) as started:
                 yield started
+
+    async def fingerprint(self) -> str:
+        """The host's toolchain, which is what a box has."""
+        return await self._fingerprint.current()
 
     async def sweep(self) -> int:
         """End what earlier servers with this state directory left."""

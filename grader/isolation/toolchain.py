@@ -66,15 +66,14 @@ def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = ()) -> 
     """Return the host's own compilers, libraries and Python environment, to be seen at the same paths inside."""
     roots = [Path(path) for path in SYSTEM if Path(path).exists()]
     prefixes = [Path(prefix) for prefix in (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)]
-    cuda = _cuda_home()
+    cuda = cuda_home()
     roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
     binds = _without_nested([Bind(source=path.resolve(), target=str(path)) for path in roots])
     etc = tuple(Bind(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
     hidden = [package_directory("sandbox"), package_directory("grader"), *hidden_paths]
-    directories = [Path(sys.prefix) / "bin", *([cuda / "bin"] if cuda else []), *map(Path, ("/usr/local/bin", "/usr/bin", "/bin"))]
     return Toolchain(
         python=sys.executable,
-        path=":".join(dict.fromkeys(map(str, directories))),
+        path=search_path(),
         binds=(*binds, *etc, *library_binds()),
         hidden=tuple(target for path in hidden for target in _seen_as(path.resolve(), binds)),
     )
@@ -102,7 +101,15 @@ def write_own_etc(directory: Path) -> None:
             partial.replace(path)
 
 
-def _cuda_home() -> Path | None:
+def search_path() -> str:
+    """Return the PATH of a box that has the host's toolchain."""
+    cuda = cuda_home()
+    directories = [Path(sys.prefix) / "bin", *([cuda / "bin"] if cuda else []), *map(Path, ("/usr/local/bin", "/usr/bin", "/bin"))]
+    return ":".join(dict.fromkeys(map(str, directories)))
+
+
+def cuda_home() -> Path | None:
+    """Return where the CUDA toolkit of this host lies, if there is one."""
     for candidate in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
         if candidate and (Path(candidate) / "bin" / "nvcc").exists():
             return Path(candidate)

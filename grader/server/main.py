@@ -26,6 +26,12 @@ def parser() -> argparse.ArgumentParser:
     add("--version", action="version", version=f"%(prog)s {_version()}")
     add("--listen", metavar="ADDRESS", help="HOST:PORT or unix:/PATH (127.0.0.1:50551)")
     add("--state-dir", metavar="DIR", help="where the ledger is; one server at a time ($GRADER_STATE_DIR, or the user's state directory)")
+    add(
+        "--cache-dir",
+        metavar="DIR",
+        help="where built artifacts are kept; servers may share it ($GRADER_CACHE_DIR, or in the state directory)",
+    )
+    add("--cache-bytes", type=int, metavar="N", help="how much of them is kept; 0: nothing, every kernel is built (2 GiB)")
     add("--problems", metavar="DIR", nargs="+", help="directories of problems, or directories that hold such directories")
     add("--sandbox", choices=("auto", "docker", "bubblewrap", "process"), help="what keeps kernels in (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")

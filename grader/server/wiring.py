@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from grader.artifacts import ArtifactCache
 from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.fleet.local import DEVICE_KINDS, LocalFleet
@@ -24,13 +25,19 @@ log = structlog.get_logger()
 @asynccontextmanager
 async def wired(settings: Settings) -> AsyncIterator[Grading]:
     """This host's isolation and devices, as the settings ask; boxes of an earlier server are swept on the way in."""
+    cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
     boxes = box_settings(settings)
     isolation, found = await choose(settings.sandbox, boxes)
     try:
         log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
         kinds = _device_kinds(settings)
         async with LocalFleet(
-            isolation=isolation, settings=boxes, device_kinds=kinds, lane_count=settings.lanes, builder_count=settings.builders
+            isolation=isolation,
+            settings=boxes,
+            device_kinds=kinds,
+            lane_count=settings.lanes,
+            builder_count=settings.builders,
+            cache=cache,
         ) as fleet:
             yield Grading(
                 grade=fleet.grade,
@@ -51,7 +58,8 @@ def box_settings(settings: Settings) -> BoxSettings:
     runtime_dir.mkdir(mode=0o711, exist_ok=True)
     if runtime_dir.is_symlink() or runtime_dir.stat().st_uid != os.geteuid():
         raise SettingsInvalid("state_dir", f"{runtime_dir} belongs to somebody else; remove it, or set TMPDIR to a directory of your own")
-    return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=settings.problems)
+    hidden_paths = (*settings.problems, settings.cache_path)
+    return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=hidden_paths)
 
 
 def _device_kinds(settings: Settings) -> tuple[str, ...]:

@@ -140,18 +140,24 @@ class Report(_message.Message):
     def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ...) -> None: ...
 
 class Build(_message.Message):
-    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason")
+    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     LOG_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     BUILD_DURATION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_FIELD_NUMBER: _ClassVar[int]
     outcome: BuildOutcome
     log: str
     log_truncated: bool
     build_duration: _duration_pb2.Duration
     reason: str
-    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+    cached: bool
+    headers: str
+    fallback: str
+    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("outcome", "message")

@@ -210,6 +210,14 @@ def test_events_become_steps_with_their_seconds() -> None:
     assert timeline.final
 
 
+def test_a_cached_build_is_said_to_be_one() -> None:
+    """So that nobody takes its time for a build's."""
+    timeline = Timeline(0.0)
+    timeline.feed(stage(submission_pb2.STAGE_BUILDING), 1.0)
+    build = report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT, cached=True)
+    assert timeline.feed(event(build=build), 1.02) == ["building: built, cached (0.0 s)"]
+
+
 def test_a_failing_trial_marks_its_step() -> None:
     """The step says how, and the step's name which workload."""
     timeline = Timeline(0.0)

@@ -1,0 +1,192 @@
+"""The files of the artifact cache: entries, their locks, and the secret.  Several servers may have the same directory open.
+
+Entries are read once, by descriptor, and never changed: a new one is moved into place whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import structlog
+
+from grader.artifacts.seal import OVERHEAD_LIMIT_BYTES, SECRET_BYTES, Made, NotSealed, sealed, unsealed
+from grader.errors import SettingsInvalid
+from grader.isolation.pickup import Refusal, RefusalReason, pick_up
+
+log = structlog.get_logger()
+
+ENTRIES, LOCKS, SECRET = "entries", "locks", "secret"
+BLOCK_BYTES = 4096
+STALE_S = 3600.0  # after this, what a dead server was writing, and its locks, are cleared away
+
+
+class Store:
+    """The entries below one directory, at most limit_bytes of them; the least recently used go first."""
+
+    def __init__(self, directory: Path, limit_bytes: int) -> None:
+        self.directory, self.limit_bytes = directory, limit_bytes
+        self._entries, self._locks = directory / ENTRIES, directory / LOCKS
+        for one in (directory, self._entries, self._locks):
+            _make_private(one)
+        with _flocked(directory / f"{SECRET}.lock"):
+            self._secret = _shared_secret(directory)
+
+    def look_up(self, key: str, *, artifact_limit_bytes: int) -> Made | None:
+        """The entry of this key. One that can't be believed is removed, and None."""
+        taken = pick_up(self._entries, key, limit_bytes=artifact_limit_bytes + OVERHEAD_LIMIT_BYTES)
+        if isinstance(taken, Refusal):
+            if taken.reason is not RefusalReason.MISSING:
+                self._disbelieve(key, taken.sentence)
+            return None
+        try:
+            made = unsealed(taken, key, self._secret)
+        except NotSealed as error:
+            self._disbelieve(key, str(error))
+            return None
+        with contextlib.suppress(FileNotFoundError):  # evicted since it was opened
+            os.utime(self._entries / key, follow_symlinks=False)
+        return made
+
+    def store(self, key: str, made: Made) -> None:
+        """Keep what was made. Nothing is synced: what a power cut tears is no longer sealed, and is built again."""
+        content = sealed(key, made, self._secret)
+        if _on_disk(len(content)) > self.limit_bytes:
+            return
+        _write_whole(self._entries / key, content)
+        with _flocked(self.directory / "eviction.lock"):
+            self._evict()
+            self._clear_stale()
+
+    def try_lock(self, key: str) -> int | None:
+        """A descriptor that holds this key, to be given to `unlock`; None while another has it."""
+        return _try_lock(self._locks / key)
+
+    def unlock(self, key: str, descriptor: int) -> None:
+        """Let the key go."""
+        (self._locks / key).unlink(missing_ok=True)
+        os.close(descriptor)
+
+    def _disbelieve(self, key: str, why: str) -> None:
+        log.warning("artifact_not_believed", key=key, why=why)
+        _remove(self._entries / key)
+
+    def _evict(self) -> None:
+        found = sorted((facts.st_mtime_ns, entry, _on_disk(facts.st_size)) for entry, facts in _whole(self._entries))
+        total_bytes = sum(size_bytes for _, _, size_bytes in found)
+        for _, entry, size_bytes in found:
+            if total_bytes <= self.limit_bytes:
+                return
+            _remove(entry)  # whoever reads it has it open
+            total_bytes -= size_bytes
+            log.info("artifact_evicted", key=entry.name, size_bytes=size_bytes)
+
+    def _clear_stale(self) -> None:
+        before = time.time() - STALE_S
+        for entry, facts in _files(self._entries):
+            if entry.name.startswith(".") and facts.st_mtime < before:
+                _remove(entry)
+        for lock, facts in _files(self._locks):
+            if facts.st_mtime < before and (descriptor := self.try_lock(lock.name)) is not None:
+                self.unlock(lock.name, descriptor)
+
+
+def usage(directory: Path) -> tuple[int, int]:
+    """How many entries a cache has, and the bytes that they take; none where there is no cache."""
+    sizes = [_on_disk(facts.st_size) for _, facts in _whole(directory / ENTRIES)]
+    return len(sizes), sum(sizes)
+
+
+def _on_disk(size_bytes: int) -> int:
+    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What lies there, with its facts; what vanishes meanwhile is left out."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in list(directory.iterdir()):
+            with contextlib.suppress(FileNotFoundError):
+                yield entry, entry.lstat()
+
+
+def _whole(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The entries that are in place, and not still written."""
+    return ((entry, facts) for entry, facts in _files(directory) if not entry.name.startswith("."))
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory that is ours alone; refuse somebody else's."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    facts = directory.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+        raise SettingsInvalid("cache_dir", f"{directory} is no directory of this user's; name another, or remove it")
+    if stat.S_IMODE(facts.st_mode) & 0o077:
+        directory.chmod(0o700)
+
+
+def _shared_secret(directory: Path) -> bytes:
+    """The secret of this cache, made by whoever comes first. A damaged one is replaced, and what it sealed is built again."""
+    found = pick_up(directory, SECRET, limit_bytes=SECRET_BYTES)
+    if isinstance(found, bytes) and len(found) == SECRET_BYTES:
+        return found
+    if not isinstance(found, Refusal) or found.reason is not RefusalReason.MISSING:
+        log.warning("artifact_secret_replaced", directory=str(directory))
+        _remove(directory / SECRET)
+    made = secrets.token_bytes(SECRET_BYTES)
+    _write_whole(directory / SECRET, made)
+    return made
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file under another name and move it into place."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        try:
+            partial.replace(path)
+        except IsADirectoryError:
+            _remove(path)
+            partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _flocked(path: Path) -> Iterator[None]:
+    """Hold a lock that nobody holds for longer than milliseconds."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(path: Path) -> int | None:
+    """Lock a file that its holder removes when done: the lock counts only where the file still has its name."""
+    with ExitStack() as stack:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        stack.callback(os.close, descriptor)
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                stack.pop_all()
+                return descriptor
+    return None

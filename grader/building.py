@@ -1,0 +1,180 @@
+"""How a submission becomes an artifact: found in the cache, or built in a box and taken out of it.
+
+The builder runs untrusted code (a compiler on a stranger's source), so what it says is a claim, and what it leaves is touched only
+when its box is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import structlog
+
+from grader.artifacts import Made, artifact_key
+from grader.errors import SandboxBroken
+from grader.host import Host, Workspace
+from grader.isolation import BoxCause, BoxExit, BoxSpec, Purpose
+from grader.isolation.pickup import Refusal, pick_up
+from grader.model import Lease, SourceFile
+from sandbox import wire
+from sandbox.wire import BuildOutcome
+
+log = structlog.get_logger()
+
+ARTIFACT, NOTE = "artifact", "note.json"
+NOTE_LIMIT_BYTES = 4096
+FALLBACK_LIMIT_CHARS = 300
+HEADERS = frozenset({"", "light", "full"})
+COMPILER_SAYS_NO = 1
+BUILD_REASONS = {3: "UNSUPPORTED", 4: "ENTRY_NOT_FOUND"}  # the builder's exit codes, `sandbox/box/build.py`
+BUILDER_BROKEN = 5
+# So that __DATE__ and __TIME__ are the same in every build of the same source.
+BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
+
+
+async def build_artifact(lease: Lease, host: Host, work: Workspace, device_kind: str) -> wire.Build:
+    """Leave the artifact at `work.artifact_path`, and say how it was come by."""
+    begun_ns = time.monotonic_ns()
+    job, sources = _build_job(lease, device_kind), lease.submission.new.sources
+
+    async def in_a_box() -> Made:
+        async with host.builder():
+            _write_sources(job, sources, work)
+            return await _build(host, work)
+
+    made = await in_a_box() if host.cache is None else await _fetch(job, sources, host, in_a_box)
+    if made.artifact is not None:
+        work.artifact_path.write_bytes(made.artifact)
+    return replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
+
+
+async def _fetch(job: wire.BuildJob, sources: tuple[SourceFile, ...], host: Host, build: Callable[[], Awaitable[Made]]) -> Made:
+    """Ask the cache. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
+    assert host.cache is not None
+    begun_ns, toolchain = time.monotonic_ns(), await host.isolation.fingerprint()
+    # What an isolation makes that keeps nobody in is not for those that do.
+    settings = (toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
+    key = artifact_key(job, ((source.path, source.content.encode()) for source in sources), settings)
+
+    async def build_steadily() -> Made:
+        made = await build()
+        return made if made.lasting and await host.isolation.fingerprint() == toolchain else replace(made, lasting=False)
+
+    made = await host.cache.fetch(key, build_steadily, limit_bytes=host.profile.build.file_bytes)
+    log.info(
+        "artifact",
+        key=key,
+        hit=made.build.cached,
+        outcome=made.build.outcome.value,
+        duration_ms=(time.monotonic_ns() - begun_ns) // 1_000_000,
+        build_ms=made.build.duration_ns // 1_000_000,
+    )
+    return made
+
+
+async def _build(host: Host, work: Workspace) -> Made:
+    """Build in a box and take the artifact out of it; the box is gone before anything that it left is touched."""
+    limits = host.profile.build
+    spec = BoxSpec(
+        box_id=f"{work.box_id}-build",
+        purpose=Purpose.BUILD,
+        argv=module_argv("sandbox.box.build", "{src}", "{out}"),
+        limits=limits,
+        slot=work.slot,
+        src_dir=work.source_dir,
+        out_dir=work.out_dir,
+        environment=BUILD_ENVIRONMENT,
+    )
+    begun_ns = time.monotonic_ns()
+    async with host.isolation.start(spec) as box:
+        end = await box.wait()
+    outcome, reason = _build_outcome(end)
+    artifact = pick_up(work.out_dir, ARTIFACT, limit_bytes=limits.file_bytes) if outcome is BuildOutcome.BUILT else None
+    note = read_note(pick_up(work.out_dir, NOTE, limit_bytes=NOTE_LIMIT_BYTES))
+    log_text, truncated = cut(end.output)
+    if isinstance(artifact, Refusal):
+        outcome, log_text = BuildOutcome.REJECTED, f"error: the build left no artifact: {artifact.sentence}"
+    build = wire.Build(
+        outcome=outcome,
+        log=log_text,
+        log_truncated=truncated,
+        duration_ns=time.monotonic_ns() - begun_ns,
+        artifact_digest=hashlib.sha256(artifact).hexdigest() if isinstance(artifact, bytes) else None,
+        reason=reason,
+        headers=note.headers,
+        fallback=note.fallback,
+    )
+    lasting = isinstance(artifact, bytes) or _compiler_said_no(end)
+    return Made(build=build, artifact=artifact if isinstance(artifact, bytes) else None, lasting=lasting)
+
+
+def read_note(content: bytes | Refusal) -> wire.BuildNote:
+    """What the builder says of itself; an empty note where that is missing or not plain. It decides nothing."""
+    empty = wire.BuildNote()
+    if isinstance(content, Refusal):
+        return empty
+    try:
+        note = wire.decode(content)
+    except (wire.WireError, TypeError):  # a type that is no string, and so has no hash
+        return empty
+    if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
+        return empty
+    plain = "".join(character for character in note.fallback if character.isprintable())
+    return wire.BuildNote(headers=note.headers, fallback=plain[:FALLBACK_LIMIT_CHARS])
+
+
+def cut(output: bytes) -> tuple[str, bool]:
+    """What a box printed as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
+    text = output.decode("utf-8", "replace").encode()  # a byte that is no UTF-8 becomes three
+    if len(output) < wire.LOG_LIMIT_BYTES and len(text) <= wire.LOG_LIMIT_BYTES:
+        return text.decode(), False
+    return text[: wire.LOG_LIMIT_BYTES].decode("utf-8", "ignore").removesuffix("\ufffd"), True
+
+
+def module_argv(name: str, *arguments: str) -> tuple[str, ...]:
+    """Run a module of the `sandbox` package that the box has at {lib}, in isolated mode: no PYTHON* variable, no user site, no cwd."""
+    start = f"import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('{name}', run_name='__main__', alter_sys=True)"
+    return ("{python}", "-I", "-c", start, "{lib}", *arguments)
+
+
+def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
+    match end.cause:
+        case BoxCause.WALL_LIMIT:
+            return BuildOutcome.TIMED_OUT, None
+        case BoxCause.MEMORY_LIMIT:
+            return BuildOutcome.OUT_OF_MEMORY, None
+        case BoxCause.OUTPUT_LIMIT:
+            return BuildOutcome.OUTPUT_EXCEEDED, None
+        case BoxCause.EXITED if end.exit_code == 0:
+            return BuildOutcome.BUILT, None
+        case BoxCause.EXITED if end.exit_code == BUILDER_BROKEN:
+            raise SandboxBroken(f"the builder failed: {end.output[-2000:].decode('utf-8', 'replace')}")
+        case BoxCause.EXITED:
+            return BuildOutcome.REJECTED, BUILD_REASONS.get(end.exit_code or 0)
+    return BuildOutcome.REJECTED, "BUILDER_DIED"
+
+
+def _compiler_said_no(end: BoxExit) -> bool:
+    """Whether the source is at fault, so that every other build of it would be rejected too."""
+    return end.cause is BoxCause.EXITED and end.exit_code in {COMPILER_SAYS_NO, *BUILD_REASONS}
+
+
+def _build_job(lease: Lease, device_kind: str) -> wire.BuildJob:
+    new = lease.submission.new
+    return wire.BuildJob(
+        language=new.language,
+        entry=new.entry or lease.problem.spec.entry,
+        device_kind=device_kind,
+        sources=tuple(source.path for source in new.sources),
+    )
+
+
+def _write_sources(job: wire.BuildJob, sources: tuple[SourceFile, ...], work: Workspace) -> None:
+    for source in sources:
+        path = work.source_dir / "files" / source.path  # checked at intake: relative, normalized, no '..'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.content.encode())
+    (work.source_dir / "job.json").write_bytes(wire.encode(job))

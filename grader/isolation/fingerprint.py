@@ -1,0 +1,192 @@
+"""A digest of everything of this host that can change what a build box makes of the same sources.
+
+Files of the toolchain count by path, size and time of change, as in `make`; our own files that a box sees count by content.
+Finds torch without importing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from grader.isolation.errors import IsolationBroken
+from grader.isolation.toolchain import cuda_home, library_binds, search_path
+
+log = structlog.get_logger()
+
+ASK_TIMEOUT_S = 30
+WALK_COUNT = 3
+SYSTEM_HEADERS = ("/usr/include", "/usr/local/include")
+CUDA_TREES = ("bin", "nvvm", "include", "targets")
+PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, beside torch
+SKIPPED = "__pycache__"
+MISSING = (-1, -1)
+
+
+class HostFingerprint:
+    """The fingerprint of the host's own toolchain: walked once, and again where a directory or a program of it has changed.
+
+    A file that is edited in place, deep in a tree, is seen by the next server only. Packages are not installed so.
+    """
+
+    def __init__(self, take: Callable[[Walk], None] | None = None) -> None:
+        self._take = take or take_host
+        self._digest = ""
+        self._watched: dict[str, tuple[int, int]] = {}
+        self._walking = asyncio.Lock()
+
+    async def current(self) -> str:
+        """The digest, as of now."""
+        async with self._walking:
+            return await asyncio.to_thread(self._current)
+
+    def _current(self) -> str:
+        if not self._digest or any(_facts(path) != facts for path, facts in self._watched.items()):
+            begun_ns = time.monotonic_ns()
+            walk = _walked(self._take)
+            self._digest, self._watched = walk.digest(), walk.watched
+            log.info("toolchain_walked", digest=self._digest, file_count=walk.file_count, duration_ms=_ms_since(begun_ns))
+        return self._digest
+
+
+class Walk:
+    """What of a toolchain has been looked at. watched: directories and single files, with their facts from before they were read."""
+
+    def __init__(self) -> None:
+        self.watched: dict[str, tuple[int, int]] = {}
+        self.file_count = 0
+        self._hash = hashlib.sha256()
+
+    def digest(self) -> str:
+        """The digest of all that was taken."""
+        return self._hash.hexdigest()
+
+    def note(self, *words: object) -> None:
+        """Take in a line of facts."""
+        self._hash.update(repr(words).encode())
+
+    def take_file(self, path: Path) -> None:
+        """One file by its facts; that it is missing is one too."""
+        self.watched[str(path)] = facts = _facts(str(path))
+        self.note(str(path), facts)
+        self.file_count += 1
+
+    def take_content(self, path: Path) -> None:
+        """One file by what it holds."""
+        self.take_file(path)
+        self.note(str(path), hashlib.sha256(path.read_bytes()).digest())
+
+    def take_tree(self, directory: str, *, deep: bool = True) -> None:
+        """The files in a directory, and below it if deep. What a link leads to counts; a directory behind one is not entered."""
+        self.watched[directory] = _facts(directory)
+        if self.watched[directory] == MISSING:
+            return
+        with os.scandir(directory) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                self.file_count += 1
+                self.note(entry.path, _facts(entry.path), str(Path(entry.path).readlink()) if entry.is_symlink() else "")
+            elif deep and entry.name != SKIPPED:
+                self.take_tree(entry.path)
+
+
+def _walked(take: Callable[[Walk], None]) -> Walk:
+    for _ in range(WALK_COUNT):
+        walk = Walk()
+        try:
+            take(walk)
+        except FileNotFoundError:
+            continue  # a package is being replaced
+        return walk
+    raise IsolationBroken("the toolchain changes while it is looked at; wait until the installation of packages is over")
+
+
+def take_host(walk: Walk) -> None:
+    """Take in the compilers, the headers and libraries that they read, Python, torch, and our own side of a box."""
+    for tree in SYSTEM_HEADERS:
+        walk.take_tree(tree)
+    _take_gcc(walk)
+    if (cuda := cuda_home()) is not None:
+        walk.note("nvcc", _asked(str(cuda / "bin" / "nvcc"), "--version"))
+        for name in CUDA_TREES:
+            walk.take_tree(str(cuda.resolve() / name))
+    walk.note(sys.version)
+    walk.take_file(Path(sys.executable).resolve())
+    walk.take_tree(sysconfig.get_path("include"))
+    if (torch := _package("torch")) is not None:
+        walk.take_tree(str(torch / "include"))
+        walk.take_tree(str(torch / "lib"), deep=False)
+        walk.take_file(torch / "version.py")
+    for name in PACKAGES:
+        if (package := _package(name)) is not None:
+            walk.take_tree(str(package))
+    walk.take_file(Path(sys.executable).parent / "ninja")
+    for bind in library_binds():
+        _take_own(walk, bind.source)
+
+
+def _take_gcc(walk: Walk) -> None:
+    """gcc's own directory, with cc1plus, collect2 and its headers; the assembler and the linker; the libraries that can be linked."""
+    compiler = shutil.which("g++", path=search_path())
+    if compiler is None:
+        walk.note("no g++")
+        return
+    walk.note("g++", _asked(compiler, "--version"))
+    walk.take_file(Path(compiler).resolve())
+    for name in ("as", "ld"):
+        found = shutil.which(_asked(compiler, f"-print-prog-name={name}").strip(), path=search_path())
+        walk.take_file(Path(found or name).resolve())
+    directories = dict(line.split(": ", 1) for line in _asked(compiler, "-print-search-dirs").splitlines() if ": " in line)
+    if own := directories.get("install"):
+        walk.take_tree(str(Path(own)))
+    listed = directories.get("libraries", "").removeprefix("=").split(":")
+    for directory in dict.fromkeys(str(Path(one).resolve()) for one in listed if one):
+        walk.take_tree(directory, deep=False)
+
+
+def _take_own(walk: Walk, path: Path) -> None:
+    if path.is_file():
+        walk.take_content(path)
+        return
+    walk.watched[str(path)] = _facts(str(path))
+    for entry in sorted(path.iterdir()):
+        if entry.name != SKIPPED:
+            _take_own(walk, entry)
+
+
+def _package(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+
+
+def _asked(program: str, question: str) -> str:
+    """What a compiler of this host answers; an error's text is an answer too."""
+    environment = {"PATH": search_path(), "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        [program, question], env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_TIMEOUT_S, check=False
+    )
+    return (done.stdout + done.stderr).decode(errors="replace")
+
+
+def _facts(path: str) -> tuple[int, int]:
+    try:
+        facts = os.stat(path)  # noqa: PTH116  twenty thousand times: no Path for each
+    except OSError:
+        return MISSING
+    return facts.st_size, facts.st_mtime_ns
+
+
+def _ms_since(begun_ns: int) -> int:
+    return (time.monotonic_ns() - begun_ns) // 1_000_000

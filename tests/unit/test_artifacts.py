@@ -1,0 +1,250 @@
+"""The artifact cache: what a key depends on, what is believed, what is evicted."""
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+import structlog
+
+from grader.artifacts.seal import Made, artifact_key, sealed
+from grader.artifacts.store import STALE_S, Store, usage
+from grader.errors import SettingsInvalid
+from sandbox import wire
+
+JOB = wire.BuildJob(language="cuda", entry="solve", device_kind="emulated", sources=("a.cu", "b.cu"), architecture="sm_90")
+SOURCES = (("a.cu", b"int a;"), ("b.cu", b"int b;"))
+SETTINGS = ("toolchain 1", "safe")
+KEY, OTHER = "a" * 64, "b" * 64
+LIMIT = 1 << 20
+
+
+def made(artifact: bytes = b"artifact", log: str = "warning: x") -> Made:
+    digest = hashlib.sha256(artifact).hexdigest()
+    build = wire.Build(
+        outcome=wire.BuildOutcome.BUILT, log=log, duration_ns=7, artifact_digest=digest, headers="full", fallback="<iostream>"
+    )
+    return Made(build=build, artifact=artifact, lasting=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty one."""
+    return Store(tmp_path / "cache", LIMIT)
+
+
+def entry(store: Store, key: str = KEY) -> Path:
+    return store.directory / "entries" / key
+
+
+def found(store: Store, key: str = KEY) -> Made | None:
+    return store.look_up(key, artifact_limit_bytes=LIMIT)
+
+
+# -- the key -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_is_the_same_for_the_same() -> None:
+    """However it is passed."""
+    assert artifact_key(JOB, SOURCES, SETTINGS) == artifact_key(dataclasses.replace(JOB), list(SOURCES), list(SETTINGS))
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(wire.BuildJob)])
+def test_every_field_of_the_job_changes_the_key(field: str) -> None:
+    """Also one that is added later, and nobody thinks of the cache."""
+    value = getattr(JOB, field)
+    other = dataclasses.replace(JOB, **{field: (*value, "c.cu") if isinstance(value, tuple) else f"{value}x"})
+    assert artifact_key(other, SOURCES, SETTINGS) != artifact_key(JOB, SOURCES, SETTINGS)
+
+
+def test_every_byte_of_a_source_changes_the_key() -> None:
+    """One bit at each place."""
+    content = bytes(range(256))
+    keys = {artifact_key(JOB, [("a.cu", content)], SETTINGS)}
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        keys.add(artifact_key(JOB, [("a.cu", bytes(changed))], SETTINGS))
+    assert len(keys) == len(content) + 1
+
+
+@pytest.mark.parametrize(
+    ("sources", "settings"),
+    [
+        ([("a.c", b"uint a;"), ("b.cu", b"int b;")], SETTINGS),  # a byte from path to content
+        ([("a.cu", b"int a;b.cu"), ("", b"int b;")], SETTINGS),
+        ([("a.cu", b"int a;"), ("b.cu", b"int b;"), ("", b"")], SETTINGS),
+        ([("a.cu", b"int a;b.cuint b;")], SETTINGS),
+        ([("b.cu", b"int b;"), ("a.cu", b"int a;")], SETTINGS),
+        (SOURCES, ("toolchain 1safe",)),
+        (SOURCES, ("toolchain 1", "safe", "")),
+        (SOURCES, ("toolchain 2", "safe")),
+        (SOURCES[1:], (*SETTINGS, "a.cu", "int a;")),  # a source among the settings
+    ],
+)
+def test_no_byte_moves_between_neighbours(sources: list[tuple[str, bytes]], settings: tuple[str, ...]) -> None:
+    """The same bytes cut elsewhere are another key."""
+    assert artifact_key(JOB, sources, settings) != artifact_key(JOB, SOURCES, SETTINGS)
+
+
+# -- what is believed ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_stored_is_found(store: Store) -> None:
+    """Artifact, log and note, by another server with the same directory too."""
+    store.store(KEY, made())
+    assert found(store) == found(Store(store.directory, LIMIT)) == made()
+    assert found(store, OTHER) is None
+
+
+def test_nobody_else_reads_or_writes_the_cache(store: Store) -> None:
+    """Directories are 0700, files 0600, the secret's too."""
+    store.store(KEY, made())
+    modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in [store.directory, *store.directory.rglob("*")]}
+    assert modes == {True: 0o700, False: 0o600}
+
+
+def test_no_byte_of_an_entry_can_be_changed(store: Store) -> None:
+    """Seal, header and artifact, one bit at each place: noticed, removed, and a miss."""
+    store.store(KEY, made())
+    content = entry(store).read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        entry(store).write_bytes(changed)
+        assert found(store) is None
+        assert not entry(store).exists(), f"byte {place}"
+
+
+def test_no_entry_is_believed_cut_or_lengthened(store: Store) -> None:
+    """At every length."""
+    store.store(KEY, made())
+    content = entry(store).read_bytes()
+    for bad in [*(content[:length] for length in range(len(content))), content + b"x"]:
+        entry(store).write_bytes(bad)
+        assert found(store) is None and not entry(store).exists()
+
+
+def test_entries_that_change_places_are_not_believed(store: Store) -> None:
+    """Each is sealed for its key."""
+    store.store(KEY, made(b"one"))
+    store.store(OTHER, made(b"two"))
+    first, second = entry(store).read_bytes(), entry(store, OTHER).read_bytes()
+    entry(store).write_bytes(second)
+    entry(store, OTHER).write_bytes(first)
+    with structlog.testing.capture_logs() as logs:
+        assert found(store) is found(store, OTHER) is None
+    assert [(one["event"], one["log_level"], one["why"]) for one in logs] == [
+        ("artifact_not_believed", "warning", "it belongs to another key")
+    ] * 2
+
+
+def test_an_entry_without_the_secret_is_not_believed(store: Store) -> None:
+    """Right in all but its seal; the control has the right secret."""
+    secret = (store.directory / "secret").read_bytes()
+    for tried, believed in ((bytes(32), False), (secret, True)):
+        entry(store).write_bytes(sealed(KEY, made(b"forged"), tried))
+        assert (found(store) is not None) is believed
+
+
+def test_a_link_in_place_of_an_entry_is_not_followed(store: Store) -> None:
+    """Neither symbolic nor hard, though it leads to a good entry."""
+    store.store(KEY, made())
+    good = store.directory / "good"
+    entry(store).rename(good)
+    for plant in (entry(store).symlink_to, entry(store).hardlink_to):
+        plant(good)
+        assert found(store) is None
+        assert not os.path.lexists(entry(store)) and good.exists()
+
+
+def test_what_is_no_file_is_removed_and_replaced(store: Store) -> None:
+    """A FIFO blocks nobody, and a directory does not stop the next store."""
+    for plant in (os.mkfifo, os.mkdir):
+        plant(entry(store))
+        assert found(store) is None
+        store.store(KEY, made())
+        assert found(store) == made()
+        entry(store).unlink()
+
+
+def test_an_artifact_over_the_limit_is_not_taken(store: Store) -> None:
+    """The limit is that of a box today, not of when it was built."""
+    store.store(KEY, made(bytes(100)))
+    assert store.look_up(KEY, artifact_limit_bytes=-(1 << 20)) is None
+
+
+def test_a_damaged_secret_is_replaced(store: Store) -> None:
+    """What it sealed is built again."""
+    store.store(KEY, made())
+    (store.directory / "secret").write_bytes(b"short")
+    again = Store(store.directory, LIMIT)
+    assert found(again) is None
+    again.store(KEY, made())
+    assert found(Store(store.directory, LIMIT)) == made()
+
+
+def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
+    """A link to one counts as theirs; one of ours that others may enter is closed."""
+    (tmp_path / "there").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to("there")
+    with pytest.raises(SettingsInvalid):
+        Store(tmp_path / "link", LIMIT)
+    Store(tmp_path / "there", LIMIT)
+    assert (tmp_path / "there").stat().st_mode & 0o777 == 0o700
+
+
+# -- how much is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
+    """Found counts as used."""
+    store = Store(tmp_path / "cache", 3 * 8192)
+    for number in range(3):
+        store.store(str(number) * 64, made(bytes(4096)))
+        os.utime(entry(store, str(number) * 64), (number, number))
+    assert found(store, "0" * 64)
+    store.store("3" * 64, made(bytes(4096)))
+    assert [found(store, str(number) * 64) is not None for number in range(4)] == [True, False, True, True]
+    assert usage(store.directory) == (3, 3 * 8192)
+
+
+def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
+    """And drives nothing else out."""
+    store = Store(tmp_path / "cache", 8192)
+    store.store(KEY, made())
+    store.store(OTHER, made(bytes(10_000)))
+    assert found(store) == made() and found(store, OTHER) is None
+
+
+def test_what_a_dead_server_left_is_cleared_away(store: Store) -> None:
+    """Half an entry and a lock, once they are old; young ones may be somebody's."""
+    old, young = entry(store, ".old"), entry(store, ".young")
+    lock, held = store.directory / "locks" / KEY, store.directory / "locks" / OTHER
+    descriptor = store.try_lock(OTHER)
+    assert descriptor is not None
+    for path in (old, young, lock):
+        path.touch()
+    for path in (old, lock, held):
+        os.utime(path, (0, 0))
+    store.store("c" * 64, made())
+    assert [path.exists() for path in (old, young, lock, held)] == [False, True, False, True]
+    assert STALE_S > 600, "longer than any build"
+    store.unlock(OTHER, descriptor)
+    assert not held.exists()
+
+
+def test_a_key_is_held_by_one(store: Store) -> None:
+    """Also against one who waits at a file that the holder then removes."""
+    first = store.try_lock(KEY)
+    assert first is not None and store.try_lock(KEY) is None
+    store.unlock(KEY, first)
+    second = store.try_lock(KEY)
+    assert second is not None
+    store.unlock(KEY, second)
+
+
+def test_no_cache_has_no_entries(tmp_path: Path) -> None:
+    """Looking makes none."""
+    assert usage(tmp_path / "none") == (0, 0) and not (tmp_path / "none").exists()

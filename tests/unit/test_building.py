@@ -1,0 +1,248 @@
+"""What is made of a build box's end and of what it leaves, and when a box is not needed at all."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from grader.artifacts import ArtifactCache
+from grader.building import FALLBACK_LIMIT_CHARS, _build_outcome, build_artifact, cut, read_note
+from grader.errors import SandboxBroken
+from grader.fleet.local import PROFILES, read_profile
+from grader.host import Workspace
+from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
+from grader.isolation.pickup import Refusal, RefusalReason
+from grader.model import Lease, SourceFile, Submission, SubmissionState
+from sandbox import wire
+from sandbox.wire import BuildOutcome
+from tests import fakes
+
+BUILT = BoxExit(cause=BoxCause.EXITED, exit_code=0, output=b"warning: unused")
+
+
+@pytest.mark.parametrize("piece", ["a", "ä", "‘", "\N{GRINNING FACE}"])
+def test_text_of_any_width_is_cut_to_its_bytes(piece: str) -> None:
+    """Never over the limit, and never a half character at the end."""
+    text, truncated = cut((piece * 100_000).encode()[: wire.LOG_LIMIT_BYTES])
+    assert truncated and len(text.encode()) <= wire.LOG_LIMIT_BYTES and set(text) == {piece}
+
+
+def test_bytes_that_are_no_text_are_cut_too() -> None:
+    """Each becomes three, and the limit is the same."""
+    text, truncated = cut(b"\xff" * wire.LOG_LIMIT_BYTES)
+    assert truncated and len(text.encode()) <= wire.LOG_LIMIT_BYTES
+    assert cut(b"short \xff") == ("short \ufffd", False)
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [
+        (BoxExit(cause=BoxCause.EXITED, exit_code=0), (BuildOutcome.BUILT, None)),
+        (BoxExit(cause=BoxCause.EXITED, exit_code=1), (BuildOutcome.REJECTED, None)),
+        (BoxExit(cause=BoxCause.EXITED, exit_code=3), (BuildOutcome.REJECTED, "UNSUPPORTED")),
+        (BoxExit(cause=BoxCause.EXITED, exit_code=4), (BuildOutcome.REJECTED, "ENTRY_NOT_FOUND")),
+        (BoxExit(cause=BoxCause.SIGNALLED, signal=11), (BuildOutcome.REJECTED, "BUILDER_DIED")),
+        (BoxExit(cause=BoxCause.SANDBOX_VIOLATION, signal=31), (BuildOutcome.REJECTED, "BUILDER_DIED")),
+        (BoxExit(cause=BoxCause.WALL_LIMIT), (BuildOutcome.TIMED_OUT, None)),
+        (BoxExit(cause=BoxCause.MEMORY_LIMIT), (BuildOutcome.OUT_OF_MEMORY, None)),
+        (BoxExit(cause=BoxCause.OUTPUT_LIMIT), (BuildOutcome.OUTPUT_EXCEEDED, None)),
+    ],
+)
+def test_only_a_clean_exit_is_a_build(end: BoxExit, outcome: tuple[BuildOutcome, str | None]) -> None:
+    """Every other end of a build box is the submission's failure."""
+    assert _build_outcome(end) == outcome
+
+
+def test_a_broken_builder_is_our_fault() -> None:
+    """Then the attempt is repeated and nobody is blamed."""
+    with pytest.raises(SandboxBroken):
+        _build_outcome(BoxExit(cause=BoxCause.EXITED, exit_code=5, output=b"Traceback"))
+
+
+# -- the builder's note --------------------------------------------------------------------------------------------------
+
+
+def test_a_note_is_read_without_what_steers_a_terminal() -> None:
+    """Its sentence is a stranger's, and is cut."""
+    note = wire.BuildNote(headers="full", fallback="<map>\x1b[2J\r\n\u202e" + "x" * 1000)
+    assert read_note(wire.encode(note)) == wire.BuildNote(headers="full", fallback=("<map>[2J" + "x" * 1000)[:FALLBACK_LIMIT_CHARS])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[" * 4000,
+        b'{"type": []}',
+        b'{"type": "BuildNote", "headers": 1}',
+        b'{"type": "BuildNote", "headers": "own"}',
+        b'{"type": "BuildNote", "cached": true}',
+        wire.encode(wire.Load(outcome=wire.LoadOutcome.LOADED)),
+        Refusal(reason=RefusalReason.SYMLINK, sentence="a link"),
+    ],
+)
+def test_anything_else_is_an_empty_note(content: bytes | Refusal) -> None:
+    """A note decides nothing, so nobody is blamed for a bad one."""
+    assert read_note(content) == wire.BuildNote()
+
+
+# -- the cache -----------------------------------------------------------------------------------------------------------
+
+
+class FakeIsolation:
+    """Boxes that leave an artifact and a note, and are counted."""
+
+    NAME, SAFE = "fake", True
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.toolchain = "toolchain 1"
+        self.after_build = "toolchain 1"
+        self.end = BUILT
+        self.environment: dict[str, str] = {}
+
+    async def fingerprint(self) -> str:
+        return self.toolchain
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        self.count += 1
+        self.environment = dict(spec.environment)
+        assert spec.src_dir is not None and spec.out_dir is not None
+        (spec.out_dir / "artifact").write_bytes(b"artifact of " + (spec.src_dir / "files" / "kernel.cu").read_bytes())
+        (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light")))
+        self.toolchain = self.after_build
+        yield FakeBox(self.end)
+
+
+class FakeBox:
+    """One that has ended."""
+
+    uid = -1
+
+    def __init__(self, end: BoxExit) -> None:
+        self._end = end
+
+    async def wait(self) -> BoxExit:
+        return self._end
+
+    kill = wait
+
+
+class FakeHost:
+    """What building needs of a host; `cores` is how many may build."""
+
+    def __init__(self, place: Path, cache: ArtifactCache | None) -> None:
+        self.isolation = FakeIsolation()
+        self.profile = read_profile(PROFILES / "limits.toml")
+        self.cache = cache
+        self.cores = asyncio.Semaphore(1)
+        self._place, self._count = place, 0
+
+    @asynccontextmanager
+    async def builder(self) -> AsyncIterator[None]:
+        async with self.cores:
+            yield
+
+    def work(self) -> Workspace:
+        self._count += 1
+        root = self._place / f"work{self._count}"
+        for name in ("src", "out", "link"):
+            (root / name).mkdir(parents=True)
+        return Workspace(
+            source_dir=root / "src", out_dir=root / "out", link_dir=root / "link", artifact_path=root / "artifact", slot=0, box_id="box"
+        )
+
+
+def lease(content: str = "int x;", **fields: str) -> Lease:
+    new = replace(fakes.new_submission(**fields), sources=(SourceFile(path="kernel.cu", content=content),))
+    submission = Submission(
+        submission_id="s", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
+    )
+    return Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="w")
+
+
+async def built(host: FakeHost, wanted: Lease | None = None, device_kind: str = "emulated") -> tuple[wire.Build, bytes | None]:
+    work = host.work()
+    build = await build_artifact(wanted or lease(), host, work, device_kind)  # type: ignore[arg-type]
+    return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else None
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    """A host with an empty cache."""
+    return FakeHost(tmp_path, ArtifactCache(tmp_path / "cache", 1 << 20))
+
+
+async def test_the_second_time_no_box_is_needed(host: FakeHost) -> None:
+    """Same bytes, same log, same note; said to be cached, and with the time that it took now."""
+    (first, artifact), (second, same) = await built(host), await built(host)
+    assert host.isolation.count == 1 and artifact == same == b"artifact of int x;"
+    assert second == replace(first, cached=True, duration_ns=second.duration_ns)
+    assert (first.cached, first.headers, first.log) == (False, "light", "warning: unused")
+
+
+async def test_what_differs_is_built(host: FakeHost) -> None:
+    """Source, entry, language, device, toolchain, and whether the isolation keeps anybody in."""
+    await built(host)
+    await built(host, lease("int y;"))
+    await built(host, lease(entry="other"))
+    await built(host, device_kind="cuda")
+    await built(
+        host, replace(lease(), submission=replace(lease().submission, new=replace(lease().submission.new, language="torch_extension")))
+    )
+    host.isolation.toolchain = host.isolation.after_build = "toolchain 2"
+    await built(host)
+    host.isolation.SAFE = False
+    await built(host)
+    assert host.isolation.count == 7
+
+
+async def test_without_a_cache_everything_is_built(tmp_path: Path) -> None:
+    """As before there was one."""
+    host = FakeHost(tmp_path, None)
+    assert [(await built(host))[0].cached for _ in range(2)] == [False, False]
+    assert host.isolation.count == 2
+
+
+async def test_what_is_found_needs_no_core(host: FakeHost) -> None:
+    """Every core may be busy with something else."""
+    await built(host)
+    async with host.cores:
+        assert (await asyncio.wait_for(built(host), 5))[0].cached
+
+
+async def test_who_waits_for_a_build_takes_no_core(host: FakeHost) -> None:
+    """Ten jobs with one source, and the only core is free for the one that builds."""
+    results = await asyncio.wait_for(asyncio.gather(*(built(host) for _ in range(10))), 10)
+    assert host.isolation.count == 1
+    assert {artifact for _, artifact in results} == {b"artifact of int x;"}
+    assert sorted(build.cached for build, _ in results) == [False] + [True] * 9
+
+
+async def test_what_was_built_while_the_toolchain_changed_is_not_kept(host: FakeHost) -> None:
+    """Nobody knows with which one it was built."""
+    host.isolation.after_build = "toolchain 2"
+    await built(host)
+    host.isolation.toolchain = "toolchain 1"
+    assert not (await built(host))[0].cached
+
+
+@pytest.mark.parametrize("end", [BoxExit(cause=BoxCause.EXITED, exit_code=1), BoxExit(cause=BoxCause.WALL_LIMIT)])
+async def test_what_was_not_built_is_not_kept(host: FakeHost, end: BoxExit) -> None:
+    """The next one is judged anew."""
+    host.isolation.end = end
+    assert (await built(host))[1] is None
+    host.isolation.end = BUILT
+    assert (await built(host))[1] is not None
+
+
+async def test_the_compilers_clock_stands_still(host: FakeHost) -> None:
+    """So that __DATE__ makes no difference."""
+    await built(host)
+    assert host.isolation.environment["SOURCE_DATE_EPOCH"] == "0"
