@@ -97,6 +97,7 @@ class Timeline:
         step = self.steps[-1]
         step.failed = build.outcome != report_pb2.BUILD_OUTCOME_BUILT
         step.detail = words.name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " ")
+        step.detail += ", with torch's own headers" if build.fallback else ""
         step.detail += ", cached" if build.cached else ""
         return self._end(now_s)
 

@@ -13,7 +13,9 @@ import pytest
 from tests.extensions import corpus
 from tests.extensions.builds import ROOT, TIMEOUT_S, Built, build, build_alone, processors
 
-LIGHT = [name for name in corpus.names() if corpus.load(name).headers == "light"]
+# These read a tensor's memory on the host.
+HOST_ONLY = {"bfloat16_pointers", "irange_and_arrays"}
+LIGHT = [name for name in corpus.names() if corpus.load(name).headers == "light" and name not in HOST_ONLY]
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
@@ -45,7 +47,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
 
 @pytest.mark.parametrize("name", LIGHT)
 def test_no_bit_differs_on_the_gpu(name: str, outcomes: dict[str, dict[str, Any]]) -> None:
-    """Two runs of one artifact may differ where floats are added in no order; two ways to build may not differ in anything else."""
+    """Built by the light headers, and by torch's own."""
     light, full = outcomes["light"][name], outcomes["full"][name]
     assert light == full
     assert "outcomes" in full, full

@@ -218,6 +218,14 @@ def test_a_cached_build_is_said_to_be_one() -> None:
     assert timeline.feed(event(build=build), 1.02) == ["building: built, cached (0.0 s)"]
 
 
+def test_a_slow_build_says_why_it_was_slow() -> None:
+    """The light headers did not carry it; the report has the reason."""
+    timeline = Timeline(0.0)
+    timeline.feed(stage(submission_pb2.STAGE_BUILDING), 1.0)
+    build = report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT, headers="full", fallback="kernel.cu:3:1: error: no class_")
+    assert timeline.feed(event(build=build), 31.0) == ["building: built, with torch's own headers (30.0 s)"]
+
+
 def test_a_failing_trial_marks_its_step() -> None:
     """The step says how, and the step's name which workload."""
     timeline = Timeline(0.0)
