@@ -67,6 +67,7 @@ async def compilers() -> list[Finding]:
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `sandbox.box.precompile` puts them
     return [
         Finding(
             kind="compiler",
@@ -82,6 +83,13 @@ async def compilers() -> list[Finding]:
             usable=headers.is_file(),
             detail=str(headers) if headers.is_file() else f"{headers} is missing",
             remedy="" if headers.is_file() else f"for the language torch_extension install them (Debian: apt-get install {python}-dev)",
+        ),
+        Finding(
+            kind="compiler",
+            name="compiled headers",
+            usable=any(compiled.glob("*/*.gch")),
+            detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
+            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m sandbox.box.precompile",
         ),
         Finding(
             kind="compiler",

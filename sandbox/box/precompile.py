@@ -15,6 +15,8 @@ from sandbox.box import gcc, light, precompiled
 from sandbox.box.headers import Headers
 from sandbox.box.languages import torch_extension
 
+IN_USE_S = 600.0  # longer than a build, and than making them
+
 
 def main() -> int:
     """Make them; without them builds only take longer, so that a failure is told and no more."""
@@ -22,14 +24,19 @@ def main() -> int:
     if place.is_dir():
         return 0
     begun = time.monotonic()
-    shutil.rmtree(place.parent, ignore_errors=True)  # those of earlier states
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for earlier in place.parent.iterdir():
+        if earlier.stat().st_mtime < time.time() - IN_USE_S:
+            shutil.rmtree(earlier, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=place.parent) as making:
         failed = make(Path(making) / place.name)
         if failed:
             print(f"headers can't be compiled beforehand, so builds will take longer:\n{failed[:4000]}", file=sys.stderr)
             return 1
-        os.replace(Path(making) / place.name, place)
+        try:
+            os.replace(Path(making) / place.name, place)
+        except OSError:  # another was faster
+            return 0
     size_bytes = sum(path.stat().st_size for path in place.iterdir())
     print(f"headers compiled in {time.monotonic() - begun:.0f} s, {size_bytes / 1e6:.0f} MB in {place}")
     return 0

@@ -1,7 +1,7 @@
 """Headers compiled before any job, for the emulated device: what every source begins with, read in a tenth of the time.
 
 Made once per environment by `sandbox/box/precompile.py` from our own headers and torch's, and read-only in every box. g++ takes such a
-file only where flags, macros and compiler are the same, and reads the header's text where not: what is built is the same either way.
+file only where flags, macros and compiler are the same, and reads the header's text where not: what is built does the same either way.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Headers compiled beforehand change the time of a build and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sandbox.box import emulation, gcc, precompile, precompiled, steps
+from sandbox.box.headers import Headers
+from sandbox.box.languages import torch_extension
+
+EXTENSION = """#include <torch/extension.h>
+__global__ void twice(const float* x, float* y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }
+torch::Tensor forward(torch::Tensor x) {
+    TORCH_CHECK(x.is_cuda(), "not on the GPU: ", x.sizes());
+    auto y = torch::empty_like(x);
+    twice<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+RAW = '__global__ void one(float* x) { *x = 1; }\nextern "C" void solve(float* x) { one<<<1, 1>>>(x); }\n'
+LIGHT = Headers(name="light")
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("ready") / "headers"
+    assert precompile.make(place) == ""
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [EXTENSION, RAW], ids=["torch", "raw"])
+def test_an_object_has_the_same_functions_with_and_without(text: str, ready: Path, tmp_path: Path) -> None:
+    """g++ may write them in another order, no more. That the one was read is seen from what g++ says it read."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/k.cu").write_text(text)
+    (tmp_path / "translated").mkdir()
+    (tmp_path / "translated/k.cu").write_text(emulation.translate(text, "k.cu"))
+    ways = list(torch_extension.headers_of({"k.cu": text}, tmp_path / "headers", "emulated")) if text == EXTENSION else [Headers()]
+    assert isinstance(ways[0], Headers)
+    objects = {}
+    for name, place in (("with", ready), ("without", tmp_path / "nowhere")):
+        (tmp_path / name).mkdir()
+        compiler = gcc.Emulated(files=tmp_path / "files", translated=tmp_path / "translated", sources={"k.cu": text}, ready=place)
+        (tmp_path / name / "0").mkdir()
+        (step,) = compiler.compile("k.cu", 0, ways[0], tmp_path / name)
+        ran = steps.run([step], tmp_path / name)
+        assert ran.succeeded, ran.log
+        objects[name] = _symbols(tmp_path / name / steps.object_name(0))
+        read = steps.run([_that_names_what_it_reads(step)], tmp_path / name)
+        assert any(line.startswith("! ") and line.endswith(".gch") for line in read.log.splitlines()) is (name == "with")
+    assert len(objects["with"]) > 10
+    assert objects["with"] == objects["without"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "headers", "taken"),
+    [
+        ("k.cu", EXTENSION, LIGHT, precompiled.TORCH),
+        ("k.cpp", EXTENSION, LIGHT, precompiled.TORCH),
+        ("k.cu", EXTENSION, Headers(name="full"), precompiled.CUDA),
+        ("k.cu", RAW, Headers(), precompiled.CUDA),
+        ("k.cu", RAW, LIGHT, precompiled.CUDA),
+        ("k.cu", f"#define NDEBUG\n{EXTENSION}", LIGHT, precompiled.CUDA),
+        ("k.cu", f"#ifdef A\n{EXTENSION}\n#endif", LIGHT, precompiled.CUDA),
+        ("k.cpp", "#include <torch/torch.h>\n", LIGHT, None),
+        ("k.cpp", "int x;\n", Headers(), None),
+    ],
+)
+def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers: Headers, taken: str | None, tmp_path: Path) -> None:
+    """A macro that stands before the includes could change them, and a C++ file of torch's own headers knows no CUDA."""
+    for name in precompiled.TEXT:
+        (tmp_path / f"{name}{precompiled.COMPILED}").touch()
+    flags = precompiled.prefix(path, text, headers, tmp_path)
+    assert flags == ([] if taken is None else ["-include", str(tmp_path / taken)])
+    assert precompiled.prefix(path, text, headers, tmp_path / "nowhere") == []
+
+
+def _symbols(path: Path) -> set[tuple[str, ...]]:
+    """Names and kinds; what a label of the compiler's own is called says nothing."""
+    listed = subprocess.run(["nm", "--format=posix", str(path)], capture_output=True, text=True, check=True).stdout
+    return {tuple(line.split()[:2]) for line in listed.splitlines() if not line.startswith(".L")}
+
+
+def _that_names_what_it_reads(step: steps.Step) -> steps.Step:
+    return steps.Step(command=(*step.command, "-H"), directory=step.directory, outputs=step.outputs)
