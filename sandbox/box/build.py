@@ -86,7 +86,7 @@ def _build(job: wire.BuildJob, language: Any, files: Path, out_dir: Path, place:
 def first_that_does(ways: Sequence[Headers | str], attempt: Callable[[Headers, float | None], Attempt]) -> tuple[Attempt, wire.BuildNote]:
     """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
 
-    A sentence among them says why there is one less.
+    Unless an earlier one's log proves that the last would say no as well. A sentence among them says why there is one less.
     """
     *light, full = ways
     assert isinstance(full, Headers)
@@ -96,7 +96,7 @@ def first_that_does(ways: Sequence[Headers | str], attempt: Callable[[Headers, f
             fallback = fallback or headers
             continue
         tried = attempt(headers, ATTEMPT_S)
-        if tried.code == BUILT:
+        if tried.code == BUILT or headers.settles(tried.log):
             return tried, wire.BuildNote(headers=headers.name, fallback=fallback[:FALLBACK_LIMIT])
         fallback = fallback or _first_error(tried.log)
     return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])

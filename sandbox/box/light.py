@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sandbox.box import torch_install
+from sandbox.box import precompiled, torch_install
+from sandbox.box.certainty import is_certain
 from sandbox.box.cuda_tokens import defined_macros, parse, tested_macros
 from sandbox.box.elf import undefined_names
-from sandbox.box.headers import Headers
+from sandbox.box.headers import LIGHT, Headers
 from sandbox.box.variable_header import variable_header
 
-NAME = "light"
-LIGHT = Path(__file__).resolve().parent.parent / "native" / "light"
+NATIVE = Path(__file__).resolve().parent.parent / "native" / "light"
 _DEFINITION = re.compile(r"(?:inline|static inline) .*?\b(Tensor::)?(\w+)\(")
 # Methods that torch's own inline code calls: the operators of Tensor and `ATen/TensorOperators.h`.
 CALLED_BY_TORCH = """
@@ -110,10 +110,11 @@ def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Head
     _write(place / "grader/named.h", _named_header(torch_include, names, {name: methods[name] for name in wanted}))
     trimmed = tuple(method for method in methods if method not in wanted)
     return Headers(
-        name=NAME,
-        include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(LIGHT), *include_dirs),
+        name=LIGHT,
+        include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
         defines=("GRADER_LIGHT_HEADERS", "AT_PER_OPERATOR_HEADERS"),
         missing=lambda artifact: _missing(artifact, trimmed),
+        settles=lambda log: is_certain(log, sources, precompiled.directory()),
     )
 
 
@@ -122,7 +123,7 @@ def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
     if emulated:
         return []
     opaque = not any(word in name for name in names for word in LIBRARY_WORDS)
-    return [str(LIGHT / "cuda"), *([str(LIGHT / "opaque")] if opaque else [])]
+    return [str(NATIVE / "cuda"), *([str(NATIVE / "opaque")] if opaque else [])]
 
 
 def _asked_macro(codes: list[bytes]) -> str | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sandbox.box import gcc, light, precompiled
-from sandbox.box.headers import Headers
+from sandbox.box import certainty, gcc, nvcc, precompiled
+from sandbox.box.headers import LIGHT, Headers
 from sandbox.box.languages import torch_extension
 
 IN_USE_S = 600.0  # longer than a build, and than making them
@@ -48,10 +50,35 @@ def make(place: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="headers-") as work:
         light_way = next(way for way in torch_extension.headers_of({}, Path(work), "emulated"))
         kinds = {precompiled.CUDA: Headers()}
-        if isinstance(light_way, Headers) and light_way.name == light.NAME:
+        if isinstance(light_way, Headers) and light_way.name == LIGHT:
             kinds[precompiled.TORCH] = light_way
+            _list_names(place, light_way)
         with ThreadPoolExecutor() as threads:
             return "".join(threads.map(lambda name: _compile(place / name, kinds[name]), kinds))
+
+
+def _list_names(place: Path, light_way: Headers) -> None:
+    """Leave what torch's own headers name, for `certainty.py`; by their text after the preprocessor, which makes names too."""
+    *_, full = torch_extension.headers_of({}, place / "unused", "emulated")
+    assert isinstance(full, Headers)
+    source = "#include <cuda_runtime.h>\n#include <torch/extension.h>\n"
+    text = _preprocessed([*gcc.compiler(), *gcc.flags(full), "-dD", "-"], source)
+    light_text = _preprocessed([*gcc.compiler(), *gcc.flags(light_way), "-dD", "-"], precompiled.TEXT[precompiled.TORCH])
+    if not text or not light_text:
+        return
+    if (nvcc_program := shutil.which("nvcc")) is not None:  # torch's headers have parts for it alone
+        text += _preprocessed([nvcc_program, *nvcc.HOST_FLAGS, *gcc.include_flags(full, device=()), "-x", "cu", "-"], source)
+    others = {name for name in _macros(text) - _macros(light_text) if not name.startswith("AT_DISPATCH_")}
+    (place / certainty.MACROS).write_text("\n".join(sorted(others)), "utf-8")
+    (place / certainty.NAMES).write_text("\n".join(sorted(set(certainty.WORD.findall(text)))), "utf-8")
+
+
+def _preprocessed(command: Sequence[str], text: str) -> str:
+    return subprocess.run([*command, "-E"], input=text, capture_output=True, text=True, errors="replace", check=False).stdout
+
+
+def _macros(text: str) -> set[str]:
+    return set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
 
 
 def _compile(header: Path, headers: Headers) -> str:

@@ -10,10 +10,11 @@ import hashlib
 import sys
 from pathlib import Path
 
-from sandbox.box import emulation, light, torch_install
+from sandbox.box import emulation, torch_install
 from sandbox.box.cuda_tokens import leading_includes
-from sandbox.box.headers import Headers
+from sandbox.box.headers import LIGHT, Headers
 
+FORM = 2  # counts what `precompile` leaves there
 COMPILED = ".gch"
 # What a CUDA source begins with on the emulated device, and one that includes torch.
 CUDA, TORCH = "cuda.h", "torch.h"
@@ -26,7 +27,7 @@ TORCH_HEADERS = frozenset({"torch/extension.h", "torch/torch.h", "torch/all.h", 
 
 def directory() -> Path:
     """Where they lie: below the Python environment, by the state of our headers, of torch and of Python."""
-    digest = hashlib.sha256(f"{sys.version}\0{torch_install.version()}\0{emulation.compile_flags()}".encode())
+    digest = hashlib.sha256(f"{FORM}\0{sys.version}\0{torch_install.version()}\0{emulation.compile_flags()}".encode())
     native = emulation.NATIVE.parent
     for path in sorted(native.rglob("*.h")):
         digest.update(f"\0{path.relative_to(native)}\0".encode() + path.read_bytes())
@@ -36,7 +37,7 @@ def directory() -> Path:
 def prefix(path: str, text: str, headers: Headers, ready: Path) -> list[str]:
     """Flags that put a compiled header before a source which begins with the same text anyhow."""
     name = CUDA if path.endswith(".cu") else ""
-    if headers.name == light.NAME:
+    if headers.name == LIGHT:
         included = TORCH_HEADERS.intersection(leading_includes(text.encode()))
         if included if path.endswith(".cu") else "torch/extension.h" in included:
             name = TORCH

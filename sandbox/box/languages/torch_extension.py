@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox import wire
 from sandbox.box import elf, light, torch_install
-from sandbox.box.headers import Headers
+from sandbox.box.headers import FULL, Headers
 from sandbox.box.languages import Loaded, Refused
 from sandbox.devices import Arena
 from sandbox.gate import Call, Slot, Status
@@ -41,7 +41,7 @@ def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Ite
     common = (*DEFINES, *(NVCC_DEFINES if device_kind == "cuda" else ()))
     prepared = light.prepare(sources, place, emulated=device_kind == "emulated")
     yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
-    yield Headers(name="full", include_dirs=tuple(torch_install.include_dirs()), defines=common)
+    yield Headers(name=FULL, include_dirs=tuple(torch_install.include_dirs()), defines=common)
 
 
 def libraries(device_kind: str) -> list[str]:

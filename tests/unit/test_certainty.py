@@ -1,0 +1,143 @@
+"""Which errors under light headers are answered at once, and which are left to torch's own headers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sandbox.box import certainty, emulation, gcc, precompile, precompiled
+from sandbox.box.headers import FULL, LIGHT, Headers
+from sandbox.box.languages import torch_extension
+
+START = "#include <torch/extension.h>\n"
+BODY = "torch::Tensor forward(torch::Tensor x) {{ {} return x; }}\n"
+# What people mistype. A mistake of the first kind is one whatever the headers are.
+CERTAIN = {
+    "a name": BODY.format("auto y = torch::zero_like(x);"),
+    "a variable": BODY.format("auto y = x * scael;"),
+    "a member": BODY.format("auto y = x.contigous();"),
+    "a type": BODY.format("flaot y = 1;"),
+    "a semicolon": BODY.format("int n = 1"),
+    "a bracket": BODY.format("int n = (1 + 2;"),
+    "in a kernel": "__global__ void k(float* a) { a[threadIdx.x] = valeu; }\n",
+}
+# These would build, or fail otherwise, with torch's own headers.
+LEFT_OPEN = {
+    "a namespace": BODY.format("namespace F = torch::nn::functional;"),
+    "a name that torch has": BODY.format("auto y = torch::nn::Linear(3, 4);"),
+    "a macro": 'TORCH_LIBRARY(mylib_of_mine, m) { m.def("f(Tensor x) -> Tensor"); }\n',
+    "a macro's argument": BODY.format('RECORD_FUNCTION("name_of_mine", {});'),
+    "what follows": BODY.format("torch::nn::Linear linaer(3, 4); linaer->forward(x);"),
+    "a type error": BODY.format("int n = x;"),
+    "an overload": BODY.format('x.sum("all of it", 1, 2, 3);'),
+    "a header that is not there": '#include "missing_of_mine.h"\n',
+    "a class to bind": 'struct A {};\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { py::class_<A>(m, "A").def(py::init<>()); }\n',
+}
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("ready") / "headers"
+    assert precompile.make(place) == ""
+    return place
+
+
+def compiled(text: str, headers: Headers, place: Path, ready: Path) -> tuple[bool, str]:
+    """Whether g++ takes it, and what it says."""
+    place.mkdir(exist_ok=True)
+    (place / "k.cu").write_text(emulation.translate(text, "k.cu"))
+    flags = [*gcc.flags(headers), *precompiled.prefix("k.cu", text, headers, ready)]
+    command = ["g++", *flags, "-fPIC", "-fsyntax-only", "-x", "c++", "k.cu"]
+    ran = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    return ran.returncode == 0, ran.stderr
+
+
+def ways(text: str, place: Path) -> tuple[Headers, Headers]:
+    light, full = torch_extension.headers_of({"k.cu": text}, place, "emulated")
+    assert isinstance(light, Headers) and isinstance(full, Headers)
+    assert (light.name, full.name) == (LIGHT, FULL)
+    return light, full
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", CERTAIN.values(), ids=CERTAIN)
+def test_a_slip_of_the_pen_is_certain(body: str, ready: Path, tmp_path: Path) -> None:
+    """The first error names what torch's headers do not have, or breaks the grammar."""
+    text = START + body
+    built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
+    assert not built
+    assert certainty.is_certain(log, {"k.cu": text}, ready), log[:2000]
+
+
+@pytest.mark.slow
+def test_torchs_own_headers_reject_them_too(ready: Path, tmp_path: Path) -> None:
+    """The claim itself: each in a namespace of its own, and every one of them has its error."""
+    # Those that break the grammar would hide each other.
+    bodies = [CERTAIN[name] for name in ("a name", "a variable", "a member", "a type")]
+    text = START + "".join(f"namespace part_{number} {{\n{body}\n}}\n" for number, body in enumerate(bodies))
+    built, log = compiled(text, ways(text, tmp_path / "headers")[1], tmp_path / "full", ready)
+    assert not built
+    for name in ("zero_like", "scael", "contigous", "flaot"):
+        assert f"‘{name}’" in log or f"'{name}'" in log, log[:2000]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", LEFT_OPEN.values(), ids=LEFT_OPEN)
+def test_what_torch_may_know_is_left_to_torch(body: str, ready: Path, tmp_path: Path) -> None:
+    """An error that the real headers would not give is worse than a wait."""
+    text = START + body
+    built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
+    assert not built
+    assert not certainty.is_certain(log, {"k.cu": text}, ready), log[:2000]
+
+
+def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNCTION") -> Path:
+    (tmp_path / certainty.NAMES).write_text("\n".join(names.split()))
+    (tmp_path / certainty.MACROS).write_text("\n".join(macros.split()))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("log", "certain"),
+    [
+        ("k.cu:3:5: error: ‘foo’ was not declared in this scope\n", True),
+        ("k.cu:3:5: error: 'foo' was not declared in this scope; did you mean 'for'?\n", True),
+        ('k.cu(3): error: identifier "foo" is undefined\n', True),
+        ('k.cu(3): error: namespace "torch" has no member "foo"\n', True),
+        ('k.cu(3): error: expected a ";"\n', True),
+        (
+            "k.cu: In f:\nk.cu:3:5: error: expected ‘;’ before ‘}’ token\nk.cu:9:1: error: ‘relu’ was not declared in this scope\n",
+            True,
+        ),
+        ("k.cu:3:5: error: ‘relu’ was not declared in this scope\nk.cu:9:1: error: ‘foo’ was not declared in this scope\n", False),
+        ('k.cu(3): error: identifier "relu" is undefined\n', False),
+        ("k.cu:3:5: error: no matching function for call to ‘foo(int)’\n", False),
+        ("k.cu:3:5: fatal error: expected.h: No such file or directory\n", False),
+        ("/torch/include/a.h:3:5: error: ‘foo’ was not declared in this scope\n", False),
+        ("error: expected better\n", False),
+        ("", False),
+    ],
+)
+def test_only_the_first_error_counts(log: str, certain: bool, tmp_path: Path) -> None:
+    """Later ones may follow from it; one in a header is not the user's."""
+    assert certainty.is_certain(log, {"k.cu": "int foo;"}, known(tmp_path)) is certain
+
+
+def test_a_macro_of_torchs_own_headers_leaves_all_open(tmp_path: Path) -> None:
+    """Its arguments may be no names at all."""
+    log = "k.cu:3:5: error: ‘foo’ was not declared in this scope\n"
+    assert not certainty.is_certain(log, {"k.cu": "RECORD_FUNCTION(foo, {});"}, known(tmp_path))
+
+
+def test_a_member_that_the_source_itself_declares_is_left_open(tmp_path: Path) -> None:
+    """Another overload may return its class."""
+    log = "k.cu:3:5: error: ‘class at::Tensor’ has no member named ‘foo’\n"
+    assert certainty.is_certain(log, {"k.cu": "x.foo(); y->foo();"}, known(tmp_path))
+    assert not certainty.is_certain(log, {"k.cu": "struct A { int foo(); };\nx.foo();"}, known(tmp_path))
+
+
+def test_nothing_is_certain_where_nothing_is_known(tmp_path: Path) -> None:
+    """Without what `make setup` leaves, torch's own headers are asked."""
+    assert not certainty.is_certain("k.cu:3:5: error: ‘foo’ was not declared in this scope\n", {"k.cu": ""}, tmp_path / "nowhere")
