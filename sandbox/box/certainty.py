@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-NAMES, MACROS = "names", "macros"  # of torch's own headers; those among them that light headers do not always have
+from sandbox.box.precompiled import MACROS, NAMES, listed
+
 WORD = re.compile(r"[A-Za-z_]\w*")
 # A line of g++, and one of nvcc's passes.
 _ERROR = re.compile(r"^(?P<path>[^:(\n]+)(?::\d+:\d+|\(\d+\)): (?P<fatal>fatal )?error: (?P<message>.*)$", re.MULTILINE)
@@ -31,26 +32,23 @@ def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     """Whether the sources would be rejected with torch's own headers too; ready: where `precompile` has left what it knows of those."""
     first = next((match for match in re.finditer(r"^.*\berror: .*$", log, re.MULTILINE)), None)
     error = _ERROR.match(first[0]) if first is not None else None
-    if error is None or error["fatal"] or error["path"] not in sources or not (ready / NAMES).exists():
+    known = listed(NAMES, ready)
+    if error is None or error["fatal"] or error["path"] not in sources or not known:
         return False
     texts = "\n".join(sources.values())
-    if not _words(ready / MACROS).isdisjoint(WORD.findall(texts)):
+    if not listed(MACROS, ready).isdisjoint(WORD.findall(texts)):
         return False
     message = error["message"]
     if message.startswith("expected "):
         return True
     if (name := _named(_UNKNOWN, message)) is not None:
-        return name not in _words(ready / NAMES)
+        return name not in known
     if (name := _named(_NO_MEMBER, message)) is not None:
         # A class of the source's own may have it, and another overload may return that.
         elsewhere = re.search(rf"(?<![.>\w]){name}\b", texts)
-        return elsewhere is None and name not in _words(ready / NAMES)
+        return elsewhere is None and name not in known
     return False
 
 
 def _named(patterns: tuple[str, ...], message: str) -> str | None:
     return next((match[1] for pattern in patterns if (match := re.search(pattern, message)) is not None), None)
-
-
-def _words(path: Path) -> frozenset[str]:
-    return frozenset(path.read_text("utf-8").split("\n"))

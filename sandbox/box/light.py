@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 from sandbox.box import precompiled, torch_install
@@ -62,9 +63,9 @@ NEEDED_BY = {
     "ATen/NumericUtils.h": "_isnan _isinf",
     "ATen/ceil_div.h": "ceil_div round_up",
     "c10/util/irange.h": "irange",
-    "c10/util/Logging.h": "CHECK CHECK_EQ CHECK_NE CHECK_LT CHECK_LE CHECK_GT CHECK_GE CHECK_NOTNULL DCHECK LOG VLOG vec torch::tensor",
+    "c10/util/Logging.h": "CHECK CHECK_EQ CHECK_NE CHECK_LT CHECK_LE CHECK_GT CHECK_GE CHECK_NOTNULL DCHECK LOG VLOG vec tensor(",
     "ATen/TensorIndexing.h": "indexing TensorIndex",
-    "torch/csrc/api/include/torch/detail/TensorDataContainer.h": "torch::tensor",
+    "torch/csrc/api/include/torch/detail/TensorDataContainer.h": "tensor(",
     "c10/core/InferenceMode.h": "InferenceMode",
     "ATen/Parallel.h": "parallel_for parallel_reduce get_num_threads set_num_threads",
 }
@@ -112,7 +113,7 @@ def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Head
     return Headers(
         name=LIGHT,
         include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
-        defines=("GRADER_LIGHT_HEADERS", "AT_PER_OPERATOR_HEADERS"),
+        defines=("AT_PER_OPERATOR_HEADERS",),
         missing=lambda artifact: _missing(artifact, trimmed),
         settles=lambda log: is_certain(log, sources, precompiled.directory()),
     )
@@ -127,22 +128,23 @@ def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
 
 
 def _asked_macro(codes: list[bytes]) -> str | None:
-    """A macro that a source tests and that only torch's own headers may define."""
-    known = {*SAME_WITH_BOTH.split(), *(name for code in codes for name in defined_macros(code))}
+    """A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none."""
+    only_torchs = precompiled.listed(precompiled.MACROS)
+    own = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
     tested = {name for code in codes for name in tested_macros(code)}
-    return next((name for name in sorted(tested - known) if not name.startswith("__")), None)
+    return next((name for name in sorted(tested - own - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
 
 
 def _names(code: bytes) -> Iterator[str]:
-    """Every name in a source, comments and literals left out, and `torch::name` where it stands so; macros' bodies are read too."""
-    words = [word for token in parse(code) if token.text[-1] not in "\"'" for word in re.findall(r"\w+|::", token.text)]
+    """Every name in a source, comments and literals left out, and `tensor(` for a call of that; macros' bodies are read too."""
+    texts = [token.text for token in parse(code) if token.text[-1] not in "\"'"]
+    words = [word for text in texts for word in re.findall(r"\w+", text)]
     yield from words
     yield from defined_macros(code)
     if b"##" in code:  # a macro that glues names makes methods that work in place of those that do not
         yield from (f"{word}_" for word in words)
-    for first, colons, last in zip(words, words[1:], words[2:], strict=False):
-        if (first, colons) == ("torch", "::"):
-            yield f"torch::{last}"
+    if ("tensor", "(") in pairwise(texts):
+        yield "tensor("
 
 
 def _lines(path: Path) -> list[str]:
@@ -234,7 +236,8 @@ def _operator_of(operators: Path, name: str) -> str | None:
 
 
 def _taken(header: Path, names: frozenset[str]) -> list[str]:
-    return [text for name, text in _definitions(_lines(header)) if name in names and (name != "tensor" or "torch::tensor" in names)]
+    # `tensor` is a name that variables have, and its function needs much; so it counts where it is called.
+    return [text for name, text in _definitions(_lines(header)) if name in names and (name != "tensor" or "tensor(" in names)]
 
 
 def _missing(artifact: bytes, trimmed: tuple[str, ...]) -> str | None:

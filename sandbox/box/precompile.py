@@ -69,8 +69,8 @@ def _list_names(place: Path, light_way: Headers) -> None:
     if (nvcc_program := shutil.which("nvcc")) is not None:  # torch's headers have parts for it alone
         text += _preprocessed([nvcc_program, *nvcc.HOST_FLAGS, *gcc.include_flags(full, device=()), "-x", "cu", "-"], source)
     others = {name for name in _macros(text) - _macros(light_text) if not name.startswith("AT_DISPATCH_")}
-    (place / certainty.MACROS).write_text("\n".join(sorted(others)), "utf-8")
-    (place / certainty.NAMES).write_text("\n".join(sorted(set(certainty.WORD.findall(text)))), "utf-8")
+    (place / precompiled.MACROS).write_text("\n".join(sorted(others)), "utf-8")
+    (place / precompiled.NAMES).write_text("\n".join(sorted(set(certainty.WORD.findall(text)))), "utf-8")
 
 
 def _preprocessed(command: Sequence[str], text: str) -> str:

@@ -16,6 +16,8 @@ from sandbox.box.headers import LIGHT, Headers
 
 FORM = 2  # counts what `precompile` leaves there
 COMPILED = ".gch"
+# Words of torch's own headers, and those of their macros that the light ones do not always have.
+NAMES, MACROS = "names", "macros"
 # What a CUDA source begins with on the emulated device, and one that includes torch.
 CUDA, TORCH = "cuda.h", "torch.h"
 TEXT = {
@@ -32,6 +34,12 @@ def directory() -> Path:
     for path in sorted(native.rglob("*.h")):
         digest.update(f"\0{path.relative_to(native)}\0".encode() + path.read_bytes())
     return Path(sys.prefix) / "share" / "grader-headers" / digest.hexdigest()[:16]
+
+
+def listed(kind: str, ready: Path | None = None) -> frozenset[str]:
+    """The NAMES or MACROS of torch's own headers; none where they were not listed."""
+    path = (ready or directory()) / kind
+    return frozenset(path.read_text("utf-8").split("\n")) if path.exists() else frozenset()
 
 
 def prefix(path: str, text: str, headers: Headers, ready: Path) -> list[str]:

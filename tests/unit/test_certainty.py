@@ -94,8 +94,8 @@ def test_what_torch_may_know_is_left_to_torch(body: str, ready: Path, tmp_path: 
 
 
 def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNCTION") -> Path:
-    (tmp_path / certainty.NAMES).write_text("\n".join(names.split()))
-    (tmp_path / certainty.MACROS).write_text("\n".join(macros.split()))
+    (tmp_path / precompiled.NAMES).write_text("\n".join(names.split()))
+    (tmp_path / precompiled.MACROS).write_text("\n".join(macros.split()))
     return tmp_path
 
 
