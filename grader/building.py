@@ -118,7 +118,7 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
         return empty
     try:
         note = wire.decode(content)
-    except (wire.WireError, TypeError):  # a type that is no string, and so has no hash
+    except wire.WireError:
         return empty
     if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
         return empty

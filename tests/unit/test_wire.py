@@ -34,6 +34,7 @@ def test_an_infinite_error_survives_the_wire() -> None:
     "change",
     [
         {"type": "Verdict"},
+        {"type": []},
         {"outcome": "accepted"},
         {"index": "0"},
         {"index": True},
