@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grader.config import Settings
 from grader.errors import SandboxBroken
+from grader.isolation import BoxExit
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
 from sandbox import wire
@@ -200,3 +201,17 @@ def write_problem(root: Path, name: str = "sum", text: str = PROBLEM_TOML) -> Pa
     (directory / "problem.toml").write_text(text.format(name=name) if text is PROBLEM_TOML else text)
     (directory / "reference.py").write_text("def reference(a, n):\n    return a\n")
     return directory
+
+
+class EndedBox:
+    """A box that has ended by itself."""
+
+    uid = -1
+
+    def __init__(self, end: BoxExit) -> None:
+        self._end = end
+
+    async def wait(self) -> BoxExit:
+        return self._end
+
+    kill = wait

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from functools import cache
 from pathlib import Path
 
 from sandbox.box import emulation, torch_install
@@ -27,6 +28,7 @@ TEXT = {
 TORCH_HEADERS = frozenset({"torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "ATen/ATen.h"})
 
 
+@cache
 def directory() -> Path:
     """Where they lie: below the Python environment, by the state of our headers, of torch and of Python."""
     digest = hashlib.sha256(f"{FORM}\0{sys.version}\0{torch_install.version()}\0{emulation.compile_flags()}".encode())

@@ -117,21 +117,7 @@ class FakeIsolation:
         (spec.out_dir / "artifact").write_bytes(b"artifact of " + (spec.src_dir / "files" / "kernel.cu").read_bytes())
         (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light")))
         self.toolchain = self.after_build
-        yield FakeBox(self.end)
-
-
-class FakeBox:
-    """One that has ended."""
-
-    uid = -1
-
-    def __init__(self, end: BoxExit) -> None:
-        self._end = end
-
-    async def wait(self) -> BoxExit:
-        return self._end
-
-    kill = wait
+        yield fakes.EndedBox(self.end)
 
 
 class FakeHost:
