@@ -9,11 +9,12 @@ PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+GPU_ARGS ?=
 FAST := not slow and not docker and not bubblewrap and not gpu
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test check bench-build proto clean setup setup-dev headers
+.PHONY: help demo test check gpu bench-build proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +36,9 @@ check: setup-dev ## Lint, types, architecture, API and fast tests; under two min
 
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
 	@$(BIN)/python tools/bench_build.py $(BENCH_ARGS)
+
+gpu: setup-dev ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR')
+	@$(BIN)/python -m tools.gpu $(GPU_ARGS)
 
 proto: setup-dev ## Generate grader/v1 from proto/
 	$(BIN)/python tools/generate_proto.py

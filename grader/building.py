@@ -7,14 +7,15 @@ when its box is gone.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import structlog
 
 from grader.artifacts import Made, artifact_key
-from grader.errors import SandboxBroken
+from grader.errors import JudgeBroken, SandboxBroken
 from grader.host import Host, Workspace
 from grader.isolation import BoxCause, BoxExit, BoxSpec, Purpose
 from grader.isolation.pickup import Refusal, pick_up
@@ -25,7 +26,9 @@ from sandbox.wire import BuildOutcome
 log = structlog.get_logger()
 
 ARTIFACT, NOTE = "artifact", "note.json"
-NOTE_LIMIT_BYTES = 4096
+NOTE_LIMIT_BYTES = 64 * 1024
+KERNEL_LIMIT, NAME_LIMIT_CHARS = 32, 200
+ARCHITECTURE = re.compile(r"sm_\d{2,3}[a-z]?")
 FALLBACK_LIMIT_CHARS = 300
 HEADERS = frozenset({"", "light", "full"})
 COMPILER_SAYS_NO = 1
@@ -35,10 +38,10 @@ BUILDER_BROKEN = 5
 BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 
 
-async def build_artifact(lease: Lease, host: Host, work: Workspace, device_kind: str) -> wire.Build:
+async def build_artifact(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> wire.Build:
     """Leave the artifact at `work.artifact_path`, and say how it was come by."""
     begun_ns = time.monotonic_ns()
-    job, sources = _build_job(lease, device_kind), lease.submission.new.sources
+    job, sources = _build_job(lease, environment), lease.submission.new.sources
 
     async def in_a_box() -> Made:
         async with host.builder():
@@ -106,6 +109,7 @@ async def _build(host: Host, work: Workspace) -> Made:
         reason=reason,
         headers=note.headers,
         fallback=note.fallback,
+        kernels=note.kernels,
     )
     lasting = isinstance(artifact, bytes) or _compiler_said_no(end)
     return Made(build=build, artifact=artifact if isinstance(artifact, bytes) else None, lasting=lasting)
@@ -122,8 +126,17 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
         return empty
     if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
         return empty
-    plain = "".join(character for character in note.fallback if character.isprintable())
-    return wire.BuildNote(headers=note.headers, fallback=plain[:FALLBACK_LIMIT_CHARS])
+    kernels = tuple(replace(one, name=_plain(one.name, NAME_LIMIT_CHARS)) for one in note.kernels[:KERNEL_LIMIT] if _sane(one))
+    return wire.BuildNote(headers=note.headers, fallback=_plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels)
+
+
+def _plain(text: str, limit_chars: int) -> str:
+    return "".join(character for character in text if character.isprintable())[:limit_chars]
+
+
+def _sane(use: wire.KernelUse) -> bool:
+    numbers = (value for value in asdict(use).values() if isinstance(value, int))
+    return all(0 <= number < 2**31 for number in numbers)
 
 
 def cut(output: bytes) -> tuple[str, bool]:
@@ -162,12 +175,15 @@ def _compiler_said_no(end: BoxExit) -> bool:
     return end.cause is BoxCause.EXITED and end.exit_code in {COMPILER_SAYS_NO, *BUILD_REASONS}
 
 
-def _build_job(lease: Lease, device_kind: str) -> wire.BuildJob:
+def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
+    if environment.architecture and ARCHITECTURE.fullmatch(environment.architecture) is None:
+        raise JudgeBroken(f"the judge's device has the architecture {environment.architecture!r}, which nvcc does not know")
     new = lease.submission.new
     return wire.BuildJob(
         language=new.language,
         entry=new.entry or lease.problem.spec.entry,
-        device_kind=device_kind,
+        device_kind=environment.device_kind,
+        architecture=environment.architecture,
         sources=tuple(source.path for source in new.sources),
     )
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from grader import devices
 from grader.log import LogFormat
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
@@ -41,13 +42,20 @@ class Settings(BaseModel):
     problems: tuple[Path, ...] = ()
     sandbox: Literal["auto", "docker", "bubblewrap", "process"] = "auto"
     box_root: str = "host"
-    device: Literal["auto", "cuda", "emulated"] = "auto"
-    lanes: int = Field(default=1, ge=1, le=64)
+    device: str = "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
+    lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one beside them
     builders: int = Field(default=2, ge=1, le=256)
     queue_limit: int = Field(default=1000, ge=1)
     drain_s: float = Field(default=60.0, ge=0)
     lease_s: float = Field(default=30.0, gt=0)
     log_format: LogFormat = "console"
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: str) -> str:
+        if value != "auto" and not devices.well_formed(value):
+            raise ValueError(f"{value!r} is no device; write auto, {devices.FORMS}")
+        return value
 
     @field_validator("state_dir", "cache_dir", "problems")
     @classmethod

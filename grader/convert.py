@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from typing import cast
 
 from google.protobuf.duration_pb2 import Duration
@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.model import Event, Problem, Report, SourceFile, Submission, SubmissionState
 from grader.statuses import failure_to_status
+from grader.times import bandwidth_share, peak_share
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from sandbox import wire
 
@@ -34,15 +35,16 @@ _C_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Names that hidden workloads go by among submitters."""
+    """Names that hidden workloads go by among submitters, and the dtype whose peak the problem's kernels are held to."""
 
     hidden: Mapping[str, str]
+    dtype: str = ""
 
     @classmethod
     def of(cls, problem: Problem) -> Mask:
         """hidden-1, hidden-2 and so on, in the problem's order."""
         ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
-        return cls({workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)})
+        return cls({workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}, problem.spec.inputs[0].dtype)
 
     def name(self, workload_id: str, hidden: bool = False) -> str:
         """The id to show."""
@@ -58,7 +60,7 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
         title=problem.title,
         format=spec.format,
         languages=problem.languages,
-        workloads=[problem_pb2.Workload(workload_id=one.workload_id, axes=one.axes) for one in shown],
+        workloads=[_workload(one) for one in shown],
         digest=problem.digest,
         entry=spec.entry,
         axes=spec.axes,
@@ -67,8 +69,23 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
         hidden_workload_count=len(spec.workloads) - len(shown),
         inputs=[_tensor(one) for one in spec.inputs],
         outputs=[_tensor(one) for one in spec.outputs],
-        tolerance=problem_pb2.Tolerance(atol=spec.tolerance.atol, rtol=spec.tolerance.rtol, budget_factor=spec.tolerance.budget_factor),
+        tolerance=_tolerance(spec.tolerance),
     )
+
+
+def _workload(workload: wire.Workload) -> problem_pb2.Workload:
+    return problem_pb2.Workload(
+        workload_id=workload.workload_id,
+        axes=workload.axes,
+        device_kind=workload.device_kind,
+        moved_bytes=workload.moved_bytes,
+        flops=workload.flops,
+        tolerance=_tolerance(workload.tolerance) if workload.tolerance else None,
+    )
+
+
+def _tolerance(tolerance: wire.Tolerance) -> problem_pb2.Tolerance:
+    return problem_pb2.Tolerance(atol=tolerance.atol, rtol=tolerance.rtol, budget_factor=tolerance.budget_factor)
 
 
 def _tensor(tensor: wire.TensorSpec) -> problem_pb2.Tensor:
@@ -147,7 +164,7 @@ def report_to_proto(report: Report, mask: Mask, *, full: bool = False) -> report
         speedups=_speedups(report.speedups),
         build=_build(report.build) if report.build else None,
         trials=[_trial(trial, mask) for trial in report.trials],
-        measurements=[_measurement(one, mask, full=full) for one in report.measurements],
+        measurements=[_measurement(one, mask, full=full, environment=report.environment) for one in report.measurements],
         environment=_environment(report.environment) if report.environment else None,
         flags=report.flags,
         output=report.output,
@@ -200,6 +217,7 @@ def _build(build: wire.Build) -> report_pb2.Build:
         cached=build.cached,
         headers=build.headers,
         fallback=build.fallback,
+        kernels=[report_pb2.KernelUse(**asdict(one)) for one in build.kernels],
     )
 
 
@@ -214,6 +232,7 @@ def _trial(trial: wire.Trial, mask: Mask) -> report_pb2.Trial:
         max_relative_error=trial.max_relative_error,
         budget_ratio=trial.budget_ratio,
         run_duration=_duration(trial.duration_ns),
+        run_count=trial.run_count,
     )
     if trial.hidden:  # counts tell the size, the message may quote it, and with the key the inputs could be made again
         return message
@@ -223,7 +242,9 @@ def _trial(trial: wire.Trial, mask: Mask) -> report_pb2.Trial:
     return message
 
 
-def _measurement(measurement: wire.Measurement, mask: Mask, *, full: bool) -> report_pb2.Measurement:
+def _measurement(
+    measurement: wire.Measurement, mask: Mask, *, full: bool, environment: wire.Environment | None = None
+) -> report_pb2.Measurement:
     message = report_pb2.Measurement(
         workload_id=mask.name(measurement.workload_id, measurement.hidden),
         reported=_samples(measurement.reported, full) if measurement.reported else None,
@@ -232,22 +253,43 @@ def _measurement(measurement: wire.Measurement, mask: Mask, *, full: bool) -> re
         speedups=_speedups(measurement.speedups),
         clock=f"CLOCK_{measurement.clock.name}",
         bound_duration=_duration(measurement.bound_ns),
-        floor_duration=_duration(measurement.floor_ns),
         hidden=measurement.hidden,
+        batch=_samples(measurement.batch, full) if measurement.batch else None,
+        conditions=measurement.conditions,
     )
     for name, samples in measurement.baselines.items():
         message.baselines[name].CopyFrom(_samples(samples, full))
+    for name, samples in measurement.reported_baselines.items():
+        message.reported_baselines[name].CopyFrom(_samples(samples, full))
+    if not measurement.hidden:
+        _tell_size(message, measurement, environment.ceilings if environment else {}, mask.dtype)
     return message
+
+
+def _tell_size(message: report_pb2.Measurement, measurement: wire.Measurement, ceilings: Mapping[str, float], dtype: str) -> None:
+    """Set what would tell a hidden workload's size: how much is moved and computed can be had from each."""
+    message.floor_duration.CopyFrom(_duration(measurement.floor_ns))
+    message.batch_size = measurement.batch_size
+    if measurement.physical_floor_ns is not None:
+        message.physical_floor_duration.CopyFrom(_duration(measurement.physical_floor_ns))
+    if (of_bandwidth := bandwidth_share(measurement, ceilings)) is not None:
+        message.bandwidth_share = of_bandwidth
+    if (of_peak := peak_share(measurement, ceilings, dtype)) is not None:
+        message.peak_share = of_peak
 
 
 def _samples(samples: wire.Samples, full: bool) -> report_pb2.Samples:
     times = samples.durations_ns
     first, _, third = quantiles(times, n=4, method="inclusive") if len(times) > 1 else (times[0],) * 3
+    p20, *_, p80 = quantiles(times, n=5, method="inclusive") if len(times) > 1 else (times[0],) * 2
     return report_pb2.Samples(
         sample_count=len(times),
         median_duration=_duration(round(median(times))),
         first_quartile_duration=_duration(round(first)),
         third_quartile_duration=_duration(round(third)),
+        p20_duration=_duration(round(p20)),
+        p80_duration=_duration(round(p80)),
+        mean_duration=_duration(round(fmean(times))),
         sample_durations_ns=times if full else (),
     )
 
@@ -265,6 +307,9 @@ def _environment(environment: wire.Environment) -> report_pb2.Environment:
         versions=environment.versions,
         clock=f"CLOCK_{environment.clock.name}",
         isolation=environment.isolation,
+        architecture=environment.architecture,
+        device_uuid=environment.device_uuid,
+        ceilings=environment.ceilings,
     )
 
 

@@ -20,6 +20,7 @@
     ├── GraderFault                     we are at fault; an attempt that ends so is retried
     │   ├── SandboxBroken               detail
     │   ├── JudgeBroken                 detail
+    │   ├── DeviceQuarantined           device, illness
     │   ├── ProblemBroken               detail; final, for the next attempt would end the same way
     │   ├── LedgerBusy                  detail
     │   └── InternalFault               request_id: only in the client
@@ -213,6 +214,16 @@ class JudgeBroken(GraderFault):
     """A judge does not work."""
 
     reason = "JUDGE_BROKEN"
+
+
+class DeviceQuarantined(GraderFault):
+    """A device is not used any more: twice it was not as it was before, once after its judge was started anew."""
+
+    reason = "DEVICE_QUARANTINED"
+
+    def __init__(self, device: str, illness: str) -> None:
+        self.device, self.illness = device, illness
+        super().__init__(f"{device} does not come back: {illness}; restart the host or the driver, then the server")
 
 
 class ProblemBroken(GraderFault):

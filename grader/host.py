@@ -9,18 +9,38 @@ from pathlib import Path
 from typing import Protocol
 
 from grader.artifacts import ArtifactCache
-from grader.isolation import Isolation, Limits
+from grader.isolation import GpuAccess, Isolation, Limits
 from grader.model import Lease
 from sandbox import wire
 
 
 class Lane(Protocol):
-    """A device and its judge, ours until the context is left."""
+    """A device and its judge, ours until the context is left. By then the run box is gone, for the device is checked after."""
 
-    environment: wire.Environment
+    @property
+    def environment(self) -> wire.Environment:
+        """What reports from here are made on and with."""
 
     def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
         """The judge's facts up to Finished or Broken; JudgeBroken where it died."""
+
+
+class Seat(Protocol):
+    """One attempt's place at a lane, from before the build on. It may end up at another lane whose device is alike."""
+
+    @property
+    def gpu(self) -> GpuAccess | None:
+        """The GPU of the lane, as its run box gets it; None on the emulated device."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether a run box may be started before the lane is asked for. Where there is a GPU it is then kept for this seat."""
+
+    async def environment(self) -> wire.Environment:
+        """What reports from this lane are made on and with."""
+
+    def lane(self) -> AbstractAsyncContextManager[Lane]:
+        """Wait for the device. One job at a time is on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +60,8 @@ class Profile:
     """What a box may use, and how long the judge is patient; `sandbox/profiles/limits.toml`."""
 
     build: Limits
-    run: Limits
+    run: Limits  # on the emulated device
+    run_cuda: Limits
     load_s: float
     measure_s: float
 
@@ -58,11 +79,5 @@ class Host(Protocol):
     def builder(self) -> AbstractAsyncContextManager[None]:
         """Wait for a core to build on."""
 
-    def idle(self, device_kind: str) -> bool:
-        """Whether nobody is on the device or waits for it."""
-
-    def lane(self, device_kind: str) -> AbstractAsyncContextManager[Lane]:
-        """Wait for a device. One job at a time is on it."""
-
-    async def environment(self, device_kind: str) -> wire.Environment:
-        """What reports from this device are made on and with."""
+    def seat(self, device_kind: str) -> AbstractContextManager[Seat]:
+        """Sit down at a lane of that kind, where the fewest sit."""

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from grader import convert, languages
+from grader import convert, devices, languages
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
@@ -60,7 +60,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
             violations.append(FieldViolation("entry" if asked.entry else "sources", f"the entry point is missing: {remedy}"))
     if violations:
         raise InvalidSubmission(violations)
-    if asked.device_kind and asked.device_kind not in device_kinds:
+    if asked.device_kind and not devices.is_offered(asked.device_kind, device_kinds):
         raise NoSuchDevice(asked.device_kind, device_kinds)
     new = NewSubmission(
         problem_id=problem_id, language=language, sources=sources, entry=asked.entry, device_kind=asked.device_kind, mode=mode
@@ -140,7 +140,7 @@ def _mode(mode: submission_pb2.Mode) -> tuple[wire.Mode, list[FieldViolation]]:
     try:
         found = convert.mode_from_proto(mode)
         if found is wire.Mode.PROFILE:
-            return found, [FieldViolation("mode", "MODE_PROFILE needs a CUDA device, which this version has not; take MODE_BENCHMARK")]
+            return found, [FieldViolation("mode", "MODE_PROFILE is not there yet; take MODE_BENCHMARK")]
         return found, []
     except ValueError:
         names = ", ".join(f"MODE_{one.name}" for one in wire.Mode if one is not wire.Mode.PROFILE)

@@ -39,6 +39,9 @@ class Verdict(StrEnum):
     DISQUALIFIED = "DISQUALIFIED"
 
 
+Decision = tuple[Verdict, str, str]  # verdict, reason, the sentence for people
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
     """One source file; path is relative, normalized and unique in its submission."""

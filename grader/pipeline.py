@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from grader import devices
 from grader.building import build_artifact, cut, module_argv
 from grader.errors import JudgeBroken, ProblemBroken
-from grader.host import Host, Workspace
+from grader.host import Host, Seat, Workspace
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
+from grader.isolation.uninterrupted import uninterrupted
 from grader.model import Lease
 from sandbox import wire
 from sandbox.wire import BuildOutcome
@@ -24,22 +26,23 @@ CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how i
 
 async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
     """Grade one attempt at one submission."""
-    device_kind = lease.submission.new.device_kind
-    environment = await host.environment(device_kind)
-    yield dataclasses.replace(environment, isolation=host.isolation.NAME)
-    with host.workspace(lease) as work:
+    with host.seat(lease.submission.new.device_kind) as seat, host.workspace(lease) as work:
+        environment = await seat.environment()
+        problem = problem_for(environment.device_kind, lease.problem.spec)
+        yield _report_on(environment, host)
         yield wire.Progress(stage=wire.Stage.BUILDING)
-        async with started_early(host, _run_spec(lease, host, work), device_kind) as run_box:
-            build = await build_artifact(lease, host, work, environment.device_kind)
+        async with started_early(seat, lambda: host.isolation.start(_run_spec(lease, host, work, seat))) as run_box:
+            build = await build_artifact(lease, host, work, environment)
             yield build
             if build.outcome is not BuildOutcome.BUILT:
                 return
-            async with host.lane(device_kind) as lane:
-                box = await run_box()
+            async with seat.lane() as lane, run_box() as box:
+                if lane.environment != environment:  # another lane was free first
+                    yield _report_on(lane.environment, host)
                 gone = False
                 # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
                 async with closed_link(box, work.link_dir):
-                    async for fact in lane.judge(_job(lease, host, work, build, box)):
+                    async for fact in lane.judge(_job(lease, problem, host, work, build, box)):
                         if isinstance(fact, wire.Broken):
                             raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
                         gone = gone or says_gone(fact)
@@ -48,10 +51,13 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
 
 
 @asynccontextmanager
-async def started_early(host: Host, spec: BoxSpec, device_kind: str) -> AsyncIterator[Callable[[], Awaitable[Box]]]:
+async def started_early(
+    seat: Seat, start: Callable[[], AbstractAsyncContextManager[Box]]
+) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[Box]]]:
     """Start the run box while the kernel is being built, if its device is free; else when it is first asked for.
 
-    The box holds nothing of the submission until the judge hands it the artifact. One task opens and closes it.
+    The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left.
+    One task opens and closes it.
     """
     wanted, finished = asyncio.Event(), asyncio.Event()
     opened: asyncio.Future[Box] = asyncio.get_running_loop().create_future()
@@ -59,7 +65,7 @@ async def started_early(host: Host, spec: BoxSpec, device_kind: str) -> AsyncIte
     async def hold() -> None:
         await wanted.wait()
         try:
-            async with host.isolation.start(spec) as box:
+            async with start() as box:
                 opened.set_result(box)
                 await finished.wait()
         except Exception as error:
@@ -67,12 +73,17 @@ async def started_early(host: Host, spec: BoxSpec, device_kind: str) -> AsyncIte
                 raise
             opened.set_exception(error)
 
-    async def take() -> Box:
+    @asynccontextmanager
+    async def take() -> AsyncIterator[Box]:
         wanted.set()
-        return await opened
+        try:
+            yield await opened
+        finally:
+            finished.set()
+            await uninterrupted(_end(holder))
 
     holder = asyncio.create_task(hold())
-    if host.idle(device_kind):
+    if seat.idle:
         wanted.set()
     try:
         yield take
@@ -80,32 +91,53 @@ async def started_early(host: Host, spec: BoxSpec, device_kind: str) -> AsyncIte
         finished.set()
         if not wanted.is_set():
             holder.cancel()
-        await asyncio.wait([holder])
+        await uninterrupted(_end(holder))
         if opened.done() and not opened.cancelled() and not holder.cancelled():
             opened.exception()  # seen: whoever asked for the box got it
             holder.result()
 
 
-def _run_spec(lease: Lease, host: Host, work: Workspace) -> BoxSpec:
-    preload = ("--preload", "torch") if lease.submission.new.language == "torch_extension" else ()
+async def _end(holder: asyncio.Task[None]) -> None:
+    await asyncio.wait([holder])
+
+
+def problem_for(device_kind: str, spec: wire.ProblemSpec) -> wire.ProblemSpec:
+    """The problem with the workloads that are meant for this kind of device."""
+    workloads = tuple(one for one in spec.workloads if one.device_kind in ("", device_kind))
+    if not workloads:
+        text = f"problem {spec.problem_id!r} has no workload for the device {device_kind!r}; add one, or leave device_kind out of one"
+        raise ProblemBroken(text)
+    return dataclasses.replace(spec, workloads=workloads)
+
+
+def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
+    return dataclasses.replace(environment, isolation=host.isolation.NAME)
+
+
+def _run_spec(lease: Lease, host: Host, work: Workspace, seat: Seat) -> BoxSpec:
+    if seat.gpu is not None:  # whatever the language: opening the device takes seconds
+        options: tuple[str, ...] = ("--preload", "torch", "--device", devices.CUDA)
+    else:
+        options = ("--preload", "torch") if lease.submission.new.language == "torch_extension" else ()
     return BoxSpec(
         box_id=f"{work.box_id}-run",
         purpose=Purpose.RUN,
-        argv=module_argv("sandbox.box.run", "{link}/judge.sock", *preload),
-        limits=host.profile.run,
+        argv=module_argv("sandbox.box.run", "{link}/judge.sock", *options),
+        limits=host.profile.run if seat.gpu is None else host.profile.run_cuda,
         slot=work.slot,
         link_dir=work.link_dir,
+        gpu=seat.gpu,
     )
 
 
-def _job(lease: Lease, host: Host, work: Workspace, build: wire.Build, box: Box) -> wire.Job:
+def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, build: wire.Build, box: Box) -> wire.Job:
     new = lease.submission.new
     assert build.artifact_digest is not None
     return wire.Job(
         job_id=work.box_id,
-        problem=lease.problem.spec,
+        problem=problem,
         language=new.language,
-        entry=new.entry or lease.problem.spec.entry,
+        entry=new.entry or problem.entry,
         mode=new.mode,
         link_path=str(work.link_dir / "judge.sock"),
         artifact_path=str(work.artifact_path),

@@ -14,26 +14,30 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 TENSOR_LIMIT = 24
+SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
 AXIS_LIMIT = 16
 RANK_LIMIT = 8
-SAMPLE_LIMIT = 128
+SAMPLE_LIMIT = 4096
 MESSAGE_LIMIT_BYTES = 2048
-SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
 NAP_S = 50e-6
 
 
 class Operation(IntEnum):
     """What the runner is to do."""
 
-    CALL = 1  # one launch on the given tensors, then synchronise
-    NULL = 2  # nothing: what the protocol itself costs
-    BENCH = 3  # do_bench on the given tensors: a claim
-    STIR = 4  # allocate and free memory of random sizes, filled with NaN
-    EXIT = 5
+    PLACE = 1  # where the tensors of the following calls lie; nothing runs
+    CALL = 2  # one launch on each placement, then synchronise
+    NULL = 3  # what the protocol itself costs: a kernel that does nothing, and a copy to the outputs where a call makes one
+    FLOOR = 4  # the least that it can cost: as NULL without the copy, and `done` before the kernel has ended
+    BENCH = 5  # do_bench on the first placement: a claim
+    STIR = 6  # allocate and free memory of random sizes, filled with NaN
+    WARM = 7  # some launches on inputs of an earlier call, so that the host's code is not cold when the clock runs
+    WARM_NULL = 8
+    EXIT = 9
 
 
 class Status(IntEnum):
@@ -44,6 +48,8 @@ class Status(IntEnum):
     ENTRY_NOT_FOUND = 2
     WRONG_SHAPE = 3
     WRONG_DTYPE = 4
+    DEVICE_FAULT = 5
+    OUT_OF_MEMORY = 6
 
 
 class _Slot(ctypes.Structure):
@@ -61,6 +67,10 @@ class _Page(ctypes.Structure):
         ("input_count", ctypes.c_uint32),
         ("output_count", ctypes.c_uint32),
         ("axis_count", ctypes.c_uint32),
+        ("variant", ctypes.c_uint32),
+        ("copy_out", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("budget_ns", ctypes.c_uint64),
         ("axes", ctypes.c_int64 * AXIS_LIMIT),
@@ -73,7 +83,7 @@ class _Page(ctypes.Structure):
     ]
 
 
-GATE_BYTES = 16384
+GATE_BYTES = 65536
 assert ctypes.sizeof(_Page) <= GATE_BYTES
 
 
@@ -88,15 +98,30 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to a runner."""
+    """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before."""
 
     operation: Operation
     inputs: tuple[Slot, ...] = ()
     outputs: tuple[Slot, ...] = ()
     axes: tuple[int, ...] = ()
     poison: bool = False  # NaN-fill what the kernel allocates itself
+    variant: int = 0  # which of the things that a trusted runner can run
+    copy_out: bool = False  # for NULL
+    count: int = 1
+    stride_bytes: int = 0
     seed: int = 0
     budget_ns: int = 0
+
+    def at(self, index: int) -> Call:
+        """The same call, on one of its placements."""
+        if index == 0 and self.count == 1:
+            return self
+        shift = index * self.stride_bytes
+        return replace(self, inputs=_shifted(self.inputs, shift), outputs=_shifted(self.outputs, shift), count=1, stride_bytes=0)
+
+
+def _shifted(slots: tuple[Slot, ...], by: int) -> tuple[Slot, ...]:
+    return tuple(replace(slot, offset=slot.offset + by) if slot.shape else slot for slot in slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +131,9 @@ class Answer:
     status: Status
     message: str = ""
     samples_ns: tuple[int, ...] = ()
+
+
+FINE = Answer(status=Status.OK)
 
 
 class GateViolated(Exception):
@@ -124,8 +152,9 @@ class Gate:
     def open(self, call: Call) -> int:
         """Write the call and let the runner go; return the number it has to echo."""
         page = self._page
-        ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, ctypes.sizeof(_Page) - _Page.operation.offset)
+        ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
         page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
+        page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
         page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
         for index, axis in enumerate(call.axes):
             page.axes[index] = axis
@@ -133,9 +162,24 @@ class Gate:
             page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
             for axis, size in enumerate(slot.shape):
                 page.slots[index].shape[axis] = size
-        number = secrets.randbits(63) | 1
-        page.go = number
+        return self.fire(call.operation)
+
+    def fire(self, operation: Operation) -> int:
+        """Let the runner go with what was last placed: nothing but the operation is written, for this is inside the clock."""
+        number = self.arm(operation)
+        self._page.go = number
         return number
+
+    def arm(self, operation: Operation) -> int:
+        """As `fire`, but for `go` itself, which the native clock writes: the number that it has to be."""
+        page = self._page
+        page.operation, page.status, page.message_bytes, page.sample_count = operation, 0, 0, 0
+        return secrets.randbits(63) | 1
+
+    def addresses(self) -> tuple[int, int]:
+        """Where `go` and `done` lie, for the native clock."""
+        base = ctypes.addressof(self._page)
+        return base + _Page.go.offset, base + _Page.done.offset
 
     @property
     def done(self) -> int:
@@ -146,7 +190,7 @@ class Gate:
         """Let the next `done` be this one without a call: the runner's first sign of life."""
         self._page.go = number
 
-    def wait(self, number: int, previous: int, deadline_ns: int, alive: Callable[[], bool]) -> bool:
+    def wait(self, number: int, previous: int, deadline_ns: int, alive: Callable[[], bool], spin_ns: int = SPIN_NS) -> bool:
         """Wait until `done` is number. False: the deadline (monotonic) passed, or the runner went away without it."""
         page, clock = self._page, time.monotonic_ns
         begun, gone = clock(), False
@@ -156,14 +200,14 @@ class Gate:
             now = clock()
             if gone or now > deadline_ns:
                 return False
-            if now - begun > SPIN_NS:
+            if now - begun > spin_ns:
                 gone = not alive()  # then one more look: its last answer counts
                 time.sleep(NAP_S)
         return True
 
     def answer(self) -> Answer:
         """Copy the answer once and check it."""
-        copy = _Page.from_buffer_copy(bytes(self._map[: ctypes.sizeof(_Page)]))
+        copy = _Page.from_buffer_copy(bytes(self._map[: ctypes.sizeof(_Page)]))  # once; what it says may change meanwhile, a copy does not
         if copy.status not in Status.__members__.values() or copy.sample_count > SAMPLE_LIMIT or copy.message_bytes > MESSAGE_LIMIT_BYTES:
             raise GateViolated("the runner's answer is out of its layout")
         message = bytes(copy.message[: copy.message_bytes]).decode("utf-8", "replace")
@@ -171,13 +215,17 @@ class Gate:
 
     # -- the runner's side -----------------------------------------------------------------------------------------------
 
-    def next(self, previous: int) -> int:
+    def next(self, previous: int, spin_ns: int = SPIN_NS) -> int:
         """Wait for a call; the judge ends the box, so this waits for ever."""
         page, begun = self._page, time.monotonic_ns()
         while (number := page.go) == previous:
-            if time.monotonic_ns() - begun > SPIN_NS:
+            if time.monotonic_ns() - begun > spin_ns:
                 time.sleep(NAP_S)
         return int(number)
+
+    def operation(self) -> Operation:
+        """Read what is to be done, and nothing else of the call."""
+        return Operation(self._page.operation)
 
     def call(self) -> Call:
         """Read the call."""
@@ -192,6 +240,10 @@ class Gate:
             outputs=slots[page.input_count :],
             axes=tuple(page.axes[: page.axis_count]),
             poison=bool(page.poison),
+            variant=page.variant,
+            copy_out=bool(page.copy_out),
+            count=page.count,
+            stride_bytes=page.stride_bytes,
             seed=page.seed,
             budget_ns=page.budget_ns,
         )
@@ -199,6 +251,9 @@ class Gate:
     def reply(self, number: int, answer: Answer) -> None:
         """Write the answer, then `done`."""
         page = self._page
+        if answer is FINE:  # inside the clock; the judge has set the rest to nothing
+            page.done = number
+            return
         message = answer.message.encode()[:MESSAGE_LIMIT_BYTES]
         ctypes.memmove(page.message, message, len(message))
         page.message_bytes, page.status, page.sample_count = len(message), answer.status, len(answer.samples_ns)

@@ -62,6 +62,8 @@ class TrialOutcome(StrEnum):
     INPUT_MODIFIED = "input_modified"
     OUT_OF_BOUNDS = "out_of_bounds"  # a guard band was written
     RAISED = "raised"  # the kernel returned an error or threw
+    DEVICE_FAULT = "device_fault"  # the device stopped it; the message begins with the driver's name for it
+    OUT_OF_MEMORY = "out_of_memory"  # the device's memory did not do
     CRASHED = "crashed"  # the runner went away
     TIMED_OUT = "timed_out"
 
@@ -122,15 +124,6 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """One size. Hidden ones are not shown to submitters."""
-
-    workload_id: str
-    axes: dict[str, int]
-    hidden: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """Element-wise |out - ref| <= atol + rtol * |ref|, and an fp64 budget: rms error against the fp64 reference at most
     budget_factor times PyTorch's own in the task's dtype, plus budget_floor times the reference's rms. budget_factor None: no budget."""
@@ -139,6 +132,23 @@ class Tolerance:
     rtol: float = 1e-5
     budget_factor: float | None = 32.0
     budget_floor: float = 2e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One size. Hidden ones are not shown to submitters.
+
+    moved_bytes, flops: what every right kernel has to move through the device's memory, and to compute; None: not declared.
+    device_kind: the one kind of device that it is meant for; "": every kind. tolerance: its own; None: the problem's.
+    """
+
+    workload_id: str
+    axes: dict[str, int]
+    hidden: bool = False
+    moved_bytes: int | None = None
+    flops: int | None = None
+    device_kind: str = ""
+    tolerance: Tolerance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +224,9 @@ class Environment:
     clock: Clock
     isolation: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    architecture: str = ""  # what is built for it, such as "sm_90"; "" where there is no choice
+    device_uuid: str = ""
+    ceilings: dict[str, float] = field(default_factory=dict)  # measured once: "bytes_per_s", "flops_per_s:float32" and so on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +238,25 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelUse:
+    """What ptxas says that one kernel uses of the device; a claim of the builder's."""
+
+    name: str  # demangled where that is possible
+    registers: int
+    shared_bytes: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    constant_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildNote:
     """What the builder says of a build, beside the artifact; a claim that decides nothing."""
 
     headers: str = ""  # which headers answered the source: "", "light" or "full"; `sandbox/box/headers.py`
     fallback: str = ""  # why the light ones did not do, in a sentence
+    kernels: tuple[KernelUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +272,7 @@ class Build:
     cached: bool = False  # the artifact of an earlier build of the same bytes and settings
     headers: str = ""  # as in BuildNote
     fallback: str = ""
+    kernels: tuple[KernelUse, ...] = ()  # as in BuildNote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +310,7 @@ class Trial:
     budget_ratio: float | None = None  # error over the fp64 budget; above 1 fails
     message: str = ""  # untrusted text where outcome is RAISED
     duration_ns: int = 0
+    run_count: int = 1  # how many runs that passed this stands for; then the errors are the largest of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +345,13 @@ class Measurement:
     baseline_slowed: bool = False  # beside the subject it ran slower than alone; then its time alone was taken
     baselines: dict[str, Samples] = field(default_factory=dict)
     speedups: tuple[Speedup, ...] = ()
+    batch: Samples | None = None  # per launch, from batches of distinct inputs: a second figure, never scored
+    batch_size: int = 0
+    reported_baselines: dict[str, Samples] = field(default_factory=dict)  # by the same do_bench, in the trusted runner
+    physical_floor_ns: int | None = None  # the declared bytes and flops at the device's measured ceilings
+    moved_bytes: int | None = None  # as the workload declares them
+    flops: int | None = None
+    conditions: dict[str, str] = field(default_factory=dict)  # clocks, temperature, throttle reasons and so on while it was timed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,9 +387,28 @@ class Broken:
     job_id: str
     message: str
     problem_at_fault: bool = False
+    device_lost: bool = False  # the judge's own context or the device is unwell; the judge has to be started anew
 
 
-Fact = Environment | Progress | Build | Plan | Load | Trial | Measurement | Violation | RunEnd | Finished | Broken
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """To a judge, when a box is gone: is the device as it was before?"""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The answer to Check. detail says what is wrong, or what was seen."""
+
+    job_id: str
+    healthy: bool
+    detail: str = ""
+    used_bytes: int | None = None  # of the device's memory, by all processes
+    canary_ns: int | None = None  # what a tiny kernel took
+
+
+Fact = Environment | Progress | Build | Plan | Load | Trial | Measurement | Violation | RunEnd | Finished | Broken | Health
 
 MESSAGES: dict[str, type[Any]] = {
     cls.__name__: cls
@@ -373,6 +428,8 @@ MESSAGES: dict[str, type[Any]] = {
         RunEnd,
         Finished,
         Broken,
+        Check,
+        Health,
     )
 }
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from grader.config import Settings
 from grader.errors import SandboxBroken
-from grader.isolation import BoxExit
+from grader.fleet.gpus import Gpu
+from grader.fleet.judge_process import JudgeProcess
+from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
 from sandbox import wire
@@ -215,3 +218,145 @@ class EndedBox:
         return self._end
 
     kill = wait
+
+
+def gpu(index: int = 0, name: str = "NVIDIA H200") -> Gpu:
+    """A GPU that is not there."""
+    return Gpu(index=index, uuid=f"GPU-{index:04}", name=name, minor=index + 1, memory_bytes=1 << 37, driver="580.1")
+
+
+# A judge without torch: what it does with the next job or check is the first line of `orders`, which it removes; "well" without one.
+_JUDGE = """
+import os, pathlib, sys, time
+from sandbox import wire
+
+place, kind = pathlib.Path(sys.argv[1]), sys.argv[2]
+orders = place / "orders"
+
+
+def order():
+    lines = orders.read_text().splitlines() if orders.exists() else []
+    orders.write_text("\\n".join(lines[1:]))
+    return lines[0] if lines else "well"
+
+
+def say(fact):
+    sys.stdout.buffer.write(wire.encode(fact))
+    sys.stdout.buffer.flush()
+
+
+with (place / "log").open("a") as log:
+    uuid = os.environ.get("CUDA_VISIBLE_DEVICES", "") if kind == "cuda" else ""
+    log.write("start " + uuid + "\\n")
+    log.flush()
+    if (place / "sick").exists():
+        raise SystemExit(7)
+    say(wire.Environment(device="fake " + kind, device_kind=kind, clock=wire.Clock.HOST, device_uuid=uuid, architecture="sm_90"))
+    for line in sys.stdin.buffer:
+        message, todo = wire.decode(line), order()
+        log.write(type(message).__name__ + " " + todo + "\\n")
+        log.flush()
+        if todo == "die":
+            raise SystemExit(9)
+        elif todo == "hush":
+            time.sleep(600)
+        elif isinstance(message, wire.Check):
+            say(wire.Health(job_id=message.job_id, healthy=todo == "well", detail="" if todo == "well" else "the canary is " + todo))
+        elif todo == "lost":
+            say(wire.Broken(job_id=message.job_id, message="the context is lost", device_lost=True))
+        else:
+            say(wire.Load(outcome=wire.LoadOutcome.LOADED))
+            plan = tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in message.problem.workloads)
+            say(wire.Plan(trials=plan))
+            for one in message.problem.workloads:
+                say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED))
+            say(wire.Finished(job_id=message.job_id))
+"""
+
+
+class Judges:
+    """Makes judges that are processes and do as told, by lane: "emulated", or a GPU's index."""
+
+    def __init__(self, root: Path, *, check_s: float = 30.0) -> None:
+        self._root, self._check_s = root, check_s
+
+    def __call__(self, device_kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
+        place = self._place(device_kind if gpu is None else str(gpu.index))
+        return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self._check_s)
+
+    def order(self, lane: str, *orders: str) -> None:
+        """What the lane's judge does next, message by message: well, unwell, lost, die, hush."""
+        (self._place(lane) / "orders").write_text("\n".join(orders))
+
+    def sicken(self, lane: str) -> None:
+        """Let the lane's judge not start any more."""
+        (self._place(lane) / "sick").touch()
+
+    def log(self, lane: str) -> list[str]:
+        """What the lane's judges went through."""
+        path = self._place(lane) / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def _place(self, lane: str) -> Path:
+        place = self._root / f"judge-{lane}"
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+
+class FakeBox:
+    """A box that runs until it is killed."""
+
+    uid = -1
+
+    def __init__(self) -> None:
+        self._killed = asyncio.Event()
+
+    async def wait(self) -> BoxExit:
+        await self._killed.wait()
+        return BoxExit(cause=BoxCause.KILLED)
+
+    async def kill(self) -> BoxExit:
+        self._killed.set()
+        return await self.wait()
+
+
+class FakeBoxes:
+    """An isolation whose build boxes leave an artifact, unless told to wait or to refuse, and whose run boxes do nothing."""
+
+    NAME, SAFE = "fake", True
+
+    def __init__(self) -> None:
+        self.specs: list[BoxSpec] = []
+        self.open: list[BoxSpec] = []
+        self.builds = asyncio.Event()  # build boxes end only while it is set
+        self.builds.set()
+        self.build_end = BoxExit(cause=BoxCause.EXITED, exit_code=0)
+        self.before_close = asyncio.Event()
+        self.before_close.set()
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        self.specs.append(spec)
+        self.open.append(spec)
+        try:
+            if spec.purpose is Purpose.BUILD:
+                await self.builds.wait()
+                assert spec.out_dir is not None
+                (spec.out_dir / "artifact").write_bytes(b"artifact")
+                yield EndedBox(self.build_end)
+            else:
+                yield FakeBox()
+                await self.before_close.wait()
+        finally:
+            self.open.remove(spec)
+
+    async def fingerprint(self) -> str:
+        return "toolchain"
+
+    async def sweep(self) -> int:
+        return 0
+
+    @property
+    def runs(self) -> list[BoxSpec]:
+        """The run boxes that were started, in order."""
+        return [spec for spec in self.specs if spec.purpose is Purpose.RUN]

@@ -89,7 +89,7 @@ async def job(fleet: LocalFleet) -> tuple[wire.Build, float, float, int]:
     begun_s = time.perf_counter()
     with fleet.workspace(lease) as work:
         inside_s = time.perf_counter()
-        build = await build_artifact(lease, fleet, work, "emulated")
+        build = await build_artifact(lease, fleet, work, wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST))
         ended_s = time.perf_counter()
         assert build.outcome is wire.BuildOutcome.BUILT, build.log
         return build, ended_s - inside_s, ended_s - begun_s, work.artifact_path.stat().st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from grader import devices
 from grader.cli import report, sources, words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.progress import live, stdout_console
@@ -22,6 +24,7 @@ from grader.cli.submit import follow
 from grader.cli.text import one_line, plain
 from grader.cli.timeline import Timeline
 from grader.client import GraderClient
+from grader.fleet.gpus import Gpu, discover, why_unusable
 from grader.v1 import report_pb2, submission_pb2
 
 PROBLEM = "tril_matmul"
@@ -62,7 +65,7 @@ async def demo(target: Target) -> Exit:
     """Grade the story's kernels side by side and compare their verdicts."""
     kernels = [read_kernel(EXAMPLES / PROBLEM / f"{name}.cu") for name in STORY]
     console = stdout_console()
-    console.print(f"grading {len(kernels)} kernels for {PROBLEM}; the first build of each takes some seconds")
+    console.print(f"grading {len(kernels)} kernels for {PROBLEM} on {where(target.device)}; the first build of each takes some seconds")
     scratch = tempfile.TemporaryDirectory(prefix="grader-demo-") if target.state_dir is None else nullcontext(str(target.state_dir))
     with scratch as state_dir:
         async with connect(replace(target, state_dir=Path(state_dir)), Need.GRADE) as client:
@@ -76,6 +79,14 @@ async def demo(target: Target) -> Exit:
                 await _grade_all(client, kernels)
     _conclude(console, kernels)
     return Exit.DONE if all(kernel.as_expected for kernel in kernels) else Exit.OTHER_VERDICT
+
+
+def where(choice: str, find: Callable[[], Sequence[Gpu]] = discover, why_not: Callable[[], str | None] = why_unusable) -> str:
+    """The device that this choice means here; the server decides the same way."""
+    found = [] if choice == devices.EMULATED else [gpu for gpu in find() if choice == "auto" or devices.fits(choice, gpu.index, gpu.name)]
+    if found and why_not() is None:
+        return f"{devices.CUDA} ({', '.join(dict.fromkeys(gpu.name for gpu in found))})"
+    return "the emulated device" if choice in ("auto", devices.EMULATED) else choice
 
 
 def read_kernel(path: Path) -> Kernel:

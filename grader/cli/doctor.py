@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import importlib.util
 import json as json_module
 import os
@@ -10,6 +11,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,10 +21,10 @@ from rich.text import Text
 from grader.cli.exits import Exit
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
-from grader.isolation import Availability
+from grader.fleet.gpus import Gpu, discover
+from grader.isolation import Availability, driver
 
 _VERSION_TIMEOUT_S = 10.0
-_GPU = Path("/dev/nvidia0")
 _ENGINE = "start its engine (systemctl start docker), and be root or in the group docker"
 _NAMESPACES = "see the reason; as another user than root it needs unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone)"
 # Per isolation: its program, the package that has it, and what to do where the program is there and it still does not work.
@@ -44,7 +46,8 @@ class Finding:
 
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
-    findings = [*await compilers(), *devices(), *await isolations(), cache()]
+    kept_in = await isolations()
+    findings = [*await compilers(), *devices(), *await gpus(kept_in), *kept_in, cache()]
     ready = can_grade(findings)
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(one) for one in findings]}, indent=2))
@@ -104,7 +107,6 @@ async def compilers() -> list[Finding]:
 def devices() -> list[Finding]:
     """What kernels are run on."""
     missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
-    gpu = _GPU.exists()
     return [
         Finding(
             kind="device",
@@ -113,14 +115,70 @@ def devices() -> list[Finding]:
             detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; never ranked",
             remedy="install the project's dependencies: make setup" if missing else "",
         ),
-        Finding(
-            kind="device",
-            name="cuda",
-            usable=False,
-            detail=f"{_GPU} is here, but this version has no CUDA device yet" if gpu else f"no NVIDIA GPU: {_GPU} is missing",
-            remedy="grade on the emulated device" + ("" if gpu else ", or on a machine with a GPU and its driver once this version can"),
-        ),
     ]
+
+
+async def gpus(isolations: list[Finding], find: Callable[[], Sequence[Gpu]] = discover) -> list[Finding]:
+    """The GPUs of this host; each is tried in a box of the strongest isolation that works."""
+    found = find()
+    if not found:
+        return [_no_gpu(driver.kernel_version())]
+    isolation = next((one.name for one in isolations if one.usable), None)
+    return [await _gpu(gpu, isolation) for gpu in found]
+
+
+def _no_gpu(kernel_version: str | None) -> Finding:
+    if kernel_version is None:
+        detail, remedy = "no NVIDIA driver runs here", "grade on the emulated device, or on a machine with an NVIDIA GPU and its driver"
+    else:
+        detail = f"driver {kernel_version} is loaded, but its management library shows no GPU of ours"
+        remedy = "look at `nvidia-smi` and at CUDA_VISIBLE_DEVICES; libnvidia-ml.so.1 has to be found by the loader or in LD_LIBRARY_PATH"
+    return Finding(kind="device", name="cuda", usable=False, detail=detail, remedy=remedy)
+
+
+async def _gpu(gpu: Gpu, isolation: str | None) -> Finding:
+    """Look for the libraries and nodes, then start the driver in a box."""
+    name, about = f"cuda:{gpu.index}", f"{gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, driver {gpu.driver}"
+    try:
+        files = await asyncio.to_thread(driver.find, gpu.minor)
+        about += f", libraries in {files.directory}"
+    except driver.DriverMissing as error:
+        return Finding(kind="device", name=name, usable=False, detail=f"{about}: {error}", remedy="see the reason")
+    if (torch := _torch_without_cuda()) is not None:
+        remedy = "install the CUDA build of torch into this environment"
+        return Finding(kind="device", name=name, usable=False, detail=f"{about}: {torch}", remedy=remedy)
+    if isolation is None:
+        return Finding(kind="device", name=name, usable=False, detail=f"{about}: no isolation works", remedy="see the isolations below")
+    failure = await _tried(gpu, isolation)
+    if failure is not None:
+        return Finding(kind="device", name=name, usable=False, detail=f"{about}: {isolation}: {failure}", remedy="see the reason")
+    return Finding(kind="device", name=name, usable=True, detail=f"{about}, works in a box ({isolation})")
+
+
+async def _tried(gpu: Gpu, isolation: str) -> str | None:
+    from grader.isolation import GpuAccess, trial
+    from grader.isolation.select import ISOLATIONS
+    from grader.isolation.settings import BoxSettings
+
+    with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
+        Path(runtime).chmod(0o711)
+        triton_dir = Path(runtime) / "triton"
+        triton_dir.mkdir()
+        made = ISOLATIONS[isolation](BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
+        try:
+            access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
+            return await trial.gpu_failure(made, access)
+        finally:
+            await made.close()
+
+
+def _torch_without_cuda() -> str | None:
+    """Say what is wrong with torch on a GPU, without importing it."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "the Python package torch is missing"
+    return f"torch {version} is built without CUDA" if version.endswith("+cpu") else None
 
 
 async def isolations() -> list[Finding]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from grader import devices
 from grader.cli import demo as demo_command
 from grader.cli import doctor as doctor_command
 from grader.cli import problems as problems_command
@@ -26,13 +27,7 @@ from grader.cli.text import plain
 from grader.errors import GraderError
 from sandbox.wire import Mode
 
-
-class Device(StrEnum):
-    """What to grade on."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    EMULATED = "emulated"
+AUTO = "auto"
 
 
 class Sandbox(StrEnum):
@@ -42,6 +37,12 @@ class Sandbox(StrEnum):
     DOCKER = "docker"
     BUBBLEWRAP = "bubblewrap"
     PROCESS = "process"
+
+
+def _device(value: str) -> str:
+    if value != AUTO and not devices.well_formed(value):
+        raise typer.BadParameter(f"{value!r} is no device; write {AUTO}, {devices.FORMS}")
+    return value
 
 
 Server = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask this server. Without it the command runs one itself.")]
@@ -56,7 +57,14 @@ SandboxOption = Annotated[
     Sandbox,
     typer.Option(help="What keeps the kernel in; auto takes the strongest that works here. process is UNSAFE: your own kernels only."),
 ]
-DeviceOption = Annotated[Device, typer.Option(help="What to grade on; emulated runs CUDA C++ on the CPU, and is never ranked.")]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        callback=_device,
+        help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, and is never ranked.",
+    ),
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="submissions/ID, or just ID.")]
 
 EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the grader failed, 130 interrupted."
@@ -94,9 +102,9 @@ def submit(
         str | None,
         typer.Option(help="What it is for. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml beside it."),
     ] = None,
-    device: DeviceOption = Device.AUTO,
+    device: DeviceOption = AUTO,
     mode: Annotated[
-        Mode, typer.Option(help="How far: verify only, time too, time hidden workloads too, or profile (not on the emulated device).")
+        Mode, typer.Option(help="How far: verify only, time too, time hidden workloads too, or profile (not there yet).")
     ] = Mode.BENCHMARK,
     sandbox: SandboxOption = Sandbox.AUTO,
     language: Annotated[str, typer.Option(help="cuda or torch_extension. Default: detected.", show_default=False)] = "",
@@ -115,10 +123,10 @@ def submit(
         problem=problem,
         language=language,
         entry=entry,
-        device_kind="" if device is Device.AUTO else device.value,
+        device_kind="" if device == AUTO else device,
         mode=mode.value,
     )
-    target = Target(server=server, state_dir=state_dir, sandbox=sandbox.value, device=device.value, quiet=json and not sys.stderr.isatty())
+    target = Target(server=server, state_dir=state_dir, sandbox=sandbox.value, device=device, quiet=json and not sys.stderr.isatty())
     _run(submit_command.submit(target, order, json=json, wait=not no_wait))
 
 
@@ -179,12 +187,12 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
 
 
 @app.command(epilog=EXIT_CODES)
-def demo(sandbox: SandboxOption = Sandbox.AUTO, device: DeviceOption = Device.AUTO, state_dir: StateDir = None) -> None:
+def demo(sandbox: SandboxOption = Sandbox.AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
     """Grade the six kernels of the triangular matmul story, and check that each gets its verdict.
 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
-    _run(demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox.value, device=device.value)))
+    _run(demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox.value, device=device)))
 
 
 def _run(work: Coroutine[Any, Any, Exit]) -> None:

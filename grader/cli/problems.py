@@ -108,8 +108,13 @@ def _tolerance(of: problem_pb2.Tolerance) -> str:
 
 def _workloads(problem: problem_pb2.Problem) -> Table:
     table = Table("workload", "axes", box=None, pad_edge=False)
+    if any(one.device_kind or one.HasField("tolerance") for one in problem.workloads):
+        table.add_column("device")
+        table.add_column("tolerance")
     for one in problem.workloads:
-        table.add_row(plain(one_line(one.workload_id)), plain(", ".join(f"{axis} = {one.axes[axis]:,}" for axis in problem.axes)))
+        tolerance = f"{one.tolerance.atol:g} + {one.tolerance.rtol:g} * |reference|" if one.HasField("tolerance") else "as above"
+        cells = [one.workload_id, ", ".join(f"{axis} = {one.axes[axis]:,}" for axis in problem.axes), one.device_kind or "any", tolerance]
+        table.add_row(*(plain(one_line(cell)) for cell in cells[: len(table.columns)]))
     return table
 
 

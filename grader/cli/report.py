@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.cli import words
+from grader.cli import times, words
 from grader.cli.text import one_line, plain, visible
 from grader.v1 import report_pb2, submission_pb2
 
@@ -17,8 +17,10 @@ _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
 _FLAGS = {
-    "CERTIFIED_TIME_BELOW_FLOOR": "a time is too short, or this machine too busy, for the judge's clock to tell; it is not scored",
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
+    "BASELINE_SLOWED": "PyTorch ran slower beside this kernel than alone; its time alone was taken",
+    "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, for the judge's clock to tell; that workload is not scored",
+    "THROTTLED": "the device slowed itself down while it was timed, for heat or power; cool it, and grade again",
 }
 
 
@@ -60,9 +62,12 @@ def _graded(report: report_pb2.Report) -> Iterator[RenderableType]:
         yield _workloads(report)
     if report.measurements:
         yield Text()
-        yield _times(report)
+        yield from times.render(report.measurements)
     for speedup in report.speedups:
         yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {words.ratio(speedup)}")
+    if report.build.kernels:
+        yield Text()
+        yield from times.kernels(report.build.kernels)
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:
         yield from _quoted("what the compiler printed", report.build.log, _LOG_CHARS, cut=report.build.log_truncated)
     if report.output:
@@ -82,7 +87,7 @@ def _workloads(report: report_pb2.Report) -> Table:
         table.add_row(
             plain(one_line(workload_id)),
             Text("passed", style="green") if failed is None else Text(words.outcome_name(failed), style="red"),
-            str(len(trials)),
+            str(sum(max(trial.run_count, 1) for trial in trials)),
             words.share(worst.mismatched_count, worst.element_count),
             words.share(worst.unwritten_count, worst.element_count),
             words.error(max_error(trials)),
@@ -97,23 +102,6 @@ def max_error(trials: list[report_pb2.Trial]) -> float | None:
     return max((trial.max_absolute_error for trial in trials if trial.HasField("max_absolute_error")), default=None)
 
 
-def _times(report: report_pb2.Report) -> Table:
-    table = Table("workload", box=None, pad_edge=False, title="Times (medians)", title_justify="left")
-    baselines = list(dict.fromkeys(name for one in report.measurements for name in one.baselines))
-    for heading in ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)"):
-        table.add_column(Text(heading), justify="right")
-    for one in report.measurements:
-        reported = words.median(one.reported) if one.HasField("reported") else "-"
-        table.add_row(
-            plain(one_line(one.workload_id)),
-            reported if one.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
-            words.median(one.certified),
-            *(words.median(one.baselines[name]) if name in one.baselines else "-" for name in baselines),
-            ", ".join(words.ratio(speedup) for speedup in one.speedups) or "-",
-        )
-    return table
-
-
 def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:
     # Untrusted text: every line is marked, so that none can pass for one of ours.
     shown = visible(text.rstrip(), most_chars=most_chars)
@@ -123,7 +111,13 @@ def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Ite
 
 def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     """What it was graded on and in, in plain words."""
-    yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}")
+    architecture = f", {one_line(found.architecture)}" if found.architecture else ""
+    yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}{architecture}")
+    if found.ceilings:
+        yield plain(f"measured on it: {words.ceilings(found.ceilings)}")
+    if found.clock == report_pb2.CLOCK_DEVICE_EVENTS and found.versions:
+        told = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
+        yield plain(f"with: {one_line(told, most_chars=400)}")
     isolation = words.ISOLATIONS.get(found.isolation, one_line(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:

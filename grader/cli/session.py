@@ -38,7 +38,7 @@ class Target:
     server: str | None = None
     state_dir: Path | None = None
     sandbox: Literal["auto", "docker", "bubblewrap", "process"] = "auto"
-    device: Literal["auto", "cuda", "emulated"] = "auto"
+    device: str = "auto"
     problem_dirs: tuple[Path, ...] = ()
     quiet: bool = False  # say nothing while waiting for another command
 

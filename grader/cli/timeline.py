@@ -108,7 +108,7 @@ class Timeline:
 
     def _tried(self, trial: report_pb2.Trial) -> None:
         step = self.steps[-1]
-        step.trial_count += 1
+        step.trial_count += max(trial.run_count, 1)
         if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED:
             where = "" if step.label.endswith(trial.workload_id) else f"{trial.workload_id} "
             step.failed, step.detail = True, where + words.outcome_name(trial)

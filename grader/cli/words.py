@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from grader.cli.text import one_line
 from grader.v1 import report_pb2, submission_pb2
 
 ISOLATIONS = {
@@ -55,6 +56,25 @@ def time(nanoseconds: float) -> str:
 def median(samples: report_pb2.Samples) -> str:
     """The median of samples, as a time."""
     return time(duration_ns(samples.median_duration))
+
+
+def spread(samples: report_pb2.Samples) -> str:
+    """The median of samples with the range that three fifths of them are in, in one unit."""
+    middle = duration_ns(samples.median_duration)
+    ends = [duration_ns(end) for end in (samples.p20_duration, samples.p80_duration)]
+    if not any(ends):
+        return time(middle)
+    size, unit = next(((size, unit) for size, unit in _UNITS if abs(middle) >= size), (1.0, "ns"))
+    low, high = (_three_digits(end / size) for end in ends)
+    return f"{_three_digits(middle / size)} {unit} ({low} to {high})"
+
+
+def ceilings(of: Mapping[str, float]) -> str:
+    """What a device does at most: bandwidth first, then arithmetic by dtype."""
+    said = [f"{of['bytes_per_s'] / 1e12:.3g} TB/s"] if "bytes_per_s" in of else []
+    rates = {name.removeprefix("flops_per_s:"): value for name, value in of.items() if name.startswith("flops_per_s:")}
+    said += [f"{one_line(name)} {rates[name] / 1e12:.3g} Tflop/s" for name in sorted(rates)]
+    return ", ".join(said) or "nothing"
 
 
 def share(count: int, of: int) -> str:

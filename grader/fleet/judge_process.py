@@ -6,34 +6,57 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import structlog
 
 from grader.errors import JudgeBroken
+from grader.isolation import GpuAccess
 from sandbox import wire
 
-START_S = 120.0
-SILENCE_S = 120.0  # beside a trial's own limit: the reference, the comparison, the null runs
+START_S, CUDA_START_S = 120.0, 300.0  # on a GPU it imports torch, warms do_bench up and measures what the device can do
+SILENCE_S, CUDA_SILENCE_S = 120.0, 400.0  # beside a trial's own limit: reference, comparison, null runs; torch.compile's first time
+CHECK_S = 60.0
+END_S = 30.0  # a process that a sick driver holds may not even die
 PACKAGE_DIR = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "sandbox.judge")
 
 log = structlog.get_logger()
 
 
 class JudgeProcess:
-    """One judge, for one lane. Use `judge` for one job at a time."""
+    """One judge, for one lane. Use `judge` and `check` for one job at a time.
 
-    def __init__(self, device_kind: str) -> None:
-        self._kind = device_kind
+    gpu: the one GPU that it sees; None on the emulated device.
+    cache_dir: where what is compiled for baselines is kept from one server to the next; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        device_kind: str,
+        gpu: GpuAccess | None = None,
+        cache_dir: Path | None = None,
+        *,
+        command: Sequence[str] = COMMAND,
+        check_s: float = CHECK_S,
+    ) -> None:
+        self._command, self._check_s = command, check_s
+        self._kind, self._gpu, self._cache_dir = device_kind, gpu, cache_dir
         self._process: asyncio.subprocess.Process | None = None
         self._environment: wire.Environment | None = None
         self._starting = asyncio.Lock()
 
+    @property
+    def running(self) -> bool:
+        """Whether a job would not have to wait for it to start."""
+        return self._process is not None and self._process.returncode is None and self._environment is not None
+
     async def environment(self) -> wire.Environment:
         """What the judge says of its device; starts it if it is not running."""
         async with self._starting:
-            if self._process is None or self._process.returncode is not None:
+            if not self.running:
+                await self.close()  # what a cancelled start left
                 await self._start()
             assert self._environment is not None
             return self._environment
@@ -41,50 +64,78 @@ class JudgeProcess:
     async def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
         """The facts of one job; JudgeBroken where the judge dies or falls silent, and then it is started anew for the next."""
         await self.environment()
-        process = self._process
-        assert process is not None and process.stdin is not None
+        usual_s = SILENCE_S if self._gpu is None else CUDA_SILENCE_S
         finished = False
         try:
-            process.stdin.write(wire.encode(job))
-            await process.stdin.drain()
-            silence_s = SILENCE_S + job.load_s + 3 * job.problem.trial_s
+            process = await self._send(job)
             while not finished:
-                fact = await self._read(process, silence_s)
+                fact = await self._read(process, usual_s + job.load_s + 3 * job.problem.trial_s)
+                lost = isinstance(fact, wire.Broken) and fact.device_lost
+                if lost:
+                    await self.close()  # its context is gone, and a process gets no second one
                 finished = isinstance(fact, (wire.Finished, wire.Broken))
                 yield fact
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise JudgeBroken(f"the judge went away: {error}") from None
         finally:
             if not finished:  # cancelled or broken in the middle of a job: what it would still say belongs to nobody
                 await self.close()
 
+    async def check(self, job_id: str) -> wire.Health:
+        """How the device is, now that nothing of this job is left; starts the judge if it is not running."""
+        await self.environment()
+        answered = False
+        try:
+            fact = await self._read(await self._send(wire.Check(job_id=job_id)), self._check_s)
+            if isinstance(fact, wire.Broken):
+                raise JudgeBroken(fact.message)
+            if not isinstance(fact, wire.Health) or fact.job_id != job_id:
+                raise JudgeBroken(f"the judge answered a check with {type(fact).__name__}")
+            answered = True
+            return fact
+        finally:
+            if not answered:
+                await self.close()
+
     async def close(self) -> None:
         """End the process."""
-        process, self._process = self._process, None
+        process, self._process, self._environment = self._process, None, None
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)
-            await process.wait()
+            try:
+                async with asyncio.timeout(END_S):
+                    await process.wait()
+            except TimeoutError:
+                log.error("judge_does_not_end", device_kind=self._kind, pid=process.pid)
 
     async def _start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(PACKAGE_DIR), "PYTHONUNBUFFERED": "1"}
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "sandbox.judge",
+            *self._command,
             self._kind,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=wire.LINE_LIMIT_BYTES,
-            env=environment,
+            env=judge_environment(os.environ, self._gpu, self._cache_dir),
+            umask=0o022,  # what Triton leaves in triton_dir is read by boxes
             start_new_session=True,
         )
         self._process = process
-        fact = await self._read(process, START_S)
+        fact = await self._read(process, START_S if self._gpu is None else CUDA_START_S)
+        if isinstance(fact, wire.Broken):
+            raise JudgeBroken(fact.message)
         if not isinstance(fact, wire.Environment):
             raise JudgeBroken(f"the judge began with {type(fact).__name__}")
         self._environment = fact
-        log.info("judge_started", device_kind=self._kind, pid=process.pid, device=fact.device)
+        log.info("judge_started", device_kind=self._kind, pid=process.pid, device=fact.device, device_uuid=fact.device_uuid)
+
+    async def _send(self, message: wire.Job | wire.Check) -> asyncio.subprocess.Process:
+        process = self._process
+        assert process is not None and process.stdin is not None
+        try:
+            process.stdin.write(wire.encode(message))
+            await process.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise JudgeBroken(f"the judge went away: {error}") from None
+        return process
 
     async def _read(self, process: asyncio.subprocess.Process, limit_s: float) -> wire.Fact:
         assert process.stdout is not None
@@ -94,9 +145,22 @@ class JudgeProcess:
         except TimeoutError:
             raise JudgeBroken(f"the judge said nothing for {limit_s:.0f} s") from None
         if not line:
-            raise JudgeBroken(f"the judge ended with {await process.wait()}")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), END_S)
+            raise JudgeBroken(f"the judge ended with {process.returncode}")
         try:
             fact: wire.Fact = wire.decode(line)
         except wire.WireError as error:
             raise JudgeBroken(f"the judge said what is no fact: {error}") from None
         return fact
+
+
+def judge_environment(own: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
+    """A judge's environment variables: the server's, and the one GPU that it may see."""
+    carried = (own["PYTHONPATH"],) if own.get("PYTHONPATH") else ()
+    made = {**own, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
+    if gpu is not None:
+        made |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
+        if cache_dir is not None:
+            made["GRADER_COMPILE_CACHE"] = str(cache_dir)
+    return made

@@ -6,64 +6,70 @@ import asyncio
 import secrets
 import shutil
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
-from grader import pipeline
+from grader import devices, pipeline
 from grader.artifacts import ArtifactCache
-from grader.errors import NoSuchDevice
+from grader.fleet.gpus import Gpu
 from grader.fleet.judge_process import JudgeProcess
-from grader.host import Lane, Profile, Workspace
-from grader.isolation import Isolation, Limits
+from grader.fleet.lanes import DeviceLane, Lanes
+from grader.host import Profile, Seat, Workspace
+from grader.isolation import GpuAccess, Isolation, Limits
 from grader.isolation.runtime import box_output, run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease
 from sandbox import wire
 
-DEVICE_KINDS = ("emulated",)
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
+BASELINES = "baselines"  # below the artifacts' directory, which no box sees
 
 
-class _Lane:
-    """A judge whose turn it is."""
+class MakeJudge(Protocol):
+    """Makes a lane's judge, without starting it."""
 
-    def __init__(self, judge: JudgeProcess, environment: wire.Environment) -> None:
-        self.environment = environment
-        self._judge = judge
-
-    def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
-        return self._judge.judge(job)
+    def __call__(self, device_kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
+        """Make it."""
 
 
 class LocalFleet:
-    """This host's lanes; `grade` is what the dispatcher calls. Use as an async context."""
+    """This host's lanes; `grade` is what the dispatcher calls. Use as an async context.
+
+    gpus: one lane each. lane_count: how many emulated devices there are beside them.
+    default: the device of a submission that names none; None: any GPU, or the emulated device where there is no GPU.
+    """
 
     def __init__(
         self,
         *,
         isolation: Isolation,
         settings: BoxSettings,
-        device_kinds: tuple[str, ...] = DEVICE_KINDS,
+        gpus: Sequence[Gpu] = (),
+        default: str | None = None,
         lane_count: int = 1,
         builder_count: int = 2,
         profile: Profile | None = None,
         cache: ArtifactCache | None = None,
-        make_judge: Callable[[str], JudgeProcess] = JudgeProcess,
+        make_judge: MakeJudge = JudgeProcess,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
         self.cache = cache
         self._settings = settings
         self._looking: asyncio.Task[str] | None = None
-        self._judges = {kind: [make_judge(kind) for _ in range(lane_count)] for kind in device_kinds}
-        # Last in, first out: a judge that has just worked is warm.
-        self._free: dict[str, asyncio.LifoQueue[JudgeProcess]] = {kind: asyncio.LifoQueue() for kind in device_kinds}
-        for kind, judges in self._judges.items():
-            for judge in reversed(judges):
-                self._free[kind].put_nowait(judge)
+        self._triton_dir = run_directory(settings) / f"triton-{secrets.token_hex(4)}"
+        baselines = cache.directory / BASELINES if cache is not None and gpus else None
+        lanes = [DeviceLane(devices.EMULATED, make_judge(devices.EMULATED, None, None)) for _ in range(lane_count)]
+        for gpu in gpus:
+            access = self._access(gpu)
+            lanes.append(DeviceLane(devices.CUDA, make_judge(devices.CUDA, access, baselines), access))
+        self._lanes = Lanes(lanes, default or (devices.CUDA if gpus else devices.EMULATED))
         self._builders = asyncio.Semaphore(builder_count)
+        # While a lane is busy, what goes there next is built.
+        self.capacity = len(lanes) + max(builder_count, len(lanes))
 
     async def __aenter__(self) -> LocalFleet:
         await self.isolation.sweep()
@@ -72,22 +78,30 @@ class LocalFleet:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for judges in self._judges.values():
-            for judge in judges:
-                await judge.close()
+        await self._lanes.close()
+        shutil.rmtree(self._triton_dir, ignore_errors=True)
         if self._looking is not None:
             await asyncio.gather(self._looking, return_exceptions=True)  # whoever needed it asked again, and was told
 
     @property
     def device_kinds(self) -> tuple[str, ...]:
-        """The kinds that a submission may ask for."""
-        return tuple(self._judges)
+        """What a submission may ask for."""
+        return self._lanes.offers
 
     def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Grade one attempt on this host."""
         return pipeline.grade(lease, self)
 
+    async def environment(self, device_kind: str) -> wire.Environment:
+        """What a device of that kind says of itself."""
+        with self.seat(device_kind) as seat:
+            return await seat.environment()
+
     # -- what the pipeline needs of a host -------------------------------------------------------------------------------
+
+    def seat(self, device_kind: str) -> AbstractContextManager[Seat]:
+        """Sit down at a lane of that kind, where the fewest sit."""
+        return self._lanes.seat(device_kind)
 
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:
@@ -121,32 +135,17 @@ class LocalFleet:
         async with self._builders:
             yield
 
-    def idle(self, device_kind: str) -> bool:
-        """Whether nobody is on the device or waits for it."""
-        return not self._free[self._kind(device_kind)].empty()
-
-    @asynccontextmanager
-    async def lane(self, device_kind: str) -> AsyncIterator[Lane]:
-        """Wait for the device."""
-        free = self._free[self._kind(device_kind)]
-        judge = await free.get()
-        try:
-            yield _Lane(judge, await judge.environment())
-        finally:
-            free.put_nowait(judge)
-
-    async def environment(self, device_kind: str) -> wire.Environment:
-        """What the device's judge says of itself."""
-        return await self._judges[self._kind(device_kind)][0].environment()
-
-    def _kind(self, wanted: str) -> str:
-        kind = wanted or next(iter(self._judges))
-        if kind not in self._judges:
-            raise NoSuchDevice(kind, self.device_kinds)
-        return kind
+    def _access(self, gpu: Gpu) -> GpuAccess:
+        """The GPU as a box may see it. Its lane's judge fills triton_dir; boxes read it, hence the open mode."""
+        triton_dir = self._triton_dir / str(gpu.index)
+        for directory in (self._triton_dir, triton_dir):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o755)
+        return GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
 
 
 def read_profile(path: Path) -> Profile:
     """Read limits.toml."""
     table = tomllib.loads(path.read_text("utf-8"))
-    return Profile(build=Limits(**table["build"]), run=Limits(**table["run"]), **table["judge"])
+    run = table["run"]
+    return Profile(build=Limits(**table["build"]), run=Limits(**run), run_cuda=Limits(**table.get("run_cuda", run)), **table["judge"])

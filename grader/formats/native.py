@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
+from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.model import Problem
 from sandbox import wire
 
@@ -43,17 +44,28 @@ class _Tensor(_Output):
     distribution: _Distribution = _Distribution()
 
 
-class _Workload(_Strict):
-    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
-    axes: dict[_Identifier, Annotated[int, Field(ge=0, le=2**31 - 1)]]
-    hidden: bool = False
-
-
 class _Tolerance(_Strict):
     atol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     rtol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     budget_factor: float | None = Field(default=32.0, gt=0)
     budget_floor: float = Field(default=2e-6, ge=0)
+
+
+class _OwnTolerance(_Strict):
+    """What differs from the problem's tolerance at one workload; None is the problem's."""
+
+    atol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    rtol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    budget_factor: float | None = Field(default=None, gt=0)
+    budget_floor: float | None = Field(default=None, ge=0)
+
+
+class _Workload(_Strict):
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+    axes: dict[_Identifier, Annotated[int, Field(ge=0, le=2**31 - 1)]]
+    hidden: bool = False
+    device: Literal["cuda", "emulated"] | None = None
+    tolerance: _OwnTolerance | None = None
 
 
 class _Problem(_Strict):
@@ -70,6 +82,8 @@ class _Problem(_Strict):
     tolerance: _Tolerance = _Tolerance()
     trials: int = Field(default=3, ge=2, le=100)
     trial_s: float = Field(default=10.0, gt=0, le=600)
+    moved_bytes: str | None = None
+    flops: str | None = None
 
     @model_validator(mode="after")
     def _names_agree(self) -> _Problem:
@@ -86,6 +100,16 @@ class _Problem(_Strict):
             raise ValueError("two tensors have the same name; rename one")
         if len({workload.id for workload in self.workloads}) != len(self.workloads):
             raise ValueError("two workloads have the same id; rename one")
+        return self
+
+    @model_validator(mode="after")
+    def _expressions_have_values(self) -> _Problem:
+        for key, text in (("moved_bytes", self.moved_bytes), ("flops", self.flops)):
+            for workload in self.workloads:
+                try:
+                    _amount(text, workload)
+                except ExpressionInvalid as wrong:
+                    raise ValueError(f"{key} {wrong}") from None
         return self
 
 
@@ -121,7 +145,11 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
     def distribution(of: _Distribution) -> wire.Distribution:
         return wire.Distribution(**of.model_dump())
 
-    canonical: dict[str, Any] = {**parsed.model_dump(mode="json", exclude={"title", "statement"}), "reference": reference}
+    # Without None: what a problem does not say is no part of its digest, so that a new key does not make old problems other ones.
+    canonical: dict[str, Any] = {
+        **parsed.model_dump(mode="json", exclude={"title", "statement"}, exclude_none=True),
+        "reference": reference,
+    }
     return wire.ProblemSpec(
         problem_id=parsed.name,
         format=NAME,
@@ -131,7 +159,7 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
             for one in parsed.inputs
         ),
         outputs=tuple(wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape)) for one in parsed.outputs),
-        workloads=tuple(wire.Workload(workload_id=one.id, axes=one.axes, hidden=one.hidden) for one in parsed.workloads),
+        workloads=tuple(_workload(parsed, one) for one in parsed.workloads),
         tolerance=wire.Tolerance(**parsed.tolerance.model_dump()),
         reference=reference,
         axes=tuple(parsed.axes),
@@ -139,3 +167,22 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
         trial_s=parsed.trial_s,
         digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
     )
+
+
+def _workload(parsed: _Problem, one: _Workload) -> wire.Workload:
+    tolerance = None
+    if one.tolerance is not None:
+        tolerance = wire.Tolerance(**{**parsed.tolerance.model_dump(), **one.tolerance.model_dump(exclude_none=True)})
+    return wire.Workload(
+        workload_id=one.id,
+        axes=one.axes,
+        hidden=one.hidden,
+        moved_bytes=_amount(parsed.moved_bytes, one),
+        flops=_amount(parsed.flops, one),
+        device_kind=one.device or "",
+        tolerance=tolerance,
+    )
+
+
+def _amount(text: str | None, workload: _Workload) -> int | None:
+    return None if text is None else evaluate(text, workload.axes)

@@ -39,6 +39,22 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAccess:
+    """The one GPU that a run box gets; where its nodes and the driver's libraries lie, the isolation finds out by itself.
+
+    index: in PCI order, as `nvidia-smi` counts.
+    minor: N of its node /dev/nvidiaN.
+    triton_dir: bound read-only; holds what Triton compiled for this GPU before any untrusted code ran.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    minor: int
+    triton_dir: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoxSpec:
     """One single-use box.
 
@@ -48,6 +64,7 @@ class BoxSpec:
     out_dir: an empty directory, made by `start`'s caller, bound writable at {out}; None in a run box. After the box is gone
         its files are taken with `pickup`.
     slot: a small number that no other live box of this host has; it decides the uid.
+    gpu: None in a build box, always: nothing is measured there, so nothing needs one.
     """
 
     box_id: str
@@ -59,6 +76,11 @@ class BoxSpec:
     src_dir: Path | None = None
     out_dir: Path | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    gpu: GpuAccess | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpu is not None and self.purpose is not Purpose.RUN:
+            raise ValueError("a build box gets no GPU; set gpu for Purpose.RUN only")
 
 
 class BoxCause(StrEnum):

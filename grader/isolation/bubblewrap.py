@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from grader.isolation import LIB, LINK, OUT, SRC, Availability, Box, BoxSpec, Purpose, cgroups, host_box, launch, processes, trial
+from grader.isolation import (
+    LIB,
+    LINK,
+    OUT,
+    SRC,
+    Availability,
+    Box,
+    BoxSpec,
+    Purpose,
+    cgroups,
+    driver,
+    gpu,
+    host_box,
+    launch,
+    processes,
+    trial,
+)
 from grader.isolation.container import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.fingerprint import HostFingerprint
@@ -20,8 +37,14 @@ from grader.isolation.stage import STAGE
 from grader.isolation.toolchain import Bind, Toolchain, host_toolchain, profile, write_own_etc
 
 PROGRAM = "bwrap"
+DEVICE_BIND = "--dev-bind"
 HELP_TIMEOUT_S = 10
 COVER_BYTES = 4096
+# Without /sys the driver does not start: cuInit says 304. Covered, so that what is left is what a container has.
+SYS = Bind(source=Path("/sys"), target="/sys")
+SYS_COVERED = (
+    "/sys/class/net", "/sys/devices/virtual/net", "/sys/fs", "/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/tracing",
+)  # fmt: skip
 
 
 class BubblewrapIsolation:
@@ -30,9 +53,12 @@ class BubblewrapIsolation:
     NAME = "bubblewrap"
     SAFE = True
 
-    def __init__(self, settings: BoxSettings, protections: Protections | None = None) -> None:
+    def __init__(
+        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.Driver] = driver.find
+    ) -> None:
         self._settings = settings
         self._protections = protections or Protections()
+        self._find_driver = find_driver
         self._program = shutil.which(PROGRAM)
         self._options = ""
         self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
@@ -63,6 +89,9 @@ class BubblewrapIsolation:
         if self._program is None:
             raise IsolationBroken("bwrap is not installed; install the package bubblewrap")
         uid = slot_uid(spec.slot, spec.purpose) if self._root and self._protections.own_uid else os.geteuid()
+        grant = gpu.NOTHING
+        if spec.gpu is not None:
+            grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor))
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             cgroup = self._cgroups.make(spec.box_id) if self._cgroups.usable else None
@@ -73,7 +102,8 @@ class BubblewrapIsolation:
                     process_count=spec.limits.process_count if self._protections.process_limit else None,
                 )
             descriptor = self._open_filter(stack)
-            box = host_box.HostBox(spec, self._launch(self._program, spec, link_dir, uid, descriptor, limited=cgroup is not None), cgroup)
+            how = self._launch(self._program, spec, link_dir, uid, descriptor, grant, limited=cgroup is not None)
+            box = host_box.HostBox(spec, how, cgroup)
             async with host_box.live(box) as started:
                 yield started
 
@@ -103,17 +133,19 @@ class BubblewrapIsolation:
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
-    def _launch(self, program: str, spec: BoxSpec, link_dir: Path, uid: int, descriptor: int | None, *, limited: bool) -> host_box.Launch:
+    def _launch(
+        self, program: str, spec: BoxSpec, link_dir: Path, uid: int, descriptor: int | None, grant: gpu.Grant, *, limited: bool
+    ) -> host_box.Launch:
         etc = self._settings.runtime_dir / "etc"
         write_own_etc(etc)
         toolchain = host_toolchain(etc, self._settings.hidden_paths)
-        binds = self._binds(spec, toolchain, link_dir)
+        binds = self._binds(spec, toolchain, link_dir, grant)
         sources = [str(bind.source) for bind, _ in binds]
         paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
         # Counted in the box's own user namespace, so the host's processes of the same uid do not count (Linux 5.14).
         count = None if limited or not self._protections.process_limit else spec.limits.process_count
         limits = launch.rlimits(spec.limits, process_count=count) if self._protections.rlimits else {}
-        inside = launch.environment(spec, toolchain.path)
+        inside = launch.environment(spec, toolchain.path, grant=grant)
         outer = [program, *self._namespaces(program), *self._mounts(spec, toolchain, binds)]
         outer += [] if descriptor is None else ["--seccomp", str(descriptor)]
         variables = [word for name, value in inside.items() for word in ("--setenv", name, value)]
@@ -154,9 +186,11 @@ class BubblewrapIsolation:
             self._options = asked.stdout + asked.stderr
         return self._options
 
-    def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path) -> list[tuple[Bind, str]]:
+    def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[Bind, str]]:
         """Return everything of the host that the box sees, each with how."""
-        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, Bind(source=link_dir, target=LINK))]
+        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *grant.binds, Bind(source=link_dir, target=LINK))]
+        if grant.devices:
+            binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
         if spec.src_dir is not None:
             binds.append((Bind(source=spec.src_dir, target=SRC), "--ro-bind"))
         if spec.out_dir is not None:
@@ -169,15 +203,19 @@ class BubblewrapIsolation:
             words = ["--tmpfs", "/tmp"]
         else:
             words = ["--bind", f"{STAGE}/tmp", "/tmp"] if self._root else ["--size", str(spec.limits.tmp_bytes), "--tmpfs", "/tmp"]
+        placed: dict[bool, list[str]] = {False: [], True: []}  # by whether it goes over the box's own /dev
         for number, (bind, how) in enumerate(binds):
-            words += [how, f"{STAGE}/{number}" if self._root else str(bind.source), bind.target]
+            placed[how == DEVICE_BIND] += [how, f"{STAGE}/{number}" if self._root else str(bind.source), bind.target]
+        words += placed[False]
         for path in toolchain.hidden:
             words += ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", path, "--remount-ro", path]
         words += ["--proc", "/proc", "--dev", "/dev"]
         words += ["--size", str(SHM_BYTES[spec.purpose])] if self._protections.shm_limit else []
-        words += ["--tmpfs", "/dev/shm"]
+        words += ["--tmpfs", "/dev/shm", *placed[True]]
         if self._protections.masked_proc:
-            words += [word for path in MASKED_PATHS if path.startswith("/proc/") for word in _mask(Path(path))]
+            # Without a GPU there is no /sys at all.
+            masked = [path for path in MASKED_PATHS if path.startswith("/proc/")] if spec.gpu is None else [*MASKED_PATHS, *SYS_COVERED]
+            words += [word for path in masked for word in _mask(Path(path))]
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"] if self._protections.read_only_root else words
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, Purpose, launch
+from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, Purpose, cores, launch
+from grader.isolation.gpu import NOTHING, Grant
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.slots import slot_uid
 from grader.isolation.toolchain import Bind, Toolchain
@@ -27,9 +29,9 @@ def labels(settings: BoxSettings, box_id: str) -> dict[str, str]:
     return {STATE_LABEL: settings.state_id, SERVER_LABEL: settings.run_id, BOX_LABEL: box_id}
 
 
-def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections) -> list[str]:
+def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, grant: Grant = NOTHING) -> list[str]:
     """Return everything of the host that the box sees."""
-    readonly = [*toolchain.binds, Bind(source=link_dir, target=LINK)]
+    readonly = [*toolchain.binds, *grant.binds, Bind(source=link_dir, target=LINK)]
     if spec.src_dir is not None:
         readonly.append(Bind(source=spec.src_dir, target=SRC))
     listed = [f"{bind.source}:{bind.target}:ro" for bind in readonly]
@@ -53,10 +55,12 @@ def security_options(protections: Protections, seccomp_text: str) -> list[str]:
     return [*options, f"seccomp={seccomp_text if protections.seccomp else 'unconfined'}"]
 
 
-def host_options(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, seccomp_text: str) -> dict[str, Any]:
+def host_options(
+    spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, seccomp_text: str, grant: Grant = NOTHING
+) -> dict[str, Any]:
     """Return the keyword arguments of the SDK's `create_host_config`."""
     options: dict[str, Any] = {
-        "binds": binds(spec, toolchain, link_dir, protections),
+        "binds": binds(spec, toolchain, link_dir, protections, grant),
         "tmpfs": tmpfs(spec, toolchain, protections),
         "network_mode": "none" if protections.own_network else "host",
         "pid_mode": None if protections.own_pids else "host",
@@ -71,6 +75,8 @@ def host_options(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protection
     }
     if protections.memory_limit:
         options |= {"mem_limit": spec.limits.memory_bytes, "memswap_limit": spec.limits.memory_bytes}
+    if spec.gpu is not None:
+        options["cpuset_cpus"] = cores.as_list(cores.for_boxes(os.sched_getaffinity(0)))
     if protections.process_limit:
         options["pids_limit"] = spec.limits.process_count
     if protections.own_ipc and protections.shm_limit:
@@ -81,6 +87,11 @@ def host_options(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protection
             {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value}
             for name, value in launch.rlimits(spec.limits, process_count=None).items()
         ]
+    if grant.devices:
+        # To read and write, and so to ioctl; never to make nodes.
+        options["devices"] = [f"{device.source}:{device.target}:rw" for device in grant.devices]
+    if grant.requests:
+        options["device_requests"] = [dict(request) for request in grant.requests]
     return options
 
 
@@ -91,7 +102,9 @@ def mask_paths(host_config: dict[str, Any], protections: Protections) -> None:
     host_config["ReadonlyPaths"] = list(READONLY_PATHS) if protections.masked_proc else []
 
 
-def create_options(spec: BoxSpec, toolchain: Toolchain, settings: BoxSettings, image: str, protections: Protections) -> dict[str, Any]:
+def create_options(
+    spec: BoxSpec, toolchain: Toolchain, settings: BoxSettings, image: str, protections: Protections, grant: Grant = NOTHING
+) -> dict[str, Any]:
     """Return the keyword arguments of the SDK's `create_container`, but for the host configuration."""
     uid = slot_uid(spec.slot, spec.purpose) if protections.own_uid else 0
     paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
@@ -104,7 +117,7 @@ def create_options(spec: BoxSpec, toolchain: Toolchain, settings: BoxSettings, i
         "user": f"{uid}:{uid}",
         "hostname": "box",
         "working_dir": "/",  # `enter` goes to HOME; the engine would make a directory of its own mode
-        "environment": launch.environment(spec, toolchain.path),
+        "environment": launch.environment(spec, toolchain.path, grant=grant),
         "labels": labels(settings, spec.box_id),
         "stdin_open": False,
         "tty": False,

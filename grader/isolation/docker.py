@@ -18,7 +18,7 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import Availability, Box, BoxSpec, container, trial
+from grader.isolation import Availability, Box, BoxSpec, GpuAccess, container, driver, gpu, trial
 from grader.isolation.docker_box import DockerBox
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.fingerprint import HostFingerprint
@@ -85,9 +85,12 @@ class DockerIsolation:
     NAME = "docker"
     SAFE = True
 
-    def __init__(self, settings: BoxSettings, protections: Protections | None = None) -> None:
+    def __init__(
+        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.Driver] = driver.find
+    ) -> None:
         self._settings = settings
         self._protections = protections or Protections()
+        self._find_driver = find_driver
         self._seccomp_text: str | None = None
         self._engine = Engine(settings.docker_host)
         self._image: str | None = None
@@ -114,11 +117,12 @@ class DockerIsolation:
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
         """Start a box; leaving kills it and removes its container."""
         await self._prepare()
+        grant = gpu.NOTHING if spec.gpu is None else await self._grant(spec.gpu)
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             stdio = StdioSocket(link_dir, container.STDIO_NAME)
             stack.callback(stdio.close)
-            box = await self._created(spec, link_dir, stdio)
+            box = await self._created(spec, link_dir, stdio, grant)
             try:
                 await box.start()
                 supervision = asyncio.create_task(box.supervise(), name=f"box-{spec.box_id}")
@@ -172,12 +176,33 @@ class DockerIsolation:
         write_own_etc(etc)
         return host_toolchain(etc, self._settings.hidden_paths)
 
-    async def _created(self, spec: BoxSpec, link_dir: Path, stdio: StdioSocket) -> DockerBox:
+    async def _grant(self, wanted: GpuAccess) -> gpu.Grant:
+        """Plain device nodes where that can be; else what the engine arranges, which an image has room for and the host's root has not."""
+        missing: IsolationBroken | None = None
+        if self._engine.local:
+            try:
+                return gpu.plain(wanted, await asyncio.to_thread(self._find_driver, wanted.minor))
+            except driver.DriverMissing as error:
+                missing = error
+        if self._settings.image is not None:
+            try:
+                info = await self._engine.call(lambda client: client.info())
+            except ENGINE_FAULTS as error:
+                raise IsolationBroken(f"the engine does not say what it can do: {_first_line(error)}") from error
+            found = gpu.requested(wanted, info)
+            if found is not None:
+                return found
+        raise missing or IsolationBroken(
+            f"the engine at {self._engine.host} is not this host's and cannot give a box a GPU by itself; "
+            "install NVIDIA's container toolkit there and use box root 'image:NAME'"
+        )
+
+    async def _created(self, spec: BoxSpec, link_dir: Path, stdio: StdioSocket, grant: gpu.Grant) -> DockerBox:
         toolchain, image, text = self._toolchain, self._image, self._seccomp_text
         if toolchain is None or image is None or text is None:
             raise AssertionError("start prepares these")
-        create = container.create_options(spec, toolchain, self._settings, image, self._protections)
-        options = container.host_options(spec, toolchain, link_dir, self._protections, text)
+        create = container.create_options(spec, toolchain, self._settings, image, self._protections, grant)
+        options = container.host_options(spec, toolchain, link_dir, self._protections, text, grant)
 
         def make(client: docker.APIClient) -> str:
             host_config: dict[str, Any] = client.create_host_config(**options)
@@ -189,7 +214,7 @@ class DockerIsolation:
         except ENGINE_FAULTS as error:
             raise IsolationBroken(f"the engine refuses the box: {_first_line(error)}") from error
         uid = slot_uid(spec.slot, spec.purpose) if self._protections.own_uid else 0
-        return DockerBox(self._engine, container_id, spec, uid, stdio)
+        return DockerBox(self._engine, container_id, spec, uid, stdio, watch_memory=self._protections.memory_limit)
 
 
 def _image_id(client: docker.APIClient, name: str) -> str:

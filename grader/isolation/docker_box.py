@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import BoxCause, BoxExit, BoxSpec, cgroups
+from grader.isolation import BoxCause, BoxExit, BoxSpec, cgroups, processes
 from grader.isolation.ending import Counters, Ending
 from grader.isolation.errors import IsolationBroken
+from grader.isolation.host_memory import MemoryWatch
 from grader.isolation.output import OutputReader
 from grader.isolation.stdio import StdioSocket
 
@@ -35,16 +37,20 @@ class _Engine(Protocol):
 class DockerBox:
     """One container.  `supervise` runs beside it and enforces every limit, whether anybody waits or not."""
 
-    def __init__(self, engine: _Engine, container_id: str, spec: BoxSpec, uid: int, stdio: StdioSocket) -> None:
+    def __init__(
+        self, engine: _Engine, container_id: str, spec: BoxSpec, uid: int, stdio: StdioSocket, *, watch_memory: bool = True
+    ) -> None:
         self.container_id = container_id
         self._engine = engine
         self._spec = spec
         self._uid = uid
         self._stdio = stdio
+        self._watch_memory = watch_memory
         self._ending = Ending()
         self._exit: asyncio.Future[BoxExit] = asyncio.get_running_loop().create_future()
         self._reader: OutputReader | None = None
         self._directories: tuple[Path, ...] = ()
+        self._first_pid = -1
         self._counters = Counters()
         self._code: int | None = None
         self._removed = False
@@ -79,7 +85,8 @@ class DockerBox:
         """Watch the box until it has ended, then remove it and set its exit."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                watchers = [tasks.create_task(watch()) for watch in (self._await_exit, self._converse, self._count_down, self._sample)]
+                watches = (self._await_exit, self._converse, self._count_down, self._sample, self._watch_host_memory)
+                watchers = [tasks.create_task(watch()) for watch in watches]
                 await self._ending.struck.wait()
                 if self._ending.cause is not BoxCause.EXITED:
                     await self.remove()
@@ -141,11 +148,21 @@ class DockerBox:
         if not self._engine.local:
             return
         state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self.container_id))
-        found = cgroups.directories_of(int(state["State"]["Pid"]))
+        self._first_pid = int(state["State"]["Pid"]) or -1
+        found = cgroups.directories_of(self._first_pid)
         self._directories = tuple(directory for directory in found if self.container_id in str(directory))
         while True:
             self._look()
             await asyncio.sleep(SAMPLE_S)
+
+    async def _watch_host_memory(self) -> None:
+        """Hold the memory limit where the driver takes memory for the box."""
+        if self._spec.gpu is not None and self._watch_memory and self._engine.local:
+            strike = functools.partial(self._ending.strike, BoxCause.MEMORY_LIMIT)
+            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, strike=strike).run()
+
+    def _members(self) -> set[int]:
+        return processes.descendants(self._first_pid, processes.table())
 
     def _look(self) -> None:
         self._counters = self._counters.merged(cgroups.read_counters(self._directories))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, processes
 from grader.isolation.cgroups import BoxCgroup
 from grader.isolation.ending import Counters, Ending
 from grader.isolation.errors import IsolationBroken
+from grader.isolation.host_memory import MemoryWatch
 from grader.isolation.output import OutputReader
 from grader.isolation.uninterrupted import settled
 
@@ -119,7 +121,8 @@ class HostBox:
         """Watch the box until it has ended, leave nothing of it, and set its exit."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                watchers = [tasks.create_task(watch()) for watch in (self._await_exit, self._count_down, self._watch_processes)]
+                watches = (self._await_exit, self._count_down, self._watch_processes, self._watch_host_memory)
+                watchers = [tasks.create_task(watch()) for watch in watches]
                 await self._ending.struck.wait()
                 for watcher in watchers:
                     watcher.cancel()
@@ -172,6 +175,12 @@ class HostBox:
             ):  # RLIMIT_NPROC comes first, where it binds at all
                 self._ending.strike(BoxCause.PROCESS_LIMIT)
             await asyncio.sleep(WATCH_S)
+
+    async def _watch_host_memory(self) -> None:
+        """Hold the memory limit where the driver takes memory for the box."""
+        if self._spec.gpu is not None and self._launch.watch_memory:
+            strike = functools.partial(self._ending.strike, BoxCause.MEMORY_LIMIT)
+            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, strike=strike).run()
 
     def _usage(self) -> tuple[int, int]:
         seen = processes.table()

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation.gpu import NOTHING, Grant
 
 STACK_BYTES = 64 << 20
 PENDING_SIGNAL_COUNT = 128
@@ -44,7 +45,7 @@ def filled(word: str, paths: Mapping[str, str]) -> str:
     return word
 
 
-def environment(spec: BoxSpec, path: str, home: str = "/tmp") -> dict[str, str]:
+def environment(spec: BoxSpec, path: str, home: str = "/tmp", *, grant: Grant = NOTHING) -> dict[str, str]:
     """Return the whole environment of a box; nothing of the server's gets in."""
     fixed = {
         "PATH": path,
@@ -60,4 +61,4 @@ def environment(spec: BoxSpec, path: str, home: str = "/tmp") -> dict[str, str]:
         "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",
         "NVIDIA_VISIBLE_DEVICES": "void",
     }
-    return {**fixed, **dict(spec.environment)}
+    return {**fixed, **dict(grant.environment), **dict(spec.environment)}

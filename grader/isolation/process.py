@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from grader.isolation import Availability, Box, BoxSpec, cgroups, host_box, launch, processes, trial
+from grader.isolation import Availability, Box, BoxSpec, cgroups, driver, gpu, host_box, launch, processes, trial
 from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.output import output_directory
 from grader.isolation.runtime import link_directory, run_directory, sweep_runtime
@@ -26,8 +27,9 @@ class ProcessIsolation:
     NAME = "process"
     SAFE = False
 
-    def __init__(self, settings: BoxSettings) -> None:
+    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], driver.Driver] = driver.find) -> None:
         self._settings = settings
+        self._find_driver = find_driver
         self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
         self._fingerprint = HostFingerprint()
         self._unreachable = _unreachable(
@@ -55,6 +57,9 @@ class ProcessIsolation:
         """Start a box; leaving kills every process of it that can be found."""
         own_uid = os.geteuid() == 0 and self._unreachable is None
         uid = slot_uid(spec.slot, spec.purpose) if own_uid else os.geteuid()
+        grant = gpu.NOTHING
+        if spec.gpu is not None:
+            grant = gpu.shared(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor))
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             scratch = stack.enter_context(
@@ -64,7 +69,7 @@ class ProcessIsolation:
             if cgroup is not None:
                 stack.callback(cgroup.remove)
                 cgroup.limit(memory_bytes=spec.limits.memory_bytes, process_count=spec.limits.process_count)
-            box = host_box.HostBox(spec, self._launch(spec, link_dir, scratch, uid, own_uid, limited=cgroup is not None), cgroup)
+            box = host_box.HostBox(spec, self._launch(spec, link_dir, scratch, uid, own_uid, grant, limited=cgroup is not None), cgroup)
             async with host_box.live(box) as started:
                 yield started
 
@@ -84,7 +89,9 @@ class ProcessIsolation:
         """Take down what was set up; no box may be live."""
         self._cgroups.remove()
 
-    def _launch(self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, *, limited: bool) -> host_box.Launch:
+    def _launch(
+        self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, grant: gpu.Grant, *, limited: bool
+    ) -> host_box.Launch:
         toolchain = host_toolchain(scratch)
         paths = {"python": sys.executable, "lib": str(package_directory("sandbox").parent), "link": str(link_dir)}
         paths |= {"src": str(spec.src_dir or ""), "out": str(spec.out_dir or "")}
@@ -92,7 +99,10 @@ class ProcessIsolation:
         limits = launch.rlimits(spec.limits, process_count=count)
         return host_box.Launch(
             argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
-            environment={**launch.environment(spec, toolchain.path, home=str(scratch)), **processes.labels(self._settings, spec.box_id)},
+            environment={
+                **launch.environment(spec, toolchain.path, home=str(scratch), grant=grant),
+                **processes.labels(self._settings, spec.box_id),
+            },
             uid=uid,
             own_uid=own_uid,
         )

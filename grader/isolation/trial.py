@@ -1,11 +1,12 @@
-"""Tries an isolation for real: one trivial box."""
+"""Tries an isolation for real: one trivial box, and one that starts the CUDA driver on a GPU."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 
-from grader.isolation import BoxCause, BoxSpec, Isolation, Limits, Purpose
+from grader.isolation import BoxCause, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.slots import hold_slot, shared_slot_directory
 
@@ -21,23 +22,59 @@ LIMITS = Limits(
     open_file_count=64,
 )
 GREETING = "grader box works"
+GPU_WITHIN_S = 60.0  # a driver without persistence mode wakes the GPU first
+GPU_LIMITS = replace(LIMITS, wall_s=50.0, cpu_s=50.0, memory_bytes=4 << 30, process_count=128, file_bytes=64 << 20, open_file_count=1024)
+# cuInit and a context: that is all the nodes, and the libraries of the right version.
+GPU_TRIAL = f"""
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        raise SystemExit(f"{{name}} says {{code}}")
+count, device, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+call("cuInit", 0)
+call("cuDeviceGetCount", ctypes.byref(count))
+if count.value != 1:
+    raise SystemExit(f"{{count.value}} GPUs are visible, not one")
+call("cuDeviceGet", ctypes.byref(device), 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+print({GREETING!r})
+"""
 
 
 async def failure(isolation: Isolation) -> str | None:
     """Return why a trivial box does not work; None if it does."""
+    ended = await _tried(isolation, f"print({GREETING!r})", LIMITS, WITHIN_S, None)
+    return _complaint(ended, "a trivial box")
+
+
+async def gpu_failure(isolation: Isolation, gpu: GpuAccess) -> str | None:
+    """Return why a box cannot use this GPU; None if it can."""
+    ended = await _tried(isolation, GPU_TRIAL, GPU_LIMITS, GPU_WITHIN_S, gpu)
+    return _complaint(ended, "a box with this GPU")
+
+
+async def _tried(isolation: Isolation, source: str, limits: Limits, within_s: float, gpu: GpuAccess | None) -> BoxExit | str:
     try:
         with hold_slot(shared_slot_directory()) as slot:
             spec = BoxSpec(
                 box_id=f"check-{secrets.token_hex(4)}",
                 purpose=Purpose.RUN,
-                argv=("{python}", "-I", "-S", "-c", f"print({GREETING!r})"),
-                limits=LIMITS,
+                argv=("{python}", "-I", "-S", "-c", source),
+                limits=limits,
                 slot=slot,
+                gpu=gpu,
             )
-            async with asyncio.timeout(WITHIN_S), isolation.start(spec) as box:
-                ended = await box.wait()
+            async with asyncio.timeout(within_s), isolation.start(spec) as box:
+                return await box.wait()
     except (IsolationBroken, OSError, TimeoutError) as error:
-        return str(error) or f"no answer within {WITHIN_S:.0f} s"
+        return str(error) or f"no answer within {within_s:.0f} s"
+
+
+def _complaint(ended: BoxExit | str, what: str) -> str | None:
+    if isinstance(ended, str):
+        return ended
     if ended.cause is BoxCause.EXITED and ended.exit_code == 0 and GREETING.encode() in ended.output:
         return None
-    return f"a trivial box ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace')[-300:]}"
+    return f"{what} ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace').strip()[-300:]}"

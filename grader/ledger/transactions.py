@@ -142,10 +142,14 @@ def events_after(connection: sa.Connection, submission_id: str, after: int, limi
 
 
 def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, device_kinds: Sequence[str]) -> Lease | None:
-    """Take the oldest that waits for a device of these kinds, or for any."""
+    """Take the oldest that waits for a device of these kinds, for one of a kind (such as cuda:H200), or for any."""
+    one_of_a_kind = (submissions.c.device_kind.startswith(f"{kind}:", autoescape=True) for kind in device_kinds)
     oldest = (
         sa.select(submissions.c.number)
-        .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.device_kind.in_(["", *device_kinds]))
+        .where(
+            submissions.c.state == SubmissionState.QUEUED,
+            sa.or_(submissions.c.device_kind.in_(["", *device_kinds]), *one_of_a_kind),
+        )
         .order_by(submissions.c.number)
         .limit(1)
         .with_for_update(skip_locked=True)

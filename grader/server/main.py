@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 from typing import Any
 
+from grader import devices
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
@@ -35,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     add("--problems", metavar="DIR", nargs="+", help="directories of problems, or directories that hold such directories")
     add("--sandbox", choices=("auto", "docker", "bubblewrap", "process"), help="what keeps kernels in (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
-    add("--device", choices=("auto", "cuda", "emulated"), help="what kernels are run on (auto: what is here)")
-    add("--lanes", type=int, metavar="N", help="devices used at once (1)")
+    add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
+    add("--lanes", type=int, metavar="N", help="emulated devices used at once, beside one lane for each GPU (1)")
     add("--builders", type=int, metavar="N", help="builds done at once (2)")
     add("--queue-limit", type=int, metavar="N", help="submissions that may wait before more are refused (1000)")
     add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
 
+from grader import devices
 from grader.artifacts import ArtifactCache
 from grader.config import Settings
 from grader.errors import SettingsInvalid
-from grader.fleet.local import DEVICE_KINDS, LocalFleet
+from grader.fleet.gpus import Gpu, discover, why_unusable
+from grader.fleet.local import LocalFleet
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.server.grading import Grading
@@ -30,19 +32,21 @@ async def wired(settings: Settings) -> AsyncIterator[Grading]:
     isolation, found = await choose(settings.sandbox, boxes)
     try:
         log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
-        kinds = _device_kinds(settings)
+        gpus = chosen_gpus(settings.device)
+        log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
         async with LocalFleet(
             isolation=isolation,
             settings=boxes,
-            device_kinds=kinds,
+            gpus=gpus,
+            default=None if settings.device == "auto" else settings.device,
             lane_count=settings.lanes,
             builder_count=settings.builders,
             cache=cache,
         ) as fleet:
             yield Grading(
                 grade=fleet.grade,
-                capacity=settings.lanes * len(kinds) + settings.builders,
-                device_kinds=kinds,
+                capacity=fleet.capacity,
+                device_kinds=fleet.device_kinds,
                 isolation=isolation.NAME,
                 safe=isolation.SAFE,
             )
@@ -62,9 +66,23 @@ def box_settings(settings: Settings) -> BoxSettings:
     return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=hidden_paths)
 
 
-def _device_kinds(settings: Settings) -> tuple[str, ...]:
-    if settings.device == "auto":
-        return DEVICE_KINDS
-    if settings.device not in DEVICE_KINDS:
-        raise SettingsInvalid("device", f"{settings.device!r} is not here; take one of: auto, {', '.join(DEVICE_KINDS)}")
-    return (settings.device,)
+def chosen_gpus(
+    choice: str, find: Callable[[], tuple[Gpu, ...]] = discover, why_not: Callable[[], str | None] = why_unusable
+) -> tuple[Gpu, ...]:
+    """The GPUs that a server with this `device` setting grades on; SettingsInvalid where it asks for one and there is none."""
+    if choice == devices.EMULATED:
+        return ()
+    found = find()
+    reason = why_not() if found else None
+    if choice == "auto":
+        if reason is not None:
+            log.warning("gpus_not_used", count=len(found), reason=reason)
+        return () if reason is not None else found
+    if reason is not None:
+        raise SettingsInvalid("device", f"{choice!r} can't be used: {reason}")
+    fitting = tuple(gpu for gpu in found if devices.fits(choice, gpu.index, gpu.name))
+    if not fitting:
+        here = ", ".join(devices.offered((gpu.index, gpu.name) for gpu in found))
+        hint = "" if found else " (no GPU was found: the NVIDIA driver or the package nvidia-ml-py may be missing)"
+        raise SettingsInvalid("device", f"{choice!r} is not here{hint}; take one of: auto, {here}")
+    return fitting

@@ -59,7 +59,7 @@ class Tolerance(_message.Message):
     def __init__(self, atol: _Optional[float] = ..., rtol: _Optional[float] = ..., budget_factor: _Optional[float] = ...) -> None: ...
 
 class Workload(_message.Message):
-    __slots__ = ("workload_id", "axes")
+    __slots__ = ("workload_id", "axes", "device_kind", "moved_bytes", "flops", "tolerance")
     class AxesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,14 @@ class Workload(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     AXES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_FIELD_NUMBER: _ClassVar[int]
+    TOLERANCE_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     axes: _containers.ScalarMap[str, int]
-    def __init__(self, workload_id: _Optional[str] = ..., axes: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    device_kind: str
+    moved_bytes: int
+    flops: int
+    tolerance: Tolerance
+    def __init__(self, workload_id: _Optional[str] = ..., axes: _Optional[_Mapping[str, int]] = ..., device_kind: _Optional[str] = ..., moved_bytes: _Optional[int] = ..., flops: _Optional[int] = ..., tolerance: _Optional[_Union[Tolerance, _Mapping]] = ...) -> None: ...

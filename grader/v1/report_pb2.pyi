@@ -66,6 +66,8 @@ class TrialOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TRIAL_OUTCOME_INPUT_MODIFIED: _ClassVar[TrialOutcome]
     TRIAL_OUTCOME_OUT_OF_BOUNDS: _ClassVar[TrialOutcome]
     TRIAL_OUTCOME_RAISED: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_DEVICE_FAULT: _ClassVar[TrialOutcome]
+    TRIAL_OUTCOME_OUT_OF_MEMORY: _ClassVar[TrialOutcome]
 
 class Clock(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -111,6 +113,8 @@ TRIAL_OUTCOME_WRONG_DTYPE: TrialOutcome
 TRIAL_OUTCOME_INPUT_MODIFIED: TrialOutcome
 TRIAL_OUTCOME_OUT_OF_BOUNDS: TrialOutcome
 TRIAL_OUTCOME_RAISED: TrialOutcome
+TRIAL_OUTCOME_DEVICE_FAULT: TrialOutcome
+TRIAL_OUTCOME_OUT_OF_MEMORY: TrialOutcome
 CLOCK_UNSPECIFIED: Clock
 CLOCK_DEVICE_EVENTS: Clock
 CLOCK_HOST: Clock
@@ -140,7 +144,7 @@ class Report(_message.Message):
     def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ...) -> None: ...
 
 class Build(_message.Message):
-    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback")
+    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     LOG_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
@@ -149,6 +153,7 @@ class Build(_message.Message):
     CACHED_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     FALLBACK_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
     outcome: BuildOutcome
     log: str
     log_truncated: bool
@@ -157,7 +162,26 @@ class Build(_message.Message):
     cached: bool
     headers: str
     fallback: str
-    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ...) -> None: ...
+    kernels: _containers.RepeatedCompositeFieldContainer[KernelUse]
+    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ...) -> None: ...
+
+class KernelUse(_message.Message):
+    __slots__ = ("name", "registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "constant_bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REGISTERS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STACK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPILL_STORE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPILL_LOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONSTANT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    constant_bytes: int
+    def __init__(self, name: _Optional[str] = ..., registers: _Optional[int] = ..., shared_bytes: _Optional[int] = ..., stack_bytes: _Optional[int] = ..., spill_store_bytes: _Optional[int] = ..., spill_load_bytes: _Optional[int] = ..., constant_bytes: _Optional[int] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("outcome", "message")
@@ -168,7 +192,7 @@ class Load(_message.Message):
     def __init__(self, outcome: _Optional[_Union[LoadOutcome, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Trial(_message.Message):
-    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration")
+    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration", "run_count")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -184,6 +208,7 @@ class Trial(_message.Message):
     BUDGET_RATIO_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RUN_DURATION_FIELD_NUMBER: _ClassVar[int]
+    RUN_COUNT_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     key: str
     outcome: TrialOutcome
@@ -199,7 +224,8 @@ class Trial(_message.Message):
     budget_ratio: float
     message: str
     run_duration: _duration_pb2.Duration
-    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    run_count: int
+    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_count: _Optional[int] = ...) -> None: ...
 
 class Speedup(_message.Message):
     __slots__ = ("baseline", "ratio", "ratio_low", "ratio_high")
@@ -214,7 +240,7 @@ class Speedup(_message.Message):
     def __init__(self, baseline: _Optional[str] = ..., ratio: _Optional[float] = ..., ratio_low: _Optional[float] = ..., ratio_high: _Optional[float] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden")
+    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "batch", "batch_size", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share")
     class BaselinesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -222,6 +248,20 @@ class Measurement(_message.Message):
         key: str
         value: Samples
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Samples, _Mapping]] = ...) -> None: ...
+    class ReportedBaselinesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Samples
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Samples, _Mapping]] = ...) -> None: ...
+    class ConditionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
     CERTIFIED_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +272,13 @@ class Measurement(_message.Message):
     BOUND_DURATION_FIELD_NUMBER: _ClassVar[int]
     FLOOR_DURATION_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_BASELINES_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_FLOOR_DURATION_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_SHARE_FIELD_NUMBER: _ClassVar[int]
+    PEAK_SHARE_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     reported: Samples
     certified: Samples
@@ -242,24 +289,37 @@ class Measurement(_message.Message):
     bound_duration: _duration_pb2.Duration
     floor_duration: _duration_pb2.Duration
     hidden: bool
-    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ...) -> None: ...
+    batch: Samples
+    batch_size: int
+    reported_baselines: _containers.MessageMap[str, Samples]
+    physical_floor_duration: _duration_pb2.Duration
+    conditions: _containers.ScalarMap[str, str]
+    bandwidth_share: float
+    peak_share: float
+    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., batch: _Optional[_Union[Samples, _Mapping]] = ..., batch_size: _Optional[int] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ...) -> None: ...
 
 class Samples(_message.Message):
-    __slots__ = ("sample_count", "median_duration", "first_quartile_duration", "third_quartile_duration", "sample_durations_ns")
+    __slots__ = ("sample_count", "median_duration", "first_quartile_duration", "third_quartile_duration", "sample_durations_ns", "p20_duration", "p80_duration", "mean_duration")
     SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_DURATION_FIELD_NUMBER: _ClassVar[int]
     FIRST_QUARTILE_DURATION_FIELD_NUMBER: _ClassVar[int]
     THIRD_QUARTILE_DURATION_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_DURATIONS_NS_FIELD_NUMBER: _ClassVar[int]
+    P20_DURATION_FIELD_NUMBER: _ClassVar[int]
+    P80_DURATION_FIELD_NUMBER: _ClassVar[int]
+    MEAN_DURATION_FIELD_NUMBER: _ClassVar[int]
     sample_count: int
     median_duration: _duration_pb2.Duration
     first_quartile_duration: _duration_pb2.Duration
     third_quartile_duration: _duration_pb2.Duration
     sample_durations_ns: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, sample_count: _Optional[int] = ..., median_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., third_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sample_durations_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+    p20_duration: _duration_pb2.Duration
+    p80_duration: _duration_pb2.Duration
+    mean_duration: _duration_pb2.Duration
+    def __init__(self, sample_count: _Optional[int] = ..., median_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., third_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sample_durations_ns: _Optional[_Iterable[int]] = ..., p20_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p80_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., mean_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Environment(_message.Message):
-    __slots__ = ("device", "device_kind", "versions", "clock", "isolation")
+    __slots__ = ("device", "device_kind", "versions", "clock", "isolation", "architecture", "device_uuid", "ceilings")
     class VersionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -267,14 +327,27 @@ class Environment(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class CeilingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_FIELD_NUMBER: _ClassVar[int]
+    ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
+    CEILINGS_FIELD_NUMBER: _ClassVar[int]
     device: str
     device_kind: str
     versions: _containers.ScalarMap[str, str]
     clock: Clock
     isolation: str
-    def __init__(self, device: _Optional[str] = ..., device_kind: _Optional[str] = ..., versions: _Optional[_Mapping[str, str]] = ..., clock: _Optional[_Union[Clock, str]] = ..., isolation: _Optional[str] = ...) -> None: ...
+    architecture: str
+    device_uuid: str
+    ceilings: _containers.ScalarMap[str, float]
+    def __init__(self, device: _Optional[str] = ..., device_kind: _Optional[str] = ..., versions: _Optional[_Mapping[str, str]] = ..., clock: _Optional[_Union[Clock, str]] = ..., isolation: _Optional[str] = ..., architecture: _Optional[str] = ..., device_uuid: _Optional[str] = ..., ceilings: _Optional[_Mapping[str, float]] = ...) -> None: ...

@@ -10,12 +10,12 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sandbox import wire
-from sandbox.box import gcc, nvcc, steps
+from sandbox.box import gcc, nvcc, ptxas, steps
 from sandbox.box.elf import NotAnObject
 from sandbox.box.emulation import Unsupported
 from sandbox.box.headers import Headers
@@ -76,6 +76,8 @@ def _build(job: wire.BuildJob, language: Any, files: Path, out_dir: Path, place:
         return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
+    if tried.code == BUILT:
+        note = replace(note, kernels=ptxas.kernels(tried.log))
     (out_dir / NOTE).write_bytes(wire.encode(note))
     print(tried.log, end="", flush=True)
     if tried.artifact is not None:
@@ -111,7 +113,7 @@ def _attempt(
     plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)
     ran = steps.run(plan, place, timeout_s=timeout_s)
     if not ran.succeeded:
-        return Attempt(code=REJECTED, log=ran.log)
+        return Attempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
     artifact = (place / ARTIFACT).read_bytes()
     try:
         missing = headers.missing(artifact) or language.check(artifact, job.entry)
@@ -120,6 +122,12 @@ def _attempt(
     if missing is not None:
         return Attempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n")
     return Attempt(code=BUILT, log=ran.log, artifact=artifact)
+
+
+def _ptx_of(plan: Sequence[steps.Step], place: Path) -> dict[str, ptxas.Ptx]:
+    """What was given to ptxas, by the names that its errors have for it."""
+    names = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
+    return {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in names.items()}
 
 
 def _compiled(job: wire.BuildJob) -> list[str]:

@@ -21,10 +21,14 @@ from sandbox.box.headers import Headers
 from sandbox.box.steps import OBJECT, Compiler, Step, object_name
 
 ARCHITECTURE = "sm_90"
+SPECIFIC_FROM = 90
 DRYRUN_S = 30.0
 HOST_FLAGS = ("-std=c++20", "-O3")
-# -v: registers, shared memory and spills of each kernel, for the log.
-FLAGS = (*HOST_FLAGS, "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "--split-compile", "0")
+# -lineinfo: profilers show the user's lines; no other code is made. -v: registers, shared memory and spills of each kernel, for the log.
+FLAGS = (*HOST_FLAGS, "--expt-relaxed-constexpr", "-lineinfo", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "--split-compile", "0")
+# cicc writes into the line information where it stands, and takes $PWD's word for that if it leads there. So an artifact is the same
+# bytes wherever its sources lie, and a profiler that stands beside them finds them.
+STANDS_IN = ("PWD", "/proc/self/cwd")
 # What stands in nvcc's answer for the directory of a source's files, and for the source.
 FOLDER, SOURCE = "__folder__", "__source__.cu"
 STEM = Path(SOURCE).stem
@@ -34,6 +38,7 @@ TOOL_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "NVVMIR_LIBRARY_DIR")
 _FILE = re.compile(rf"{FOLDER}/([\w.+-]+)")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)")
+_ARCHITECTURE = re.compile(r"sm_(\d+)([a-z]?)")
 
 
 class NoCompiler(Exception):
@@ -63,7 +68,7 @@ class Parallel:
         includes = ["-I.", *gcc.include_flags(headers, device=())]
         if not path.endswith(".cu"):
             toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-            return [gcc.compile_step(self.files / path, path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
+            return [gcc.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
         folder = place / str(number)
         folder.mkdir()
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
@@ -74,7 +79,8 @@ class Parallel:
         return gcc.link_steps(objects, [*self._words("LIBRARIES"), *libraries], output, place)
 
     def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[Step]:
-        environment = tuple((name, self.dryrun.variables[name]) for name in TOOL_VARIABLES if name in self.dryrun.variables)
+        variables = self.dryrun.variables
+        environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
         made = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
         steps = []
         for command in self.dryrun.commands:
@@ -82,7 +88,8 @@ class Parallel:
             program, *words = (_filled(word, path, folder) for word in command)
             step = Step(
                 command=(program, *(includes if "-E" in words else ()), *words),
-                directory=self.files,
+                # ptxas notes the time of every source that it finds; where it stands it finds none.
+                directory=folder if Path(program).name == "ptxas" else self.files,
                 # The last one reads what others have written without naming all of it.
                 inputs=tuple(made if command is self.dryrun.commands[-1] else [name for name in named if name in made]),
                 outputs=tuple(name for name in named if name not in made),
@@ -109,7 +116,7 @@ class Plain:
         """Plan nvcc."""
         includes = ["-I.", *gcc.include_flags(headers, device=())]
         command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
-        return [Step(command=command, directory=self.files, outputs=(object_name(number),), source=path)]
+        return [Step(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
         """Plan nvcc, without the runtime that it adds by itself."""
@@ -122,8 +129,8 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
     program = shutil.which("nvcc")
     if program is None:
         raise NoCompiler
-    architecture = job.architecture or ARCHITECTURE
-    flags = (*FLAGS, "-gencode", f"arch={architecture.replace('sm_', 'compute_')},code={architecture}")
+    number = target(job.architecture or ARCHITECTURE).removeprefix("sm_")
+    flags = (*FLAGS, "-gencode", f"arch=compute_{number},code=sm_{number}")
     (place / FOLDER).mkdir()
     asked = subprocess.run(
         [program, *flags, "--dryrun", "--keep", "--keep-dir", FOLDER, "-c", SOURCE, "-o", f"{FOLDER}/{OBJECT}"],
@@ -135,6 +142,19 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
     )
     dryrun = parse(asked.stderr) if asked.returncode == 0 else None
     return Plain(program=program, flags=flags, files=files) if dryrun is None else Parallel(files=files, dryrun=dryrun)
+
+
+def target(architecture: str) -> str:
+    """What is built for a device that says it is of this architecture.
+
+    From Hopper on the one with an "a": all of the plain one, and what exists on this very device only (wgmma and setmaxnreg on sm_90a,
+    tcgen05 on sm_100a). Such code runs on no other device, which costs nothing: an artifact is run on the lane that it was built for. The
+    judge says what its device is; what a compiler makes best for that is known here. One that names a letter means it.
+    """
+    match = _ARCHITECTURE.fullmatch(architecture)
+    if match is None:
+        raise ValueError(f"architecture {architecture!r} is none; write it as nvcc does, such as 'sm_90'")
+    return f"{architecture}a" if int(match[1]) >= SPECIFIC_FROM and not match[2] else architecture
 
 
 def parse(text: str) -> Dryrun | None:

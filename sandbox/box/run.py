@@ -1,94 +1,157 @@
 """The runner: the untrusted process that loads the artifact and launches it when the gate says go.
 
-Runs in a run box.  Has no reference, no expected values and no result channel.  Usage: `run LINK_PATH [--preload torch]`.
+Runs in a run box.  Has no reference, no expected values and no result channel.
+Usage: `run LINK_PATH [--preload torch] [--device KIND]`.
 """
 
 from __future__ import annotations
 
+import gc
+import math
 import random
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sandbox import arena as link_protocol
-from sandbox.box.languages import Loaded, Refused
+from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.box.languages.registry import LANGUAGES
-from sandbox.devices import Device, open_device
-from sandbox.gate import Answer, Call, Gate, Operation, Status
+from sandbox.devices import Device, DeviceFault, open_device
+from sandbox.gate import FINE, Answer, Call, Gate, Operation, Status
 
 CONNECT_S = 300.0
+ITEM_BYTES = (2, 4, 8)
+WARM_COUNT = 3
 
 
 def main(argv: list[str] | None = None) -> int:
     """Serve one judge until it says EXIT."""
     arguments = sys.argv[1:] if argv is None else argv
-    if "--preload" in arguments:
-        import torch  # noqa: F401  while the kernel is still being built
+    warm = preload(arguments)  # while the kernel is still being built
     link = _connect(arguments[0])
     job, (gate_fd, arena_fd, artifact_fd) = link_protocol.receive(link)
-    device = open_device(job.device_kind)
+    device = warm if warm is not None and job.device_kind == warm.KIND else open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
     first = gate.next(0)
     try:
         # From here on untrusted code has run in this process: nothing that it says is believed.
         kernel = LANGUAGES[job.language].load(artifact_fd, job, arena)
-    except Refused as refusal:
-        gate.reply(first, Answer(status=refusal.status, message=refusal.message))
-        return 1
     except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
-        gate.reply(first, Answer(status=Status.RAISED, message=f"{type(error).__name__}: {error}"))
+        gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK))
-    serve(gate, first, device, kernel)
+    serve(gate, first, device, {0: kernel})
     return 0
 
 
-def serve(gate: Gate, last: int, device: Device, kernel: Loaded) -> None:
-    """Do what the gate says until EXIT."""
-    while True:
-        last = gate.next(last)
-        call = gate.call()
-        if call.operation is Operation.EXIT:
-            gate.reply(last, Answer(status=Status.OK))
-            return
-        try:
-            answer = _do(call, device, kernel)
-        except Refused as refusal:
-            answer = Answer(status=refusal.status, message=refusal.message)
-        except Exception as error:  # noqa: BLE001  whatever the kernel throws
-            answer = Answer(status=Status.RAISED, message=f"{type(error).__name__}: {error}")
-        gate.reply(last, answer)
+def preload(arguments: list[str]) -> Device | None:
+    """Import and open what the command line names, before there is a job."""
+    if "--preload" in arguments:
+        import torch  # noqa: F401
+    if "--device" not in arguments:
+        return None
+    device = open_device(arguments[arguments.index("--device") + 1])
+    device.do_bench(lambda: None, 1_000_000)
+    return device
 
 
-def _do(call: Call, device: Device, kernel: Loaded) -> Answer:
-    match call.operation:
-        case Operation.CALL:
-            if kernel.uses_torch:
-                _poison_allocations(call.poison)
-            _launch(call, device, kernel)()
-        case Operation.BENCH:
-            if kernel.uses_torch:
-                _poison_allocations(False)
-            samples = device.do_bench(_launch(call, device, kernel), call.budget_ns)
-            return Answer(status=Status.OK, samples_ns=samples)
-        case Operation.STIR:
-            random.seed(call.seed)
-            device.stir(call.seed, kernel.uses_torch)
-        case Operation.NULL | Operation.EXIT:
-            pass
-    return Answer(status=Status.OK)
+@dataclass(slots=True)
+class _Placed:
+    """What PLACE left: the kernel bound to each placement."""
+
+    bound: list[Bound]
+    verifying: bool
 
 
-def _launch(call: Call, device: Device, kernel: Loaded) -> Callable[[], None]:
-    run = kernel.bind(call)
+def serve(gate: Gate, last: int, device: Device, kernels: Mapping[int, Loaded]) -> None:
+    """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one."""
+    placed: _Placed | None = None
+    gc.disable()  # a collection would fall into somebody's time
+    try:
+        while True:
+            last = gate.next(last, device.SPIN_NS)
+            operation = gate.operation()
+            answer = FINE
+            try:
+                match operation:
+                    case Operation.PLACE:
+                        placed = None  # first: what it holds may lie where the next is to be
+                        gc.collect(0)
+                        placed = _place(gate.call(), kernels)
+                    case Operation.STIR:
+                        call = gate.call()
+                        random.seed(call.seed)
+                        sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
+                        device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
+                    case Operation.FLOOR:
+                        device.launch_null()
+                        gate.reply(last, answer)
+                        device.synchronize()
+                        continue
+                    case Operation.EXIT:
+                        pass
+                    case _:
+                        answer = _launch(operation, gate, placed, device)
+            except Exception as error:  # noqa: BLE001  whatever the kernel throws
+                answer = failure(error, device)
+            gate.reply(last, answer)
+            if operation is Operation.EXIT:
+                return
+    finally:
+        gc.enable()
 
-    def launch() -> None:
-        result = run()
+
+def failure(error: Exception, device: Device) -> Answer:
+    """What an exception comes to. The device is asked first: after a fault of its own every later error is only an echo."""
+    if isinstance(error, Refused):
+        return Answer(status=error.status, message=error.message)
+    try:
         device.synchronize()
-        kernel.finish(call, result)
+    except DeviceFault as fault:
+        return Answer(status=Status.DEVICE_FAULT, message=f"{fault.code}: {error}")
+    message = f"{type(error).__name__}: {error}"
+    return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)
 
-    return launch
+
+def _place(call: Call, kernels: Mapping[int, Loaded]) -> _Placed:
+    kernel = kernels[call.variant]
+    if kernel.uses_torch:
+        _poison_allocations(call.poison)
+    return _Placed([kernel.bind(call.at(index)) for index in range(call.count)], call.poison)
+
+
+def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: Device) -> Answer:
+    if placed is None:
+        raise RuntimeError("nothing was placed")
+    if operation is Operation.BENCH:
+        samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
+        device.synchronize()
+        return Answer(status=Status.OK, samples_ns=samples)
+    for _ in range(WARM_COUNT if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
+        if operation in (Operation.NULL, Operation.WARM_NULL):
+            _run_nothing(placed, device)
+        else:
+            _run(placed, device)
+        device.synchronize()
+    return FINE
+
+
+def _run(placed: _Placed, device: Device) -> None:
+    results = [one.launch() for one in placed.bound]
+    if placed.verifying:  # a fault is the kernel's, not the copy's
+        device.synchronize()
+    for one, result in zip(placed.bound, results, strict=True):
+        if one.finish is not None:
+            one.finish(result)
+
+
+def _run_nothing(placed: _Placed, device: Device) -> None:
+    device.launch_null()
+    for one in placed.bound:
+        if one.blank is not None:
+            one.blank()
 
 
 def _poison_allocations(on: bool) -> None:

@@ -7,12 +7,15 @@ after `synchronize` nothing that was launched is still running.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox import wire
 
 if TYPE_CHECKING:
     import torch
+
+    from sandbox.devices.clock import NativeClock
 
 
 class Arena(Protocol):
@@ -31,34 +34,110 @@ class Arena(Protocol):
         """Give the memory back; no tensor over it may be used afterwards."""
 
 
+class Source(Protocol):
+    """Random numbers as tensors on a device; the same key gives the same numbers."""
+
+    def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """float32, mean 0, variance 1."""
+
+    def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """float32 in [0, 1)."""
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """int64 in [low, high]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which device it is, and what is built for it."""
+
+    name: str
+    versions: dict[str, str]
+    architecture: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """How a device is between two jobs."""
+
+    healthy: bool
+    detail: str = ""
+    used_bytes: int | None = None
+    canary_ns: int | None = None
+
+
 class Device(Protocol):
     """What judge, runner and builder need of a device."""
 
     KIND: str
     CLOCK: wire.Clock
-
-    def describe(self) -> tuple[str, dict[str, str]]:
-        """The model's name, and versions of what matters."""
+    TORCH: str  # torch's name for it
+    SPIN_NS: int  # how long a waiter spins before it naps between looks
+    clock: NativeClock | None  # the judge's; None: Python will do
 
     def create_arena(self, size_bytes: int) -> Arena:
-        """Make an arena; judge's side."""
+        """Make an arena of at least size_bytes; judge's side."""
 
     def attach_arena(self, fd: int, size_bytes: int) -> Arena:
         """Look at an arena that the judge made; runner's side."""
 
     def synchronize(self) -> None:
-        """Wait until everything launched on the device has ended."""
+        """Wait until everything launched on the device by this process has ended; DeviceFault where the device stopped it."""
 
-    def stir(self, seed: int, torch_allocator: bool) -> None:
-        """Make pointers and content of fresh memory unpredictable: allocate random sizes, fill with NaN, free."""
+    def launch_null(self) -> None:
+        """Launch the smallest kernel there is; not waited for."""
 
-    def do_bench(self, run: Callable[[], None], budget_ns: int) -> tuple[int, ...]:
+    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
+        """Make pointers and content of fresh memory unpredictable: allocate random sizes and these, in bytes, fill with NaN, free."""
+
+    def do_bench(self, run: Callable[[], object], budget_ns: int) -> tuple[int, ...]:
         """Time run as `triton.testing.do_bench` does (warm-up and repeat by time budget, cold cache); nanoseconds."""
+
+    # -- the judge's side only ---------------------------------------------------------------------------------------------
+
+    def start_clock(self) -> None:
+        """Make what the judge's clock needs, where that is more than Python."""
+
+    def identify(self) -> Identity:
+        """Which device it is."""
+
+    def source(self, key: str) -> Source:
+        """Random numbers from a 128-bit key, given as hex."""
+
+    def reserve(self, size_bytes: int) -> None:
+        """Take so much memory for this process's later tensors, before untrusted code can take it."""
+
+    def conditions(self) -> dict[str, str]:
+        """Clocks, temperature, throttle reasons and so on, now."""
+
+    def ceilings(self) -> dict[str, float]:
+        """What the device can do at most, measured once: "bytes_per_s", "flops_per_s:DTYPE"."""
+
+    def remember(self) -> None:
+        """Take what is on the device now for what belongs there: judge and baseline have begun."""
+
+    def check(self) -> State:
+        """Whether the device is as it was before the first job: nobody else's work on it, memory given back, a canary kernel right."""
+
+
+class DeviceFault(Exception):
+    """The device stopped what this process ran. code: the driver's name, such as CUDA_ERROR_ILLEGAL_ADDRESS."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"the device reports {code}")
+        self.code = code
 
 
 def open_device(kind: str) -> Device:
     """The device of this kind."""
-    from sandbox.devices.emulated import EmulatedDevice  # here, so that a device's own imports are paid by its users only
+    # Here, so that a device's own imports are paid by its users only.
+    if kind == "cuda":
+        from sandbox.devices.cuda import CudaDevice
 
-    devices: dict[str, Callable[[], Device]] = {EmulatedDevice.KIND: EmulatedDevice}
-    return devices[kind]()
+        return CudaDevice()
+    if kind == "emulated":
+        from sandbox.devices.emulated import EmulatedDevice
+
+        return EmulatedDevice()
+    raise ValueError(f"there is no device {kind!r}; 'cuda' and 'emulated' are")

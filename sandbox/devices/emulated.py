@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox import wire
-from sandbox.gate import SAMPLE_LIMIT, create_sealed
+from sandbox.devices import Identity, State
+from sandbox.gate import SPIN_NS, create_sealed
 
 if TYPE_CHECKING:
     import torch
 
+    from sandbox.devices.clock import NativeClock
+
 CACHE_BYTES = 32 * 1024 * 1024  # written between samples, so that inputs come from memory
 STIR_COUNT = 24
+SAMPLE_COUNT = 128
 
 
 class EmulatedArena:
@@ -56,17 +60,21 @@ class EmulatedDevice:
 
     KIND = "emulated"
     CLOCK = wire.Clock.HOST
+    TORCH = "cpu"
+    SPIN_NS = SPIN_NS
+    clock: NativeClock | None = None
 
     def __init__(self) -> None:
         self._cache: ctypes.Array[ctypes.c_char] | None = None
 
-    def describe(self) -> tuple[str, dict[str, str]]:
+    def identify(self) -> Identity:
         """The host's CPU and Python."""
         model = next(
             (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
             platform.machine(),
         )
-        return f"emulated on {len(os.sched_getaffinity(0))} cores of {model}", {"python": platform.python_version()}
+        name = f"emulated on {len(os.sched_getaffinity(0))} cores of {model}"
+        return Identity(name=name, versions={"python": platform.python_version()})
 
     def create_arena(self, size_bytes: int) -> EmulatedArena:
         """Make an arena of at least size_bytes."""
@@ -80,10 +88,13 @@ class EmulatedDevice:
     def synchronize(self) -> None:
         """Nothing to wait for: a launch returns when its blocks have ended."""
 
-    def stir(self, seed: int, torch_allocator: bool) -> None:
-        """Churn malloc, and torch's allocator on top of it where it is loaded."""
+    def launch_null(self) -> None:
+        """Nothing: a kernel that does nothing is a function call here."""
+
+    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
+        """Churn malloc, and torch's allocator on top of it where it is loaded; large blocks come fresh from the kernel anyway."""
         chance = random.Random(seed)
-        sizes = [chance.randrange(1, 1 << chance.randrange(6, 21)) for _ in range(STIR_COUNT)]
+        sizes = tuple(chance.randrange(1, 1 << chance.randrange(6, 21)) for _ in range(STIR_COUNT))
         if torch_allocator:
             import torch
 
@@ -95,7 +106,7 @@ class EmulatedDevice:
             chance.shuffle(raw)
             del raw
 
-    def do_bench(self, run: Callable[[], None], budget_ns: int) -> tuple[int, ...]:
+    def do_bench(self, run: Callable[[], object], budget_ns: int) -> tuple[int, ...]:
         """The shape of `triton.testing.do_bench` (triton 3.6, testing.py): estimate, warm up, repeat, cache written before each."""
         run()
         begun = time.perf_counter_ns()
@@ -106,14 +117,69 @@ class EmulatedDevice:
             run()
         samples: list[int] = []
         end = time.perf_counter_ns() + budget_ns
-        while not samples or (len(samples) < SAMPLE_LIMIT and time.perf_counter_ns() < end):
+        while not samples or (len(samples) < SAMPLE_COUNT and time.perf_counter_ns() < end):
             self._clear_cache()
             begun = time.perf_counter_ns()
             run()
             samples.append(time.perf_counter_ns() - begun)
         return tuple(samples)
 
+    def start_clock(self) -> None:
+        """Nothing: the host's clock is at hand."""
+
+    def source(self, key: str) -> _Philox:
+        """numpy's Philox with all 128 bits: torch's CPU generator keeps 32 bits of a seed, which can be searched."""
+        return _Philox(key)
+
+    def reserve(self, size_bytes: int) -> None:
+        """Nothing: the box's limit keeps memory for the judge."""
+
+    def conditions(self) -> dict[str, str]:
+        """Nothing that would help."""
+        return {}
+
+    def ceilings(self) -> dict[str, float]:
+        """None: it is never compared with a physical floor."""
+        return {}
+
+    def remember(self) -> None:
+        """Nothing to keep apart."""
+
+    def check(self) -> State:
+        """A host that runs this is well enough."""
+        return State(healthy=True)
+
     def _clear_cache(self) -> None:
         if self._cache is None:
             self._cache = ctypes.create_string_buffer(CACHE_BYTES)
         ctypes.memset(self._cache, len(self._cache) & 0xFF, CACHE_BYTES)
+
+
+class _Philox:
+    """Values from numpy's Philox4x64."""
+
+    def __init__(self, key: str) -> None:
+        import numpy as np
+
+        self._values = np.random.Generator(np.random.Philox(key=int(key, 16)))
+
+    def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """float32, mean 0, variance 1."""
+        import numpy as np
+        import torch
+
+        return torch.from_numpy(np.asarray(self._values.standard_normal(shape, dtype=np.float32)))
+
+    def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """float32 in [0, 1)."""
+        import numpy as np
+        import torch
+
+        return torch.from_numpy(np.asarray(self._values.random(shape, dtype=np.float32)))
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """int64 in [low, high]."""
+        import numpy as np
+        import torch
+
+        return torch.from_numpy(np.asarray(self._values.integers(low, high + 1, shape)))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import torch
 
 from sandbox import wire
-from sandbox.devices import Device, open_device
+from sandbox.devices import Device, DeviceFault, open_device
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 
@@ -20,24 +22,58 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to handle
     facts = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the facts
+    # The reference is what it says: TF32 in a float32 convolution would be an error that no kernel may make.
+    torch.backends.cudnn.allow_tf32 = False
+    gc.disable()  # collected between turns: in one it would fall into somebody's time
     device = open_device(sys.argv[1])
+    device.start_clock()
+    device.do_bench(lambda: None, 1_000_000)  # so that what it has compiled once lies there for the boxes
+    ceilings = device.ceilings()
     baseline = Baseline(device)
     try:
-        _emit(facts, environment(device))
+        baseline.started()
+        device.remember()
+        _emit(facts, environment(device, ceilings))
         for line in sys.stdin.buffer:
-            job = wire.decode(line)
-            for fact in judge(job, device, baseline):
+            gc.collect()
+            for fact in answer(wire.decode(line), device, baseline, ceilings):
                 _emit(facts, fact)
+                if isinstance(fact, wire.Broken) and fact.device_lost:
+                    return
     finally:
         baseline.close()
 
 
-def environment(device: Device) -> wire.Environment:
+def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
     """What this lane's reports are made on and with."""
-    name, versions = device.describe()
+    identity = device.identify()
     return wire.Environment(
-        device=name, device_kind=device.KIND, clock=device.CLOCK, versions={**versions, "torch": str(torch.__version__)}
+        device=identity.name,
+        device_kind=device.KIND,
+        clock=device.CLOCK,
+        versions={**identity.versions, "torch": str(torch.__version__)},
+        architecture=identity.architecture,
+        device_uuid=identity.uuid,
+        ceilings=ceilings,
     )
+
+
+def answer(message: wire.Job | wire.Check, device: Device, baseline: Baseline, ceilings: dict[str, float]) -> Iterator[wire.Fact]:
+    """The facts of a job, or how the device is. A fault of the device in this process is the end of it."""
+    try:
+        if isinstance(message, wire.Job):
+            yield from judge(message, device, baseline, ceilings)
+            return
+        state = device.check()
+        yield wire.Health(
+            job_id=message.job_id,
+            healthy=state.healthy,
+            detail=state.detail,
+            used_bytes=state.used_bytes,
+            canary_ns=state.canary_ns,
+        )
+    except (DeviceFault, torch.AcceleratorError) as error:
+        yield wire.Broken(job_id=message.job_id, message=f"the judge's own work on the device failed: {error}", device_lost=True)
 
 
 def _emit(facts: BinaryIO, fact: wire.Fact) -> None:

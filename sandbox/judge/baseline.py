@@ -1,28 +1,37 @@
 """The trusted baseline runner: PyTorch's own time by the same protocol and the same loop as the subject.
 
-A process of its own beside the judge, kept from job to job: the subject must not be timed against a cold start. For each job it
-receives the problem on its standard input, and link and memory as every runner does.
+A process of its own beside the judge, kept from job to job: the subject must not be timed against a cold start, and what
+`torch.compile` makes of a problem is made once. For each job it receives the problem on its standard input, and link and memory as every
+runner does.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+import torch
 
 from sandbox import arena as link_protocol
 from sandbox import wire
-from sandbox.box.languages import Loaded
+from sandbox.box.languages import Bound, Loaded
 from sandbox.box.run import serve
 from sandbox.devices import Arena, Device, open_device
 from sandbox.gate import Answer, Call, Gate, Status
+from sandbox.judge.batch import BATCH_BYTES
+from sandbox.judge.measure import EAGER, VARIANTS
 from sandbox.judge.placement import arena_bytes
 from sandbox.judge.references import Reference, load_reference
 from sandbox.judge.runner_link import RunnerLink, connect
 
 LOAD_S = 60.0
+KEPT_COUNT = 32  # references and their compiled forms
+COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 
 
 class Baseline:
@@ -30,18 +39,21 @@ class Baseline:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._ready = False
         self._link, theirs = socket.socketpair(socket.AF_UNIX)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox.judge.baseline", str(theirs.fileno())],
+            [sys.executable, "-m", "sandbox.judge.baseline", str(theirs.fileno()), device.KIND],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
+            env={**os.environ, **_compile_environment(os.environ.get(COMPILE_CACHE))},
         )
         theirs.close()
 
     @contextmanager
     def serve(self, problem: wire.ProblemSpec, language: str) -> Iterator[RunnerLink]:
         """Let the process run this problem's reference until the context is left."""
+        self.started()
         assert self._process.stdin is not None
         self._process.stdin.write(wire.encode(_spec_job(problem, language)))
         self._process.stdin.flush()
@@ -49,6 +61,12 @@ class Baseline:
             if not (isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK):
                 raise RuntimeError(f"the baseline did not load: {runner.loaded}")
             yield runner
+
+    def started(self) -> None:
+        """Wait until the process has opened its device: from then on it is among those that belong there."""
+        if not self._ready and not self._link.recv(1):
+            raise RuntimeError("the baseline's process ended while it started")
+        self._ready = True
 
     def close(self) -> None:
         """End the process."""
@@ -65,8 +83,15 @@ def runner_job(problem: wire.ProblemSpec, language: str, entry: str, device: Dev
         entry=entry,
         inputs=problem.inputs,
         outputs=problem.outputs,
-        arena_bytes=arena_bytes(problem),
+        arena_bytes=arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0),
     )
+
+
+def _compile_environment(cache: str | None) -> dict[str, str]:
+    """What inductor and triton compile stays from server to server; one process at a time compiles, and does it itself."""
+    places = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    kept = {name: str(Path(cache) / folder) for name, folder in places.items()} if cache else {}
+    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **kept}
 
 
 def _spec_job(problem: wire.ProblemSpec, language: str) -> wire.Job:
@@ -83,39 +108,76 @@ def _spec_job(problem: wire.ProblemSpec, language: str) -> wire.Job:
 
 
 def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
-    def bind(call: Call) -> Callable[[], object]:
+    empty: dict[tuple[int, ...], torch.Tensor] = {}  # made once: a launch of its own would leave the device in this process's hands
+
+    def bind(call: Call) -> Bound:
         arguments = [
             arena.tensor(slot.offset, tensor.dtype, slot.shape) if tensor.shape else _scalar(slot.scalar, tensor)
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
-        return lambda: reference(arguments)
+        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+        blanks = [empty.setdefault((index, *one.shape), torch.empty_like(one)) for index, one in enumerate(targets)]
 
-    def finish(call: Call, result: object) -> None:
-        assert isinstance(result, list)
-        for value, slot, tensor in zip(result, call.outputs, job.outputs, strict=True):
-            arena.tensor(slot.offset, tensor.dtype, slot.shape).copy_(value)
+        def finish(result: object) -> None:
+            assert isinstance(result, list)
+            _copy(result, targets)
 
-    return Loaded(bind=bind, finish=finish, uses_torch=False)
+        return Bound(
+            launch=lambda: reference(arguments),
+            finish=finish,
+            blank=(lambda: _copy(blanks, targets)) if call.copy_out else None,
+        )
+
+    return Loaded(bind=bind, uses_torch=False)
 
 
-def _scalar(value: float, tensor: wire.TensorSpec):  # type: ignore[no-untyped-def]
-    import torch
+def _copy(values: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
+    for value, target in zip(values, targets, strict=True):
+        target.copy_(value)
 
+
+def _scalar(value: float, tensor: wire.TensorSpec) -> torch.Tensor:
     return torch.tensor(value, dtype=getattr(torch, tensor.dtype))
+
+
+class _References:
+    """The references of the last problems, as they are and compiled, by the gate's number."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[int, Reference]] = {}
+
+    def of(self, problem: wire.ProblemSpec, device: Device) -> dict[int, Reference]:
+        """Load a problem's reference, or find it; the oldest goes."""
+        if problem.digest and problem.digest in self._kept:
+            return self._kept[problem.digest]
+        found = {VARIANTS[EAGER]: load_reference(problem)}
+        if device.CLOCK is wire.Clock.DEVICE_EVENTS:
+            # Compiled when it is first run at a shape.
+            found[VARIANTS["compile"]] = torch.compile(found[VARIANTS[EAGER]], dynamic=False)
+        self._kept[problem.digest] = found
+        if len(self._kept) > KEPT_COUNT:
+            del self._kept[next(iter(self._kept))]
+        return found
 
 
 def main() -> None:
     """Serve problem after problem until the judge goes away."""
     link = socket.socket(fileno=int(sys.argv[1]))
+    device, references = open_device(sys.argv[2]), _References()
+    torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
+    link.sendall(b"r")
     while line := sys.stdin.buffer.readline():
         problem = wire.decode(line).problem
-        job, (gate_fd, arena_fd, _) = link_protocol.receive(link)
-        device = open_device(job.device_kind)
-        gate = Gate(gate_fd)
-        kernel = _load(load_reference(problem), job, device.attach_arena(arena_fd, job.arena_bytes))
+        job, (gate_fd, arena_fd, artifact_fd) = link_protocol.receive(link)
+        gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
+        kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
         first = gate.next(0)
         gate.reply(first, Answer(status=Status.OK))
-        serve(gate, first, device, kernel)
+        with torch.no_grad():
+            serve(gate, first, device, kernels)
+        arena.close()
+        for fd in (gate_fd, artifact_fd):
+            os.close(fd)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Draws the inputs of a trial from a fresh 128-bit key, in the judge's private memory.
 
-Values come from Philox4x64 keyed with all 128 bits (torch's CPU generator keeps 32 bits of a seed, which can be searched). A random scale
-and offset and needles come on top, so that neither a closed form nor a sub-sampled reduction passes. Kinds: normal, uniform(low, high),
-integers [low, high] (exact), heavy_tail (Student t, 3 degrees of freedom), constant(high).
+Values come from a Philox generator of the device, keyed with all 128 bits. A random scale and offset and needles come on top, so that
+neither a closed form nor a sub-sampled reduction passes. Kinds: normal, uniform(low, high), integers [low, high] (exact), heavy_tail
+(Student t, 3 degrees of freedom), constant(high).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import math
 import os
 import random
 
-import numpy as np
 import torch
 
 from sandbox import wire
+from sandbox.devices import Device, Source
 
 NEEDLE_COUNT = 4
 NEEDLE_FACTOR = 8.0
@@ -30,27 +30,27 @@ def shape_of(tensor: wire.TensorSpec, axes: dict[str, int]) -> tuple[int, ...]:
     return tuple(axes[axis] if isinstance(axis, str) else axis for axis in tensor.shape)
 
 
-def draw(tensors: tuple[wire.TensorSpec, ...], axes: dict[str, int], key: str) -> list[torch.Tensor]:
-    """One contiguous tensor per spec; the same key gives the same values."""
-    values = np.random.Generator(np.random.Philox(key=int(key, 16)))
+def draw(tensors: tuple[wire.TensorSpec, ...], axes: dict[str, int], key: str, device: Device) -> list[torch.Tensor]:
+    """One contiguous tensor per spec, on the device; the same key gives the same values. Scalars stay with the host."""
+    values = device.source(key)
     structure = random.Random(f"structure {key}")
-    return [_draw_one(tensor, shape_of(tensor, axes), values, structure) for tensor in tensors]
+    drawn = [_draw_one(tensor, shape_of(tensor, axes), values, structure, device.TORCH) for tensor in tensors]
+    return [one if tensor.shape else one.cpu() for one, tensor in zip(drawn, tensors, strict=True)]
 
 
-def _draw_one(tensor: wire.TensorSpec, shape: tuple[int, ...], values: np.random.Generator, structure: random.Random) -> torch.Tensor:
+def _draw_one(tensor: wire.TensorSpec, shape: tuple[int, ...], values: Source, structure: random.Random, where: str) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, tensor.dtype)
     of = tensor.distribution
     if of.kind == "constant":
-        return torch.full(shape, of.high, dtype=dtype)
+        return torch.full(shape, of.high, dtype=dtype, device=where)
     if of.kind == "integers" or not dtype.is_floating_point:
         high = of.high if of.kind == "integers" else (1 if dtype == torch.bool else 100)
-        return torch.from_numpy(np.asarray(values.integers(int(of.low), int(high) + 1, shape))).to(dtype)
+        return values.integers(int(of.low), int(high), shape).to(dtype)
     if of.kind == "uniform":
-        drawn = torch.from_numpy(np.asarray(values.random(shape, dtype=np.float32)))
-        return (drawn * (of.high - of.low) + of.low).to(dtype)
-    drawn = torch.from_numpy(np.asarray(values.standard_normal(shape, dtype=np.float32)))
+        return (values.uniform(shape) * (of.high - of.low) + of.low).to(dtype)
+    drawn = values.normal(shape)
     if of.kind == "heavy_tail":
-        chi = torch.from_numpy(np.asarray(values.standard_normal((3, *shape), dtype=np.float32)))
+        chi = values.normal((3, *shape))
         drawn = drawn * torch.rsqrt(chi.square_().mean(0).clamp_min_(1e-3))
     scale = of.scale * 2.0 ** structure.uniform(-1.0, 1.0)
     drawn = drawn * scale + structure.uniform(-0.25, 0.25) * scale

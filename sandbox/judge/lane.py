@@ -9,31 +9,39 @@ what the judge has copied out of the arena and compared with a reference that ne
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from sandbox import wire
+from sandbox.box.languages.registry import LANGUAGES
 from sandbox.devices import Device
-from sandbox.gate import Answer, GateViolated, Operation, Status
+from sandbox.devices.ceilings import physical_floor_ns
+from sandbox.gate import Answer, GateViolated, Status
 from sandbox.judge.baseline import Baseline, runner_job
-from sandbox.judge.measure import Alone, measure, time_alone, turn_count
+from sandbox.judge.measure import EAGER, VARIANTS, Alone, Parties, measure, time_alone
+from sandbox.judge.placement import byte_count
 from sandbox.judge.references import Reference, ReferenceFailed, load_reference
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
-from sandbox.judge.trial import Bench, judge_run, run
+from sandbox.judge.trial import Bench, How, judge_run, run
 
 PASSED = wire.TrialOutcome.PASSED
+# What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
+INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 6, 28, 1 << 30
 
 
-def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
+def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
     """Emit the facts of one job. Ends with Finished, or with Broken where the kernel is not to blame."""
     try:
         reference = load_reference(job.problem)
         artifact = _read_artifact(job)
         yield plan_trials(job)
+        device.reserve(working_bytes(job.problem))
         with ExitStack() as open_links:
-            clock = open_links.enter_context(_clock(job, baseline, reference)) if _measured(job) else None
+            clock = open_links.enter_context(_clock(job, device, baseline, reference, ceilings or {})) if _measured(job) else None
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
             yield wire.Progress(stage=wire.Stage.LOADING)
             # From here on the runner has run untrusted code: believe nothing it says.
@@ -60,47 +68,85 @@ def plan_trials(job: wire.Job) -> wire.Plan:
     )
 
 
+def working_bytes(problem: wire.ProblemSpec) -> int:
+    """How much of the device's memory judging takes beside the arenas, at the largest workload."""
+
+    def of(axes: dict[str, int]) -> int:
+        inputs, outputs = (sum(byte_count(one, axes) for one in tensors) for tensors in (problem.inputs, problem.outputs))
+        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs
+
+    return SPARE_BYTES + max(of(workload.axes) for workload in problem.workloads)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Clock:
-    """The trusted runner, and its times while it was alone, by workload."""
+    """The trusted runner, its times while it was alone, by workload, and what the device can do at most."""
 
     trusted: RunnerLink
     alone: dict[str, Alone]
+    ceilings: Mapping[str, float]
 
 
 @contextmanager
-def _clock(job: wire.Job, baseline: Baseline, reference: Reference) -> Iterator[_Clock]:
+def _clock(job: wire.Job, device: Device, baseline: Baseline, reference: Reference, ceilings: Mapping[str, float]) -> Iterator[_Clock]:
+    variants = tuple(VARIANTS) if device.CLOCK is wire.Clock.DEVICE_EVENTS else (EAGER,)
     with baseline.serve(job.problem, job.language) as trusted:
         alone = {
-            workload.workload_id: time_alone(trusted, Bench(problem=job.problem, workload=workload, reference=reference))
+            workload.workload_id: time_alone(trusted, Bench(problem=job.problem, workload=workload, reference=reference), variants)
             for workload in _measured(job)
         }
-        yield _Clock(trusted=trusted, alone=alone)
+        yield _Clock(trusted=trusted, alone=alone, ceilings=ceilings)
 
 
 def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference, clock: _Clock | None) -> Iterator[wire.Fact]:
-    slowest_ns: dict[str, int] = {}
-    for workload in job.problem.workloads:
-        yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
-        bench = Bench(problem=job.problem, workload=workload, reference=reference)
-        for index in range(job.problem.trial_count):
-            done = run(subject, bench, Operation.CALL, poison_allocations=True, stir=True)
-            trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
-            yield trial
-            if trial.outcome is not PASSED:
-                return
-            slowest_ns[workload.workload_id] = max(slowest_ns.get(workload.workload_id, 0), done.duration_ns)
-    if clock is None:
-        return
-    for workload in _measured(job):
-        yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-        turns = turn_count(slowest_ns[workload.workload_id], job.measure_s)
-        yield wire.Plan(trials=((workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns),))
-        bench, own = (Bench(problem=job.problem, workload=workload, reference=reference) for _ in range(2))
-        for fact in measure(subject, clock.trusted, bench, own, turns, clock.alone[workload.workload_id]):
-            yield fact
-            if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
-                return
+    """Every workload is verified before the first is timed. The device's memory was reserved: where it runs out, the subject has it."""
+    workload = job.problem.workloads[0]
+    try:
+        for workload in job.problem.workloads:
+            yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
+            bench = Bench(problem=job.problem, workload=workload, reference=reference)
+            for index in range(job.problem.trial_count):
+                done = run(subject, bench, How(poison_allocations=True, stir=True))
+                trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
+                yield trial
+                if trial.outcome is not PASSED:
+                    return
+        for workload in _measured(job) if clock else ():
+            assert clock is not None
+            yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
+            for fact in _measure(job, subject, workload, reference, clock):
+                yield fact
+                if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
+                    return
+    except torch.OutOfMemoryError as error:
+        yield wire.Trial(
+            workload_id=workload.workload_id,
+            hidden=workload.hidden,
+            phase=wire.TrialPhase.VERIFY,
+            index=job.problem.trial_count,
+            outcome=wire.TrialOutcome.OUT_OF_MEMORY,
+            message=str(error).splitlines()[0],
+        )
+
+
+def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, reference: Reference, clock: _Clock) -> Iterator[wire.Fact]:
+    problem = job.problem
+    parties = Parties(
+        subject=subject,
+        trusted=clock.trusted,
+        copies=LANGUAGES[job.language].RETURNS,
+        alone=clock.alone[workload.workload_id],
+        budget_s=job.measure_s,
+    )
+    floor_ns = physical_floor_ns(
+        workload.moved_bytes,
+        workload.flops,
+        problem.inputs[0].dtype,
+        sum(byte_count(one, workload.axes) for one in problem.outputs),
+        clock.ceilings,
+    )
+    bench, own = (Bench(problem=problem, workload=workload, reference=reference) for _ in range(2))
+    yield from measure(parties, bench, own, floor_ns)
 
 
 def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:

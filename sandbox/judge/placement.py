@@ -14,16 +14,18 @@ from sandbox.judge.inputs import shape_of
 ALIGN_BYTES = 256  # what cudaMalloc promises; vector loads rely on it
 BAND_BYTES = 8192
 WANDER_BYTES = 64 * 1024  # how far offsets may be pushed about, per tensor
+BATCH_LIMIT = 64  # placements side by side
 _RANDOM = random.SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets."""
+    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. end: behind all of it."""
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     bands: tuple[tuple[int, int], ...]
+    end: int
 
 
 def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
@@ -34,13 +36,16 @@ def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
     return int(count)
 
 
-def arena_bytes(problem: wire.ProblemSpec) -> int:
-    """Enough for every workload, wherever its tensors are pushed."""
+def arena_bytes(problem: wire.ProblemSpec, batch_bytes: int = 0) -> int:
+    """Enough for every workload, wherever its tensors are pushed, and for batches as far as batch_bytes go."""
+    one = [placement_bytes(problem, workload.axes) for workload in problem.workloads]
+    return max(*one, *(min(BATCH_LIMIT * each, batch_bytes) for each in one))
+
+
+def placement_bytes(problem: wire.ProblemSpec, axes: dict[str, int]) -> int:
+    """The most that one placement takes."""
     tensors = (*problem.inputs, *problem.outputs)
-    return max(
-        sum(byte_count(tensor, workload.axes) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
-        for workload in problem.workloads
-    )
+    return sum(byte_count(tensor, axes) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
 
 
 def place(problem: wire.ProblemSpec, axes: dict[str, int]) -> Placement:
@@ -60,7 +65,7 @@ def place(problem: wire.ProblemSpec, axes: dict[str, int]) -> Placement:
         bands += [(begin - BAND_BYTES, begin), (end, end + BAND_BYTES)]
         (inputs if is_input else outputs)[index] = Slot(offset=begin, shape=shape)
         at = end + BAND_BYTES
-    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands))
+    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), end=_align(at))
 
 
 def _align(offset: int) -> int:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from sandbox import arena as link_protocol
 from sandbox import wire
-from sandbox.devices import Arena, Device
-from sandbox.gate import GATE_BYTES, Answer, Call, Gate, Operation, Status, create_sealed
+from sandbox.devices import Arena, Device, DeviceFault
+from sandbox.devices.clock import Ending, NativeClock, Pairs, Signals
+from sandbox.gate import GATE_BYTES, SPIN_NS, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
 
 ACCEPT_POLL_S = 0.05
 CLOSED_SUFFIX = ".closed"  # the server makes this file beside the link when no runner will come any more
@@ -35,7 +36,7 @@ class NoRunner(Exception):
 
 @dataclass(slots=True)
 class RunnerLink:
-    """A runner that has taken its artifact; use it through `call`. Once it has not answered, it is not asked again."""
+    """A runner that has taken its artifact. Once it has not answered, it is not asked again."""
 
     device: Device
     arena: Arena
@@ -45,14 +46,54 @@ class RunnerLink:
     silence: Silence | None = None
 
     def call(self, call: Call, limit_s: float) -> Answer | Silence:
-        """Do one call. On a cuda device the answer says nothing of completion; the snapshot does."""
+        """Do one call. Its answer says nothing of completion; the snapshot does."""
         if self.silence is None:
             previous = self.gate.done
-            reply = _await(self.gate, self.link, self.gate.open(call), previous, limit_s)
-            if isinstance(reply, Answer):
-                return reply
-            self.silence = reply
-        return self.silence
+            self._await(self.gate.open(call), previous, limit_s)
+        return self.silence or self.answer()
+
+    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> int:
+        """Copy what is to be published, let the runner do the operation on what was last placed, copy the snapshot: nanoseconds by the
+        judge's clock, which starts before the first copy and stops after the last. `reply` has what the runner said."""
+        if self.silence is not None:
+            return 0
+        if self.device.clock is not None:
+            return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot)
+        begun = time.perf_counter_ns()
+        _copy(publish)
+        previous = self.gate.done
+        self._await(self.gate.fire(operation), previous, limit_s)
+        _copy(snapshot)
+        return time.perf_counter_ns() - begun
+
+    def _take_natively(self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> int:
+        go, done = self.gate.addresses()
+        signals = Signals(
+            go_address=go,
+            done_address=done,
+            previous=self.gate.done,
+            number=self.gate.arm(operation),
+            limit_ns=int(limit_s * 1e9),
+            link_fd=self.link.fileno(),
+        )
+        duration_ns, ending, code = clock.take(publish, snapshot, signals)
+        if code != 0:
+            raise DeviceFault(f"code {code} in the judge's own turn")
+        if ending is Ending.VIOLATED:
+            raise GateViolated("the runner answered a call that was never made")
+        self.silence = {Ending.TIMED_OUT: Silence.TIMED_OUT, Ending.GONE: Silence.GONE}.get(ending)
+        return duration_ns
+
+    def reply(self) -> Answer | Silence:
+        """What became of the last turn."""
+        return self.silence or self.answer()
+
+    def answer(self) -> Answer:
+        """What the runner wrote beside its last `done`."""
+        return self.gate.answer()
+
+    def _await(self, number: int, previous: int, limit_s: float) -> None:
+        self.silence = _await(self.gate, self.link, number, previous, limit_s, self.device.SPIN_NS)
 
     def alive(self) -> bool:
         """Whether the runner still holds its end of the link."""
@@ -70,7 +111,7 @@ def connect(device: Device, link: socket.socket, job: wire.RunnerJob, artifact: 
         gate.expect(first)
         try:
             link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd))
-            loaded = _await(gate, link, first, 0, load_s)
+            loaded = _await(gate, link, first, 0, load_s) or gate.answer()
         except (BrokenPipeError, ConnectionResetError):
             loaded = Silence.GONE
         runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded)
@@ -112,16 +153,21 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
         yield link
 
 
+def _copy(pairs: Pairs) -> None:
+    for to, source in pairs:
+        to.copy_(source)
+
+
 def _peer_uid(link: socket.socket) -> int:
     """The host uid of the process that connected (SO_PEERCRED is translated by the kernel)."""
     _, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(uid)
 
 
-def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float) -> Answer | Silence:
+def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float, spin_ns: int = SPIN_NS) -> Silence | None:
     deadline_ns = time.monotonic_ns() + int(limit_s * 1e9)
-    if gate.wait(number, previous, deadline_ns, lambda: _alive(link)):
-        return gate.answer()
+    if gate.wait(number, previous, deadline_ns, lambda: _alive(link), spin_ns):
+        return None
     return Silence.TIMED_OUT if _alive(link) else Silence.GONE
 
 

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import secrets
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from sandbox import wire
 from sandbox.gate import Answer, Call, Operation, Status
 from sandbox.judge import inputs, poison
-from sandbox.judge.placement import Placement, place
+from sandbox.judge.placement import BAND_BYTES, Placement, place
 from sandbox.judge.references import Reference, ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.tolerance import Comparison, compare
 
-STIR_S = 10.0
+PLACE_S, STIR_S = 10.0, 10.0
+WARM_COUNT = 3  # as many as the runner makes
 REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: whoever remembers an answer by pointer is wrong
 
 
 @dataclass(slots=True)
 class Bench:
-    """One problem at one workload, as judge and runner see it; remembers the last placement."""
+    """One problem at one workload, as judge and runner see it; remembers the last placement, and the last inputs."""
 
     problem: wire.ProblemSpec
     workload: wire.Workload
     reference: Reference
     placement: Placement | None = None
+    spent: list[torch.Tensor] | None = None
+
+    @property
+    def tolerance(self) -> wire.Tolerance:
+        """The workload's own, or the problem's."""
+        return self.workload.tolerance or self.problem.tolerance
 
     def next_placement(self) -> Placement:
         """A fresh placement, or the last one once more."""
@@ -38,7 +44,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run left: private copies only."""
+    """What one run left: private copies only. duration_ns is that of the whole batch."""
 
     key: str
     reply: Answer | Silence
@@ -50,74 +56,137 @@ class Run:
     out_of_bounds: bool = False
 
 
-def run(
-    runner: RunnerLink, bench: Bench, operation: Operation, *, poison_allocations: bool, stir: bool, limit_s: float | None = None
-) -> Run:
-    """Do one run on fresh inputs, within the problem's trial_s unless limit_s says otherwise.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a run is to be done. warm: see WARM in `sandbox/gate.py`, as variant and copy_out, which are for the trusted runner."""
 
-    The clock starts before the inputs are published and stops when the outputs have been read.
-    """
-    problem, axes = bench.problem, bench.workload.axes
+    operation: Operation = Operation.CALL
+    poison_allocations: bool = False
+    stir: bool = False
+    warm: bool = False
+    limit_s: float | None = None  # None: the problem's trial_s
+    variant: int = 0
+    copy_out: bool = False
+    count: int = 1
+
+
+def run(runner: RunnerLink, bench: Bench, how: How) -> Run:
+    """Do one run on fresh inputs. The clock starts before the inputs are published and stops when the outputs have been read."""
+    return run_batch(runner, bench, how)[0]
+
+
+def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
+    """Do how.count runs inside one turn of the clock, each on inputs and in a place of its own."""
+    placement, device = bench.next_placement(), runner.device
+    limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
+    scenes = [_draw(runner, bench, placement, index * placement.end) for index in range(how.count)]
+    ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
+    if isinstance(ready, Silence) or ready.status is not Status.OK:
+        return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
+    bench.spent = scenes[-1].drawn
+    scenes = [scene.poisoned() for scene in scenes]
+    snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
+    publish = [pair for scene in scenes for pair in scene.publish()]
+    read = [
+        (to, target) for scene, outputs in zip(scenes, snapshots, strict=True) for to, target in zip(outputs, scene.targets, strict=True)
+    ]
+    device.launch_null()  # so that it is this process's turn on the device when the clock starts, whatever the runner did before
+    device.synchronize()
+    duration_ns = runner.take_turn(how.operation, limit_s, publish, read)
+    reply = runner.reply()
+    return [scene.left(reply, duration_ns, outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
+
+
+def _make_ready(runner: RunnerLink, bench: Bench, how: How, call: Call, scenes: list[_Scene], limit_s: float) -> Answer | Silence:
+    """Tell the runner the places; stir its memory; warm its code with inputs that it has had already, for those of this run are secret."""
+    reply = runner.call(call, PLACE_S)
+    if how.stir and isinstance(reply, Answer) and reply.status is Status.OK:
+        reply = runner.call(replace(call, operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
+    if how.warm and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
+        for scene in scenes:
+            for place, spent in zip(scene.places, bench.spent, strict=True):
+                if place is not None:
+                    place.copy_(spent)
+        runner.device.synchronize()
+        reply = runner.call(
+            Call(operation=Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL), WARM_COUNT * limit_s
+        )
+    return reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """One run's memory: what is private, and where it meets the runner."""
+
+    key: str
+    drawn: list[torch.Tensor]
+    places: list[torch.Tensor | None]  # of the inputs in the arena; None for a scalar
+    targets: list[torch.Tensor]  # the outputs in the arena
+    bands: list[torch.Tensor]
+    guard: torch.Tensor
+    poison_bits: tuple[int, ...] = ()
+
+    def poisoned(self) -> _Scene:
+        """Poison the outputs, and write the guard bands."""
+        for band in self.bands:
+            band.copy_(self.guard[: len(band)])
+        return replace(self, poison_bits=tuple(poison.fill(target) for target in self.targets))
+
+    def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """What is to be copied where, so that the runner sees the inputs."""
+        return [(target, private) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
+
+    def left(self, reply: Answer | Silence, duration_ns: int, outputs: list[torch.Tensor]) -> Run:
+        """What the runner left here, with outputs the private copies."""
+        modified = any(
+            place is not None and not _same_bytes(place, private) for place, private in zip(self.places, self.drawn, strict=True)
+        )
+        return Run(
+            key=self.key,
+            reply=reply,
+            duration_ns=duration_ns,
+            inputs=self.drawn,
+            outputs=outputs,
+            unwritten=[poison.unwritten(output, bits) for output, bits in zip(outputs, self.poison_bits, strict=True)],
+            inputs_modified=modified,
+            out_of_bounds=any(not torch.equal(band, self.guard[: len(band)]) for band in self.bands),
+        )
+
+
+def _draw(runner: RunnerLink, bench: Bench, placement: Placement, shift: int) -> _Scene:
+    """Draw inputs in private memory."""
+    problem, arena = bench.problem, runner.arena
     key = inputs.fresh_key()
-    drawn = inputs.draw(problem.inputs, axes, key)
-    placement = bench.next_placement()
-    arena = runner.arena
-    bands = [arena.tensor(begin, "uint8", (end - begin,)) for begin, end in placement.bands]
-    guard = torch.frombuffer(bytearray(secrets.token_bytes(8192)), dtype=torch.uint8)
-    for band in bands:
-        band.copy_(guard[: len(band)])
-    targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(placement.outputs, problem.outputs, strict=True)]
-    bits = [poison.fill(target) for target in targets]
+    drawn = inputs.draw(problem.inputs, bench.workload.axes, key, runner.device)
+    guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
+    bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
+    targets = [
+        arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(placement.outputs, problem.outputs, strict=True)
+    ]
     places = [
-        arena.tensor(slot.offset, tensor.dtype, slot.shape) if tensor.shape else None
+        arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
-    if stir:
-        stirred = runner.call(Call(operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
-        if isinstance(stirred, Silence):
-            return Run(key=key, reply=stirred, duration_ns=0, inputs=drawn)
-    call = _call(operation, placement, drawn, problem, axes, poison_allocations)
-
-    begun = time.perf_counter_ns()
-    _publish(places, drawn)
-    reply = runner.call(call, problem.trial_s if limit_s is None else limit_s)
-    snapshots = [target.clone() for target in targets]
-    runner.device.synchronize()
-    duration_ns = time.perf_counter_ns() - begun
-
-    modified = any(place is not None and not _same_bytes(place, private) for place, private in zip(places, drawn, strict=True))
-    return Run(
-        key=key,
-        reply=reply,
-        duration_ns=duration_ns,
-        inputs=drawn,
-        outputs=snapshots,
-        unwritten=[poison.unwritten(snapshot, one) for snapshot, one in zip(snapshots, bits, strict=True)],
-        inputs_modified=modified,
-        out_of_bounds=any(not torch.equal(band, guard[: len(band)]) for band in bands),
-    )
+    return _Scene(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard)
 
 
-def _call(
-    operation: Operation, placement: Placement, drawn: list[torch.Tensor], problem: wire.ProblemSpec, axes: dict[str, int], poison: bool
-) -> Call:
+def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: How) -> Call:
+    problem = bench.problem
     slots = tuple(
         slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=float(value))
         for slot, tensor, value in zip(placement.inputs, problem.inputs, drawn, strict=True)
     )
     return Call(
-        operation=operation,
+        operation=Operation.PLACE,
         inputs=slots,
         outputs=placement.outputs,
-        axes=tuple(axes[name] for name in problem.axes),
-        poison=poison,
+        axes=tuple(bench.workload.axes[name] for name in problem.axes),
+        poison=how.poison_allocations,
+        variant=how.variant,
+        copy_out=how.copy_out,
+        count=how.count,
+        stride_bytes=placement.end,
     )
-
-
-def _publish(places: list[torch.Tensor | None], drawn: list[torch.Tensor]) -> None:
-    for target, private in zip(places, drawn, strict=True):
-        if target is not None:
-            target.copy_(private)
 
 
 def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -189,6 +258,10 @@ def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome | None, str]:
             return wire.TrialOutcome.WRONG_SHAPE, reply.message
         case Answer(status=Status.WRONG_DTYPE):
             return wire.TrialOutcome.WRONG_DTYPE, reply.message
+        case Answer(status=Status.DEVICE_FAULT):
+            return wire.TrialOutcome.DEVICE_FAULT, reply.message
+        case Answer(status=Status.OUT_OF_MEMORY):
+            return wire.TrialOutcome.OUT_OF_MEMORY, reply.message
     return wire.TrialOutcome.RAISED, reply.message
 
 
@@ -203,13 +276,13 @@ def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
                 f"the reference's {tensor.name!r} is {reference.dtype} {tuple(reference.shape)}; "
                 f"problem.toml declares {output.dtype} {tuple(output.shape)}"
             )
-        found.append(compare(output, reference, wide[index], done.unwritten[index], problem.tolerance))
+        found.append(compare(output, reference, wide[index], done.unwritten[index], bench.tolerance))
     return found
 
 
 def _expected64(done: Run, bench: Bench, references: list[torch.Tensor]) -> list[torch.Tensor | None]:
     """The reference in double precision, for the error budget; None where the problem has no budget or no floats."""
-    if bench.problem.tolerance.budget_factor is None or not any(one.dtype.is_floating_point for one in references):
+    if bench.tolerance.budget_factor is None or not any(one.dtype.is_floating_point for one in references):
         return [None] * len(references)
     widened = [one.double() if one.dtype.is_floating_point else one for one in done.inputs]
     return list(expected(bench.reference, widened, bench.problem))

@@ -41,7 +41,7 @@ async def job(fleet, content=SOURCE):
     )
     lease = Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="test")
     with fleet.workspace(lease) as work:
-        build = await build_artifact(lease, fleet, work, "emulated")
+        build = await build_artifact(lease, fleet, work, wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST))
         return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else b""
 
 

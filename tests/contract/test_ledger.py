@@ -91,6 +91,14 @@ async def test_a_lease_is_of_a_device_kind_that_was_asked_for(ledger):
     assert await lease(ledger, device_kinds=("cuda",)) is not None
 
 
+async def test_a_lease_may_be_of_one_device_of_a_kind(ledger):
+    """What comes after the kind, a model or a place, is for the fleet to understand."""
+    chosen = [await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem()) for kind in ("cuda:H200", "cuda:1")]
+    assert await lease(ledger, device_kinds=("emulated",)) is None
+    leased = [(await lease(ledger, device_kinds=("emulated", "cuda"))).submission.submission_id for _ in chosen]
+    assert leased == [one.submission_id for one in chosen]
+
+
 async def test_events_count_from_one_without_gaps(ledger):
     """State changes and facts share one sequence, over attempts too."""
     made = await submit(ledger)

@@ -67,7 +67,9 @@ def test_a_kernel_is_built_with_its_entry(made, device_kind):
     built = made({"kernel.cu": KERNEL}, device_kind)
     assert built.code == build.BUILT, built.log
     assert "solve" in elf.exported_names(built.artifact)
-    assert built.note == wire.BuildNote()
+    kernels = [one.name for one in built.note.kernels]
+    assert kernels == (["add(float const*, float*, long)"] if device_kind == "cuda" else [])
+    assert built.note == wire.BuildNote(kernels=built.note.kernels)
 
 
 def test_several_sources_become_one_artifact(made, device_kind):
@@ -264,4 +266,5 @@ def test_the_note_is_one_line_of_json(made):
         "type": "BuildNote",
         "headers": "",
         "fallback": "",
+        "kernels": [],
     }

@@ -1,6 +1,7 @@
 """nvcc is taken apart as it says itself, and left alone where what it says is not understood."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ from sandbox.box import build, elf, nvcc, steps
 from sandbox.box.headers import Headers
 from sandbox.box.languages import cuda
 from sandbox.box.languages.registry import LANGUAGES
+from tests.extensions.builds import build as build_extension
+from tests.extensions.corpus import Extension
 
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH")
@@ -51,6 +54,8 @@ def test_host_and_device_pass_need_nothing_of_each_other(tmp_path):
     host, front, device, cicc, ptxas, fatbinary, objects = planned(tmp_path)
     assert front.inputs == ("3/my_kernel.module_id", *host.outputs)
     assert cicc.inputs == ("3/my_kernel.module_id", *device.outputs)
+    # Where it finds no source it notes no time of one.
+    assert ptxas.directory == tmp_path / "3" and cicc.directory == tmp_path / "files"
     assert ptxas.inputs == ("3/my_kernel.ptx",) and fatbinary.inputs == ptxas.outputs
     assert objects.outputs == (steps.object_name(3),)
     assert {*front.outputs, *cicc.outputs, *fatbinary.outputs} <= set(objects.inputs)
@@ -133,7 +138,67 @@ def test_the_architecture_is_the_job_s(tmp_path, capsys):
     built(tmp_path / "80", {"kernel.cu": TEXT}, architecture="sm_80")
     built(tmp_path / "default", {"kernel.cu": TEXT})
     log = capsys.readouterr().out
-    assert log.index("for 'sm_80'") < log.index(f"for '{nvcc.ARCHITECTURE}'")
+    assert log.index("for 'sm_80'") < log.index(f"for '{nvcc.target(nvcc.ARCHITECTURE)}'")
+
+
+@pytest.mark.parametrize(
+    ("device", "target"),
+    [("sm_75", "sm_75"), ("sm_89", "sm_89"), ("sm_90", "sm_90a"), ("sm_90a", "sm_90a"), ("sm_100", "sm_100a"), ("sm_100f", "sm_100f")],
+)
+def test_from_hopper_on_all_that_the_device_has_may_be_used(device, target):
+    """wgmma exists on sm_90a only; what runs nowhere else is built for nowhere else."""
+    assert nvcc.target(device) == target
+
+
+@pytest.mark.parametrize("architecture", ["90", "compute_90", "sm_", "sm_90a,code=sm_80", "sm_90 -o x", "sm_90\n"])
+def test_an_architecture_that_is_none_is_our_fault(architecture):
+    """It comes from the judge, never from the submission."""
+    with pytest.raises(ValueError, match="write it as nvcc does"):
+        nvcc.target(architecture)
+
+
+@needs_nvcc
+def test_instructions_that_only_this_device_has_are_built(tmp_path, capsys):
+    """setmaxnreg, as warp-specialized kernels of Hopper have it."""
+    asm = 'asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); a['
+    source = TEXT.replace("void work", "void __launch_bounds__(384, 1) work").replace("a[", asm, 1)
+    assert built(tmp_path, {"kernel.cu": source}, architecture="sm_90")[0] == build.BUILT, capsys.readouterr().out
+
+
+@needs_nvcc
+def test_the_artifact_knows_the_user_s_lines(tmp_path):
+    """For profilers; the same bytes whenever and wherever the sources were written."""
+    (_, first), (_, second) = (built(tmp_path / name, {"kernel.cu": TEXT}) for name in ("a", "b"))
+    os.utime(tmp_path / "b/src/files/kernel.cu", (1, 1))
+    (tmp_path / "b/out").rename(tmp_path / "b/old")
+    (tmp_path / "b/out").mkdir()
+    assert build.build(tmp_path / "b/src", tmp_path / "b/out") == build.BUILT
+    assert b"/proc/self/cwd" in first and str(tmp_path).encode() not in first
+    assert first == second == (tmp_path / "b/out/artifact").read_bytes()
+
+
+@needs_nvcc
+def test_the_note_says_what_each_kernel_uses(tmp_path):
+    """Of all sources; a device function is no kernel."""
+    built(
+        tmp_path,
+        {"kernel.cu": TEXT, "more.cu": "template <int N> __global__ void k(int* a) { *a = N; }\ntemplate __global__ void k<7>(int*);"},
+    )
+    note = wire.decode((tmp_path / "out/note.json").read_bytes())
+    assert [(use.name.partition("(")[0], use.registers > 0) for use in note.kernels] == [("work", True), ("void k<7>", True)]
+
+
+@needs_nvcc
+def test_a_rejected_build_has_no_word_of_ours_in_its_log(tmp_path, capsys):
+    """No path, no object, nothing of kernels that were built; the line of an error in assembly is the user's."""
+    bad = TEXT.replace("{ a[", '{\n  asm volatile("mov.u99 x, y;");\n  a[')
+    code, _ = built(tmp_path, {"good.cu": TEXT.replace("solve", "other"), "bad.cu": bad, "host.cpp": "int x = nothing;\n"})
+    log = capsys.readouterr().out
+    assert code == build.REJECTED
+    assert "bad.cu(2): error: Unknown modifier '.u99'\n    mov.u99 x, y;\n" in log
+    assert "\nhost.cpp:1:9: error:" in log
+    assert "ptxas info" not in log and "bytes stack frame" not in log and str(tmp_path) not in log and "0/" not in log
+    assert wire.decode((tmp_path / "out/note.json").read_bytes()) == wire.BuildNote()
 
 
 @needs_nvcc
@@ -172,3 +237,81 @@ def test_a_box_without_nvcc_is_our_fault(tmp_path, monkeypatch):
     job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=())
     with pytest.raises(nvcc.NoCompiler, match="install the CUDA toolkit"):
         nvcc.prepare(job, {}, Path(tmp_path), Path(tmp_path))
+
+
+# -- what is wrong, in the user's names ------------------------------------------------------------------------------------
+
+BAD_PTX = """// a comment
+template <typename T>
+__device__ __forceinline__ T square(T x) {
+    T y;
+    asm("mul.f33 %0, %1, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__global__ void work(float* a) {
+    a[threadIdx.x] = square(a[1]);
+    asm volatile("no_such_instruction;");
+}
+extern "C" void solve(float* a) { work<<<1, 32>>>(a); }
+"""
+EXTENSION = """#include <torch/extension.h>
+__global__ void work(float* a) {
+    a[threadIdx.x] = 1;
+}
+torch::Tensor forward(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    work<<<1, 32>>>(y.data_ptr<float>());
+    return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+OURS = re.compile(r"/tmp|/proc|attempt-|__source__|__folder__|_GLOBAL__N__|\.ptx|\.cudafe|\.ii\b|object\.o|\b\d+/|sandbox|ptxas info")
+
+
+@needs_nvcc
+def test_a_typo_is_told_of_by_file_and_line(tmp_path, capsys):
+    """Of a raw kernel among others, with its text, and with no name of ours."""
+    typo = TEXT.replace("{ a[", "{\n  a[").replace("= 1", "= missing_name")
+    code, artifact = built(tmp_path, {"good.cu": TEXT.replace("solve", "other"), "my kernel.cu": f"// a comment\n{typo}"})
+    log = capsys.readouterr().out
+    assert (code, artifact) == (build.REJECTED, b"")
+    assert log.startswith('my kernel.cu(3): error: identifier "missing_name" is undefined\n    a[threadIdx.x] = missing_name; }\n')
+    assert OURS.search(log) is None
+
+
+@needs_nvcc
+def test_bad_inline_ptx_is_told_of_by_file_and_line(tmp_path, capsys):
+    """ptxas knows a file of ours only; its lines lead to the user's, also out of an inlined template."""
+    code, artifact = built(tmp_path, {"kernel.cu": BAD_PTX})
+    log = capsys.readouterr().out
+    assert (code, artifact) == (build.REJECTED, b"")
+    errors = [line for line in log.splitlines() if line.startswith("kernel.cu(")]
+    assert errors[0] == "kernel.cu(5): error: Unknown modifier '.f33'"
+    assert errors[-1] == "kernel.cu(10): error: Not a name of any known instruction: 'no_such_instruction'"
+    assert "    no_such_instruction;\n" in log
+    assert OURS.search(log) is None
+
+
+@needs_nvcc
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("right", "wrong", "first", "headers"),
+    [
+        ("empty_like(", "empty_likes(", 'ext.cu(6): error: namespace "torch" has no member "empty_likes"', "light"),
+        ("= 1;", "= missing_name;", 'ext.cu(3): error: identifier "missing_name" is undefined', "light"),
+        (
+            "a[threadIdx.x] = 1;",
+            'asm("bogus.u32 %0;" :: "r"(1));',
+            "ext.cu(3): error: Not a name of any known instruction: 'bogus'",
+            "full",
+        ),
+    ],
+    ids=["on the host", "in a kernel", "inline PTX"],
+)
+def test_what_is_wrong_with_an_extension_is_told_of_by_file_and_line(tmp_path, right, wrong, first, headers):
+    """Never with a line of torch's headers, nor of ours."""
+    files = {"ext.cu": EXTENSION.replace(right, wrong)}
+    made = build_extension(Extension(name="ext", files=files, headers=headers, calls=()), tmp_path, device_kind="cuda")
+    assert made.artifact is None and made.note is not None and made.note.headers == headers
+    assert made.log.splitlines()[0] == first
+    assert OURS.search(made.log) is None

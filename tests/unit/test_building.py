@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from grader.artifacts import ArtifactCache
-from grader.building import FALLBACK_LIMIT_CHARS, _build_outcome, build_artifact, cut, read_note
-from grader.errors import SandboxBroken
+from grader.building import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
+from grader.errors import JudgeBroken, SandboxBroken
 from grader.fleet.local import PROFILES, read_profile
 from grader.host import Workspace
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
@@ -91,6 +91,29 @@ def test_anything_else_is_an_empty_note(content: bytes | Refusal) -> None:
     assert read_note(content) == wire.BuildNote()
 
 
+USE = wire.KernelUse(name="work(float*)", registers=32, shared_bytes=48 << 10)
+
+
+@pytest.mark.parametrize("figure", [-1, 2**31, 10**4000])
+def test_figures_that_nobody_can_store_are_left_out(figure: int) -> None:
+    """The others stay."""
+    note = wire.BuildNote(headers="light", kernels=(replace(USE, spill_load_bytes=figure), USE))
+    assert read_note(wire.encode(note)) == wire.BuildNote(headers="light", kernels=(USE,))
+
+
+def test_kernels_have_a_number_and_names_a_length() -> None:
+    """A stranger says what they are called."""
+    note = wire.BuildNote(kernels=(replace(USE, name="\x1b[2J" + "x" * 1000), *[USE] * 100))
+    kernels = read_note(wire.encode(note)).kernels
+    assert len(kernels) == 32 and kernels[0].name == ("[2J" + "x" * 1000)[:200]
+
+
+def test_the_longest_honest_note_is_taken() -> None:
+    """As many kernels and as long names as the builder writes, none of them ASCII."""
+    note = wire.BuildNote(headers="full", fallback="ä" * 300, kernels=(replace(USE, name="ä" * 200, registers=255),) * 32)
+    assert len(wire.encode(note)) <= NOTE_LIMIT_BYTES and read_note(wire.encode(note)) == note
+
+
 # -- the cache -----------------------------------------------------------------------------------------------------------
 
 
@@ -115,7 +138,7 @@ class FakeIsolation:
         self.environment = dict(spec.environment)
         assert spec.src_dir is not None and spec.out_dir is not None
         (spec.out_dir / "artifact").write_bytes(b"artifact of " + (spec.src_dir / "files" / "kernel.cu").read_bytes())
-        (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light")))
+        (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light", kernels=(USE,))))
         self.toolchain = self.after_build
         yield fakes.EndedBox(self.end)
 
@@ -153,9 +176,12 @@ def lease(content: str = "int x;", **fields: str) -> Lease:
     return Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="w")
 
 
-async def built(host: FakeHost, wanted: Lease | None = None, device_kind: str = "emulated") -> tuple[wire.Build, bytes | None]:
+async def built(
+    host: FakeHost, wanted: Lease | None = None, device_kind: str = "emulated", architecture: str = ""
+) -> tuple[wire.Build, bytes | None]:
     work = host.work()
-    build = await build_artifact(wanted or lease(), host, work, device_kind)  # type: ignore[arg-type]
+    environment = wire.Environment(device="a device", device_kind=device_kind, clock=wire.Clock.HOST, architecture=architecture)
+    build = await build_artifact(wanted or lease(), host, work, environment)  # type: ignore[arg-type]
     return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else None
 
 
@@ -166,19 +192,21 @@ def host(tmp_path: Path) -> FakeHost:
 
 
 async def test_the_second_time_no_box_is_needed(host: FakeHost) -> None:
-    """Same bytes, same log, same note; said to be cached, and with the time that it took now."""
+    """Same bytes, same log, same note and kernels; said to be cached, and with the time that it took now."""
     (first, artifact), (second, same) = await built(host), await built(host)
     assert host.isolation.count == 1 and artifact == same == b"artifact of int x;"
     assert second == replace(first, cached=True, duration_ns=second.duration_ns)
-    assert (first.cached, first.headers, first.log) == (False, "light", "warning: unused")
+    assert (first.cached, first.headers, first.log, first.kernels) == (False, "light", "warning: unused", (USE,))
 
 
 async def test_what_differs_is_built(host: FakeHost) -> None:
-    """Source, entry, language, device, toolchain, and whether the isolation keeps anybody in."""
+    """Source, entry, language, device, its architecture, toolchain, and whether the isolation keeps anybody in."""
     await built(host)
     await built(host, lease("int y;"))
     await built(host, lease(entry="other"))
     await built(host, device_kind="cuda")
+    await built(host, device_kind="cuda", architecture="sm_90")
+    await built(host, device_kind="cuda", architecture="sm_100")
     await built(
         host, replace(lease(), submission=replace(lease().submission, new=replace(lease().submission.new, language="torch_extension")))
     )
@@ -186,7 +214,15 @@ async def test_what_differs_is_built(host: FakeHost) -> None:
     await built(host)
     host.isolation.SAFE = False
     await built(host)
-    assert host.isolation.count == 7
+    assert host.isolation.count == 9
+
+
+@pytest.mark.parametrize("architecture", ["90", "sm_90 --run", "compute_90", "sm_90\n"])
+async def test_a_device_of_no_architecture_is_our_fault(host: FakeHost, architecture: str) -> None:
+    """Nothing is built for it, and nobody is blamed."""
+    with pytest.raises(JudgeBroken):
+        await built(host, device_kind="cuda", architecture=architecture)
+    assert host.isolation.count == 0
 
 
 async def test_without_a_cache_everything_is_built(tmp_path: Path) -> None:

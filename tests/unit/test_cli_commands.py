@@ -96,6 +96,14 @@ def test_what_was_asked_is_what_is_sent(address: str, kernel: Path) -> None:
     assert (sent["language"], sent["entry"], sent["sources"][0]["path"]) == ("cuda", "solve", "accept.cu")
 
 
+def test_a_device_that_is_nowhere_is_misuse_and_one_that_is_not_here_is_named(address: str, kernel: Path) -> None:
+    """The command knows the forms, and the server what it has."""
+    ended = run("submit", kernel, "--server", address, "--device", "gpu7")
+    assert ended.exit_code == 2 and "cuda:INDEX" in " ".join(ended.stderr.split())
+    ended = run("submit", kernel, "--server", address, "--device", "cuda:H200")
+    assert ended.exit_code == 2 and "take one of: emulated" in " ".join(ended.stderr.split())
+
+
 def test_a_submission_that_was_left_can_be_watched(address: str, kernel: Path) -> None:
     """By its name with and without the collection."""
     name = json.loads(run("submit", kernel, "--server", address, "--no-wait", "--json").stdout)["name"]

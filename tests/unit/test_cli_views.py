@@ -356,3 +356,125 @@ def test_kernels_can_not_be_graded_where_one_is_missing(missing: int) -> None:
     """No device, no isolation, or not the compiler that must be."""
     here = [found("device", missing != 0), found("isolation", missing != 1), found("compiler", missing != 2, True)]
     assert not doctor.can_grade(here)
+
+
+# -- on a device -----------------------------------------------------------------------------------------------------------
+
+
+def spread(nanoseconds: int) -> report_pb2.Samples:
+    found = samples(nanoseconds)
+    found.p20_duration.FromNanoseconds(nanoseconds * 99 // 100)
+    found.p80_duration.FromNanoseconds(nanoseconds * 102 // 100)
+    return found
+
+
+def on_a_gpu() -> submission_pb2.Submission:
+    submission = accepted()
+    compiled = report_pb2.Speedup(baseline="compile", ratio=1.2, ratio_low=1.19, ratio_high=1.21)
+    bound = samples(1_360_000).median_duration
+    shown_by = submission.report.measurements[0]
+    shown_by.MergeFrom(
+        report_pb2.Measurement(
+            clock=report_pb2.CLOCK_DEVICE_EVENTS,
+            reported=spread(1_230_000),
+            bound_duration=bound,
+            baselines={"compile": samples(1_600_000)},
+            reported_baselines={"eager": spread(1_980_000), "compile": spread(1_590_000)},
+            speedups=[compiled],
+            batch=samples(1_250_000),
+            batch_size=8,
+            bandwidth_share=0.431,
+            peak_share=0.12,
+            conditions={
+                "sm_clock_mhz": "1755",
+                "sm_clock_max_mhz": "1980",
+                "memory_clock_mhz": "3201",
+                "temperature_c": "45",
+                "power_w": "520",
+                "performance_state": "P0",
+                "throttle_reasons": "GpuIdle,SwPowerCap",
+                "ecc_uncorrected": "0",
+            },
+        )
+    )
+    uses = [report_pb2.KernelUse(name=f"void tril<{index}>(float*)", registers=40, spill_store_bytes=4 * index) for index in range(10)]
+    submission.report.build.kernels.extend(uses)
+    submission.report.environment.MergeFrom(
+        report_pb2.Environment(
+            device="NVIDIA H200",
+            architecture="sm_90",
+            clock=report_pb2.CLOCK_DEVICE_EVENTS,
+            versions={"driver": "580.1"},
+            ceilings={"bytes_per_s": 4.1e12},
+        )
+    )
+    return submission
+
+
+def test_times_on_a_device_stand_beside_both_baselines() -> None:
+    """A row each: do_bench with its spread, certified, bound, and the speedup over each baseline."""
+    text = shown(on_a_gpu())
+    assert re.search(r"n64 +kernel +1\.23 ms \(1\.22 to 1\.25\) +1\.34 ms +1\.36 ms", text)
+    assert re.search(r" eager +1\.98 ms \(1\.96 to 2\.02\) +2\.00 ms +1\.5x \(1\.4 to 1\.6\)", text)
+    assert re.search(r" compile +1\.59 ms \(1\.57 to 1\.62\) +1\.60 ms +1\.2x \(1\.19 to 1\.21\)", text)
+    assert text.index(" eager ") < text.index(" compile ")  # a map has no order of its own
+    assert "n64: 43 % of the memory's bandwidth, 12 % of the arithmetic's peak, 1.25 ms a launch in batches of 8" in text
+    assert "n64: clock 1755 of 1980 MHz, 45 C, 520 W, held back by SwPowerCap\n" in text
+    assert "NVIDIA H200, sm_90" in text and "4.1 TB/s" in text and "driver 580.1" in text
+
+
+def test_a_report_of_a_device_fits_100_columns() -> None:
+    """Tables are not wrapped on a plain terminal."""
+    lines = [line.rstrip() for line in shown(on_a_gpu()).splitlines()]
+    tables = [line for line in lines if not line.startswith(("device", "isolation", "with", "measured"))]
+    assert len(tables) > 20 and max(map(len, tables)) <= 100
+
+
+def test_kernels_show_registers_and_spills_and_only_the_first_of_many() -> None:
+    """The rest is in the JSON."""
+    text = shown(on_a_gpu())
+    assert re.search(r"void tril<0>\(float\*\) +40 +0 B +0 B +no", text) and re.search(r"void tril<3>.* 12 B, 0 B", text)
+    assert "tril<4>" not in text and "and 6 more" in text
+
+
+def test_a_flag_is_said_in_words() -> None:
+    """Each flag that the fold can raise, but for the one that is said with the device."""
+    submission = accepted()
+    raised = ["REPORTED_TIME_NOT_CONFIRMED", "BASELINE_SLOWED", "SPEEDUP_NOT_RESOLVED", "THROTTLED"]
+    submission.report.flags.extend(raised)
+    for flag in raised:
+        assert re.search(rf"{flag}: \w+", shown(submission))
+
+
+def test_names_of_kernels_and_conditions_can_not_steer_the_terminal() -> None:
+    """They come from the builder and over the wire."""
+    submission = on_a_gpu()
+    submission.report.build.kernels[0].name = HOSTILE
+    measurement = submission.report.measurements[0]
+    measurement.conditions[HOSTILE] = HOSTILE
+    for name in ("sm_clock_mhz", "temperature_c", "throttle_reasons", "ecc_uncorrected"):
+        measurement.conditions[name] = HOSTILE
+    measurement.reported_baselines[HOSTILE].CopyFrom(spread(1))
+    submission.report.environment.architecture = HOSTILE
+    submission.report.environment.versions[HOSTILE] = HOSTILE
+    submission.report.environment.ceilings[f"flops_per_s:{HOSTILE}"] = 1.0
+    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(shown(submission))
+
+
+def test_runs_that_one_trial_stands_for_are_counted() -> None:
+    """Certified runs of a turn come as one."""
+    submission = accepted()
+    submission.report.trials[1].run_count = 30
+    assert re.search(r"n64\s+passed\s+31 ", shown(submission))
+
+
+def test_a_workload_says_its_device_and_its_own_tolerance() -> None:
+    """So that an author knows what a GPU grades."""
+    tolerance = problem_pb2.Tolerance(atol=5e-3, rtol=1e-4)
+    own = problem_pb2.Workload(workload_id="n4096", axes={"n": 4096}, device_kind="cuda", tolerance=tolerance)
+    problem = problem_pb2.Problem(name="problems/p", axes=["n"], workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64}), own])
+    out = io.StringIO()
+    for part in problems.render(problem):
+        Console(file=out, width=160, markup=False).print(part)
+    assert re.search(r"n64 +n = 64 +any +as above", out.getvalue())
+    assert re.search(r"n4096 +n = 4,096 +cuda +0\.005 \+ 0\.0001", out.getvalue())

@@ -136,3 +136,77 @@ def test_facts_for_the_grader_alone_become_empty_events():
     """So that sequences have no gaps for watchers either."""
     shown = convert.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
     assert shown.WhichOneof("event") is None and shown.sequence == 3
+
+
+SEEN = {"batch": wire.Samples(durations_ns=(90, 110)), "batch_size": 8191, "physical_floor_ns": 77, "moved_bytes": 1000, "flops": 4000}
+CEILINGS = {"bytes_per_s": 1e10, "flops_per_s:float32": 1e11}
+
+
+def on_a_gpu(hidden=False):
+    """A report with what only a real device has."""
+    measurement = replace(
+        fakes.measurement("secret97" if hidden else "n64", hidden=hidden),
+        **SEEN,
+        conditions={"throttle_reasons": "SwPowerCap"},
+        reported_baselines={"compile": wire.Samples(durations_ns=(400, 500, 600))},
+    )
+    environment = replace(fakes.ENVIRONMENT, ceilings=CEILINGS, architecture="sm_90", device_uuid="GPU-1")
+    use = wire.KernelUse(name="void add<float>(float*)", registers=32, spill_store_bytes=8)
+    build = replace(fakes.report().build, kernels=(use,))
+    return replace(fakes.report(), measurements=(measurement,), environment=environment, build=build)
+
+
+def test_a_measurement_on_a_device_tells_how_near_to_its_ceilings_it_came():
+    """1000 bytes and 4000 operations in a median of 250 ns."""
+    shown = convert.report_to_proto(on_a_gpu(), MASK)
+    measurement = shown.measurements[0]
+    assert (measurement.bandwidth_share, measurement.peak_share) == (pytest.approx(0.4), pytest.approx(0.16))
+    assert (measurement.batch_size, measurement.batch.median_duration.ToNanoseconds()) == (8191, 100)
+    assert measurement.physical_floor_duration.ToNanoseconds() == 77 and measurement.conditions["throttle_reasons"] == "SwPowerCap"
+    compiled = measurement.reported_baselines["compile"]
+    assert [one.ToNanoseconds() for one in (compiled.p20_duration, compiled.p80_duration, compiled.mean_duration)] == [440, 560, 500]
+    assert (shown.environment.architecture, shown.environment.device_uuid, dict(shown.environment.ceilings)) == ("sm_90", "GPU-1", CEILINGS)
+    assert [(one.name, one.registers, one.spill_store_bytes) for one in shown.build.kernels] == [("void add<float>(float*)", 32, 8)]
+
+
+def test_what_would_tell_a_hidden_size_is_left_out_of_its_measurement():
+    """Shares, floors and the size of a batch; the batch's times stay, as the others do."""
+    for shown in (
+        convert.report_to_proto(on_a_gpu(hidden=True), MASK, full=True).measurements[0],
+        convert.event_to_proto(event(fact=on_a_gpu(hidden=True).measurements[0]), submission(), MASK).measurement,
+    ):
+        assert shown.HasField("batch") and shown.batch_size == 0
+        assert not any(shown.HasField(name) for name in ("bandwidth_share", "peak_share", "physical_floor_duration", "floor_duration"))
+        assert "8191" not in str(shown) and "1000" not in str(shown)
+
+
+def test_a_share_is_unset_where_nothing_is_known():
+    """Without amounts, and without ceilings; zero would be an answer."""
+    bare = convert.report_to_proto(fakes.report(), MASK).measurements[0]
+    unmeasured = convert.report_to_proto(replace(on_a_gpu(), environment=fakes.ENVIRONMENT), MASK).measurements[0]
+    for shown in (bare, unmeasured):
+        assert not shown.HasField("bandwidth_share") and not shown.HasField("peak_share")
+
+
+def test_a_problem_tells_amounts_device_and_tolerance_of_its_public_sizes():
+    """The hidden one's are in no field."""
+    problem = fakes.problem()
+    first, *others = problem.spec.workloads
+    told = {"moved_bytes": 512, "flops": 64, "device_kind": "cuda", "tolerance": wire.Tolerance(atol=0.5)}
+    hidden = [replace(one, moved_bytes=7919, flops=7919) for one in others]
+    spec = replace(problem.spec, workloads=(replace(first, **told), *hidden))
+    shown = convert.problem_to_proto(replace(problem, spec=spec))
+    workload = shown.workloads[0]
+    assert (workload.moved_bytes, workload.flops, workload.device_kind, workload.tolerance.atol) == (512, 64, "cuda", 0.5)
+    assert "7919" not in str(shown)
+
+
+def test_facts_from_before_a_key_was_there_are_still_read():
+    """The ledger keeps facts as JSON, and old rows lack what came later."""
+    for fact, later in (
+        (fakes.measurement(), ("batch", "batch_size", "reported_baselines", "physical_floor_ns", "moved_bytes", "flops", "conditions")),
+        (fakes.ENVIRONMENT, ("architecture", "device_uuid", "ceilings")),
+        (fakes.report().build, ("kernels",)),
+    ):
+        row = wire.as_json(fact)
+        assert wire.from_json({key: value for key, value in row.items() if key not in later}) == fact

@@ -1,52 +1,274 @@
-"""Whose turn it is on a device."""
+"""Whose turn it is on a device, where a job sits down, and when a device is not used any more."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from grader.errors import NoSuchDevice
-from grader.fleet.judge_process import JudgeProcess
+from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
+from grader.fleet.judge_process import judge_environment
+from grader.fleet.lanes import Lanes
 from grader.fleet.local import LocalFleet
-from grader.isolation.process import ProcessIsolation
+from grader.isolation import GpuAccess
 from grader.isolation.settings import BoxSettings
 from sandbox import wire
+from tests import fakes
 
-HERE = wire.Environment(device="d", device_kind="emulated", clock=wire.Clock.HOST)
+JOB = wire.Job(
+    job_id="job",
+    problem=fakes.problem().spec,
+    language="cuda",
+    entry="solve",
+    mode=wire.Mode.TEST,
+    link_path="",
+    artifact_path="",
+    artifact_digest="",
+)
+FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "NVIDIA H100"))
 
 
-class IdleJudge(JudgeProcess):
-    """A judge that is never started."""
-
-    async def environment(self) -> wire.Environment:
-        return HERE
+@pytest.fixture
+def judges(tmp_path: Path) -> fakes.Judges:
+    """Judges that do as told."""
+    return fakes.Judges(tmp_path, check_s=3.0)
 
 
 @pytest_asyncio.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[LocalFleet]:
-    """Two lanes whose judges need not be started."""
-    settings = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
-    async with LocalFleet(isolation=ProcessIsolation(settings), settings=settings, lane_count=2, make_judge=IdleJudge) as made:
-        yield made
+async def make(tmp_path: Path, judges: fakes.Judges) -> AsyncIterator[Callable[..., LocalFleet]]:
+    """Makes a fleet, which is taken down after the test."""
+    made: list[LocalFleet] = []
+
+    def make_fleet(**settings: object) -> LocalFleet:
+        boxes = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
+        made.append(LocalFleet(isolation=fakes.FakeBoxes(), settings=boxes, make_judge=judges, **settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make_fleet
+    for fleet in made:
+        await fleet.__aexit__()
 
 
-async def test_as_many_jobs_as_lanes_are_on_the_device(fleet: LocalFleet) -> None:
+async def settled(fleet: LocalFleet) -> None:
+    """Every lane has been looked after."""
+    lanes: Lanes = fleet._lanes
+    while lanes._carers:
+        await asyncio.wait(lanes._carers)
+
+
+async def judged(fleet: LocalFleet, choice: str = "") -> tuple[int | None, list[str]]:
+    """The GPU that a job was judged on, and what was said of it."""
+    with fleet.seat(choice) as seat:
+        await seat.environment()
+        async with seat.lane() as lane:
+            return seat.gpu and seat.gpu.index, [type(fact).__name__ async for fact in lane.judge(JOB)]
+
+
+async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:
     """Two go at once, on judges of their own; the third waits for its turn."""
-    async with fleet.lane("emulated") as first:
-        assert fleet.idle("")
-        async with fleet.lane("") as second:
-            assert first is not second and not fleet.idle("emulated")
-            third = asyncio.ensure_future(fleet.lane("emulated").__aenter__())
-            await asyncio.sleep(0)
-            assert not third.done()
-        await asyncio.wait_for(third, 1)
+    fleet = make(lane_count=2)
+    with fleet.seat("emulated") as one, fleet.seat("") as two, fleet.seat("") as three:
+        async with one.lane() as first:
+            async with two.lane() as second:
+                third = asyncio.ensure_future(three.lane().__aenter__())
+                await asyncio.sleep(0)
+                assert first is not second and not third.done()
+            assert await asyncio.wait_for(third, 10) is second
 
 
-async def test_a_device_that_is_not_here_is_named(fleet: LocalFleet) -> None:
+async def test_a_device_that_is_not_here_is_named(make) -> None:
     """And so are those that are."""
-    with pytest.raises(NoSuchDevice) as refused:
-        async with fleet.lane("cuda"):
+    with pytest.raises(NoSuchDevice) as refused, make(gpus=FOUR[:1]).seat("cuda:B200"):
+        pass
+    assert refused.value.available == ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
+
+
+async def test_a_seat_is_where_the_fewest_sit(make) -> None:
+    """One job for each GPU before any has two; a choice keeps to the GPUs that it means."""
+    fleet = make(gpus=FOUR)
+    with fleet.seat("cuda:h100") as first, fleet.seat("cuda") as second, fleet.seat("") as third, fleet.seat("cuda") as fourth:
+        assert [seat.gpu.index for seat in (first, second, third, fourth)] == [2, 0, 1, 3]
+        with fleet.seat("cuda:1") as fifth, fleet.seat("cuda:H200") as sixth, fleet.seat("emulated") as seventh:
+            assert (fifth.gpu.index, sixth.gpu.index, seventh.gpu) == (1, 0, None)
+
+
+async def test_what_a_submission_leaves_open_is_the_servers_choice(make) -> None:
+    """A GPU where there is one, unless the server was told otherwise."""
+    for fleet, index in ((make(gpus=FOUR), 0), (make(gpus=FOUR, default="cuda:3"), 3), (make(gpus=FOUR, default="emulated"), None)):
+        with fleet.seat("") as seat:
+            assert (seat.gpu and seat.gpu.index) == index
+
+
+async def test_a_judge_sees_its_own_gpu(make, judges) -> None:
+    """By UUID; the emulated one sees none of ours."""
+    fleet = make(gpus=FOUR)
+    assert [(await fleet.environment(choice)).device_uuid for choice in ("cuda:1", "cuda:2", "emulated")] == ["GPU-0001", "GPU-0002", ""]
+    assert judges.log("1") == ["start GPU-0001"]
+    assert judges.log("0") == []  # a lane that nobody needs costs nothing
+
+
+async def test_a_judges_variables_are_the_lanes(make, tmp_path) -> None:
+    """The one GPU, Triton's directory, the cache of the baselines; and what the server itself was given."""
+    access = GpuAccess(index=1, uuid="GPU-1", name="NVIDIA H200", minor=3, triton_dir=tmp_path)
+    made = judge_environment({"PYTHONPATH": "/carried", "HOME": "/h", "CUDA_VISIBLE_DEVICES": "0"}, access, tmp_path / "cache")
+    assert made["CUDA_VISIBLE_DEVICES"] == "GPU-1" and made["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID" and made["HOME"] == "/h"
+    assert (made["TRITON_CACHE_DIR"], made["GRADER_COMPILE_CACHE"]) == (str(tmp_path), str(tmp_path / "cache"))
+    assert made["PYTHONPATH"].endswith(":/carried")
+    assert "TRITON_CACHE_DIR" not in judge_environment({}, None, tmp_path)
+
+
+async def test_every_gpu_has_a_triton_directory_that_boxes_can_read(make) -> None:
+    """One each, open to read, gone with the server."""
+    fleet = make(gpus=FOUR[:2])
+    with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second:
+        places = [first.gpu.triton_dir, second.gpu.triton_dir]
+    assert len(set(places)) == 2 and {place.stat().st_mode & 0o777 for place in places} == {0o755}
+    await fleet.__aexit__()
+    assert not any(place.exists() for place in places)
+
+
+async def test_a_free_gpu_is_kept_while_its_kernel_is_built(make) -> None:
+    """Its waiting box has the GPU open, so the next job sees it busy; given back, it is free at once."""
+    fleet = make(gpus=FOUR[:1])
+    with fleet.seat("") as second:
+        with fleet.seat("") as first:
+            await first.environment()
+            assert first.idle and first.gpu.index == 0
+            await second.environment()
+            assert not second.idle
+            waiting = asyncio.ensure_future(second.lane().__aenter__())
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        await asyncio.wait_for(waiting, 10)
+
+
+async def test_an_emulated_device_is_not_kept(make) -> None:
+    """A waiting box takes nothing of it, so whoever is built first goes first."""
+    fleet = make()
+    with fleet.seat("") as slow, fleet.seat("") as quick:
+        assert await slow.environment() and await quick.environment() and slow.idle and quick.idle
+        async with asyncio.timeout(10), quick.lane():
             pass
-    assert refused.value.available == ("emulated",)
+
+
+async def test_a_job_takes_the_lane_that_is_free_first(make) -> None:
+    """Not only the one where it sat down, but one of the same model."""
+    fleet = make(gpus=FOUR)
+    with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second, fleet.seat("cuda:H200") as waiting:
+        async with first.lane():
+            async with second.lane():
+                assert waiting.gpu.index == 0
+                turn = asyncio.ensure_future(waiting.lane().__aenter__())
+                await asyncio.sleep(0)
+            lane = await asyncio.wait_for(turn, 10)
+            assert waiting.gpu.index == 1 and lane.environment.device_uuid == "GPU-0001"
+
+
+async def test_a_device_is_looked_at_after_every_job(make, judges) -> None:
+    """Before the next is on it; the judge stays."""
+    fleet = make(gpus=FOUR[:1])
+    assert [await judged(fleet), await judged(fleet)] == [(0, ["Load", "Plan", "Trial", "Trial", "Trial", "Finished"])] * 2
+    await settled(fleet)
+    assert judges.log("0") == ["start GPU-0000", "Job well", "Check well", "Job well", "Check well"]
+
+
+@pytest.mark.parametrize("illness", ["unwell", "die", "hush"])
+async def test_one_bad_answer_costs_a_judge_and_no_lane(make, judges, illness) -> None:
+    """The fresh judge finds the device well, and the next job is right."""
+    fleet = make(gpus=FOUR[:1])
+    judges.order("0", "well", illness)
+    first = await judged(fleet)
+    assert await judged(fleet) == first
+    assert judges.log("0")[:6] == ["start GPU-0000", "Job well", f"Check {illness}", "start GPU-0000", "Check well", "Job well"]
+
+
+async def test_a_device_that_is_unwell_twice_is_quarantined(make, judges) -> None:
+    """Jobs go to the others; who asks for this one alone is told why."""
+    fleet = make(gpus=FOUR[:2])
+    judges.order("0", "well", "unwell", "unwell")
+    assert (await judged(fleet))[0] == 0
+    await settled(fleet)
+    assert [(await judged(fleet))[0], (await judged(fleet, "cuda:H200"))[0]] == [1, 1]
+    with pytest.raises(DeviceQuarantined, match=r"GPU 0 \(NVIDIA H200\) does not come back: the canary is unwell; restart the host"):
+        await judged(fleet, "cuda:0")
+    assert (await judged(fleet, "emulated"))[0] is None
+
+
+async def test_a_judge_that_lost_its_device_is_started_anew(make, judges) -> None:
+    """It gets no second context in the same process; the next job has a fresh one and is right."""
+    fleet = make(gpus=FOUR[:1])
+    judges.order("0", "lost")
+    assert await judged(fleet) == (0, ["Broken"])
+    assert (await judged(fleet))[1][-1] == "Finished"
+    assert judges.log("0")[:5] == ["start GPU-0000", "Job lost", "start GPU-0000", "Check well", "Job well"]
+
+
+async def test_a_judge_that_dies_with_a_job_is_started_anew(make, judges) -> None:
+    """The job is ours to answer for, the next is right."""
+    fleet = make()
+    judges.order("emulated", "die")
+    with pytest.raises(JudgeBroken, match="ended with 9"):
+        await judged(fleet)
+    assert (await judged(fleet))[1][-1] == "Finished"
+
+
+async def test_a_judge_that_does_not_start_takes_its_lane_along(make, judges) -> None:
+    """The first job fails over it, and the next ones have the other GPU."""
+    fleet = make(gpus=FOUR[:2])
+    judges.sicken("0")
+    with pytest.raises(JudgeBroken, match="ended with 7"):
+        await judged(fleet)
+    assert (await judged(fleet))[0] == 1
+    await settled(fleet)
+    assert (await judged(fleet))[0] == 1
+    with pytest.raises(DeviceQuarantined):
+        await judged(fleet, "cuda:0")
+
+
+async def test_who_waits_for_a_quarantined_lane_moves_or_is_told(make, judges) -> None:
+    """To another of the same choice and model; where there is none, the attempt ends as one of our faults."""
+    fleet = make(gpus=FOUR[:2])
+    judges.order("0", "unwell", "unwell")
+    with fleet.seat("cuda:0") as sick, fleet.seat("cuda:1") as busy, fleet.seat("cuda:H200") as moves, fleet.seat("cuda:0") as stays:
+        assert moves.gpu.index == stays.gpu.index == 0
+        async with busy.lane():
+            async with sick.lane():
+                moved, stayed = (asyncio.ensure_future(seat.lane().__aenter__()) for seat in (moves, stays))
+                await asyncio.sleep(0)
+            with pytest.raises(DeviceQuarantined, match="GPU 0"):
+                await asyncio.wait_for(stayed, 20)
+            assert not moved.done()
+        await asyncio.wait_for(moved, 20)
+        assert moves.gpu.index == 1
+
+
+async def test_what_was_built_for_one_model_does_not_move_to_another(make, judges) -> None:
+    """The next attempt sits down there, and is built for it."""
+    fleet = make(gpus=FOUR[1:3])
+    judges.order("1", "unwell", "unwell")
+    with fleet.seat("cuda:1") as sick, fleet.seat("cuda:2"), fleet.seat("cuda") as waits:
+        assert waits.gpu.index == 1
+        async with sick.lane():
+            turn = asyncio.ensure_future(waits.lane().__aenter__())
+        with pytest.raises(DeviceQuarantined):
+            await asyncio.wait_for(turn, 20)
+    assert (await judged(fleet, "cuda"))[0] == 2
+
+
+async def test_who_stops_waiting_leaves_the_lane_to_others(make) -> None:
+    """Even where its turn came in the same moment."""
+    fleet = make()
+    with fleet.seat("") as first, fleet.seat("") as second:
+        async with first.lane():
+            turn = asyncio.ensure_future(second.lane().__aenter__())
+            await asyncio.sleep(0)
+            turn.cancel()
+        await asyncio.wait([turn])
+        assert turn.cancelled()
+    assert (await asyncio.wait_for(judged(fleet), 10))[1][-1] == "Finished"
+
+
+async def test_as_many_are_taken_in_as_can_be_run_and_built(make) -> None:
+    """One for each lane, and one for each that is built meanwhile, or as many as builders."""
+    assert [make(gpus=FOUR, builder_count=2).capacity, make(lane_count=1, builder_count=2).capacity] == [10, 3]

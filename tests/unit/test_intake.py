@@ -114,6 +114,18 @@ def test_a_device_that_is_not_here_is_named():
         check(device_kind="cuda")
 
 
+@pytest.mark.parametrize("choice", ["emulated", "cuda", "cuda:0", "cuda:h200", "cuda:NVIDIA H200"])
+def test_a_device_is_chosen_by_kind_place_or_model(choice):
+    """It is kept as it was asked for; the fleet knows which lane that is."""
+    asked = request()
+    asked.submission.device_kind = choice
+    offered = ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
+    assert intake.check(asked, find_problem, offered).new.device_kind == choice
+    with pytest.raises(NoSuchDevice, match="take one of: emulated, cuda, cuda:0, cuda:NVIDIA H200"):
+        asked.submission.device_kind = f"{choice}1"
+        intake.check(asked, find_problem, offered)
+
+
 def test_a_file_that_is_no_kernel_needs_a_language():
     """Nothing is guessed about unknown suffixes."""
     assert "set one of: torch_extension, cuda" in violations(("kernel.txt", "x"))["language"]

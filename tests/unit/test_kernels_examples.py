@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from grader.formats import native
 from grader.model import Problem, Verdict
+from grader.pipeline import problem_for
+from sandbox import wire
+from sandbox.judge.tolerance import compare
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 PROBLEMS = ("row_softmax", "tril_matmul", "vector_add")
@@ -81,9 +87,23 @@ def test_a_problem_hides_odd_sizes(name):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("device_kind", ["emulated", "cuda"])
+def test_either_device_has_public_and_hidden_sizes_of_its_own(name, device_kind):
+    """The emulated device has none that a GPU is needed for, and a GPU at least one that its clock resolves."""
+    kept = problem_for(device_kind, load(name).spec).workloads
+    assert any(one.hidden for one in kept) and any(not one.hidden for one in kept)
+    assert all(one.device_kind in ("", device_kind) for one in kept)
+    assert all(one.moved_bytes and one.flops for one in kept)
+    largest_bytes = max(one.moved_bytes for one in kept)
+    assert largest_bytes > 2e8 if device_kind == "cuda" else largest_bytes < 2e7
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_an_error_budget_is_kept(name):
     """Half precision inside a float32 task is what the element-wise tolerance alone would let through."""
-    assert load(name).spec.tolerance.budget_factor is not None
+    spec = load(name).spec
+    assert spec.tolerance.budget_factor is not None
+    assert all(one.tolerance is None or one.tolerance.budget_factor is not None for one in spec.workloads)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: f"{kernel.parent.name}/{kernel.stem}")
@@ -127,3 +147,41 @@ def test_the_six_of_the_triangular_matmul_story_are_there():
         kernel = EXAMPLES / "tril_matmul" / f"{stem}.cu"
         assert expectation(kernel) == expected
         assert language(kernel) == "torch_extension"
+
+
+def test_every_problem_declares_what_any_right_kernel_does():
+    """So that a claim can be held to the device's physics."""
+    for name in PROBLEMS:
+        assert all(workload.moved_bytes and workload.flops for workload in load(name).spec.workloads)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("kind", ["cuda", "emulated"])
+def test_a_problem_has_public_and_hidden_sizes_for_each_device(name, kind):
+    """And on a GPU at least one that is worth timing: 100 MB, which takes it some 25 us."""
+    workloads = [one for one in load(name).spec.workloads if one.device_kind in ("", kind)]
+    public = [one for one in workloads if not one.hidden]
+    assert public and len(public) < len(workloads)
+    largest = max(one.moved_bytes for one in workloads)
+    assert largest > 100_000_000 if kind == "cuda" else largest < 20_000_000
+
+
+@pytest.mark.parametrize("workload_id", ["n256", "n1021", "n4096"])
+@pytest.mark.parametrize(("scale", "offset"), [(2.0, 0.0), (2.0, 0.25), (0.5, 0.25)])
+def test_the_matmuls_tolerance_admits_a_sequential_sum_and_refuses_half(workload_id, scale, offset):
+    """At every length of sum: the least exact honest order stays under a half of it, half precision's operands are over it."""
+    spec = load("tril_matmul").spec
+    workload = next(one for one in spec.workloads if one.workload_id == workload_id)
+    tolerance, n = workload.tolerance or spec.tolerance, workload.axes["n"]
+    values = np.random.default_rng(n)
+    a, b = (scale * (values.standard_normal(shape, dtype=np.float32) + np.float32(offset)) for shape in ((16, n), (n, 128)))
+    a, b = (torch.from_numpy(one.astype(np.float32)) for one in (a, b))
+    in_order = torch.zeros((16, 128))
+    for k in range(n):
+        in_order += a[:, k : k + 1] * b[k : k + 1]
+    reference, exact, written = a @ b, a.double() @ b.double(), torch.zeros((16, 128), dtype=torch.bool)
+    half = (a.half().double() @ b.half().double()).float()
+    found = compare(in_order, reference, exact, written, dataclasses.replace(tolerance, atol=tolerance.atol / 2))
+    assert found.outcome is wire.TrialOutcome.PASSED and found.budget_ratio < 0.5
+    refused = compare(half, reference, exact, written, tolerance)
+    assert refused.mismatched_count > 0 and refused.budget_ratio > 2

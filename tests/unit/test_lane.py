@@ -19,13 +19,13 @@ import torch
 
 from sandbox import arena as link_protocol
 from sandbox import wire
-from sandbox.box.languages import Loaded, Refused
+from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.box.run import serve
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
-from sandbox.judge.measure import Alone, measure
+from sandbox.judge.measure import Alone, Parties, measure
 from sandbox.judge.trial import Bench
 
 Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
@@ -93,13 +93,13 @@ def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
 
-    def bind(call: Call) -> Callable[[], object]:
+    def bind(call: Call) -> Bound:
         tensors = [arena.tensor(slot.offset, "float32", slot.shape) for slot in (*call.inputs, *call.outputs)]
-        return lambda: kernel(tensors[: len(call.inputs)], tensors[len(call.inputs) :])
+        return Bound(launch=lambda: kernel(tensors[: len(call.inputs)], tensors[len(call.inputs) :]))
 
     first = gate.next(0)
     gate.reply(first, Answer(status=Status.OK))
-    serve(gate, first, device, Loaded(bind=bind, finish=lambda call, result: None, uses_torch=False))
+    serve(gate, first, device, {0: Loaded(bind=bind, uses_torch=False)})
     link.close()
 
 
@@ -183,16 +183,18 @@ def test_a_wrong_kernel_stops_at_its_first_trial(tmp_path: Path, kernel: Kernel,
 def test_saying_done_before_the_work_gains_nothing(tmp_path: Path) -> None:
     """The snapshot is taken at `done`; what comes later is not in it."""
 
-    def early(gate: Gate, last: int, device: EmulatedDevice, kernel: Loaded) -> None:
+    def early(gate: Gate, last: int, device: EmulatedDevice, kernels: dict[int, Loaded]) -> None:
         while True:
             last = gate.next(last)
             call = gate.call()
+            if call.operation is Operation.PLACE:
+                placed = kernels[0].bind(call)
             gate.reply(last, Answer(status=Status.OK))
             if call.operation is Operation.EXIT:
                 return
             if call.operation is Operation.CALL:
                 time.sleep(0.05)
-                kernel.bind(call)()
+                placed.launch()
 
     assert outcomes(judged(tmp_path, honest, serve=early)) == ["unwritten"]
 
@@ -200,7 +202,7 @@ def test_saying_done_before_the_work_gains_nothing(tmp_path: Path) -> None:
 def test_a_number_out_of_nowhere_is_a_violation(tmp_path: Path) -> None:
     """Answering calls that were never made is what no shim does."""
 
-    def babble(gate: Gate, last: int, device: EmulatedDevice, kernel: Loaded) -> None:
+    def babble(gate: Gate, last: int, device: EmulatedDevice, kernels: dict[int, Loaded]) -> None:
         number = gate.next(last)
         gate.reply(number + 2, Answer(status=Status.OK))
 
@@ -242,8 +244,9 @@ def test_a_measurement_has_certified_runs_and_a_baseline(tmp_path: Path, baselin
     (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
     certified = [fact for fact in facts if isinstance(fact, wire.Trial) and fact.phase is wire.TrialPhase.CERTIFY]
     planned = [fact.trials for fact in facts if isinstance(fact, wire.Plan)][-1]
-    assert planned == (("n100", wire.TrialPhase.CERTIFY, len(certified)),)
-    assert len(measurement.certified.durations_ns) == len(certified) == len(measurement.baselines["eager"].durations_ns)
+    run_count = sum(fact.run_count for fact in certified)
+    assert planned == (("n100", wire.TrialPhase.CERTIFY, run_count),)
+    assert len(measurement.certified.durations_ns) == run_count == len(measurement.baselines["eager"].durations_ns)
     assert measurement.workload_id == "n100" and measurement.reported is not None
 
 
@@ -277,10 +280,11 @@ def test_the_next_job_is_measured_after_one_that_was_given_up(tmp_path: Path, ba
 @pytest.mark.slow
 def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, baseline: Baseline) -> None:
     """What the protocol cost and what the baseline took while they were alone bounds what a busy machine may forgive (cheating F2)."""
-    alone = Alone(null_ns=[100, 110, 120], run_ns=[1_000, 1_010, 1_020])
+    alone = Alone(null_ns=[100, 110, 120], floor_ns=[100, 105], run_ns={"eager": [1_000, 1_010, 1_020]})
     bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
     with baseline.serve(PROBLEM, "cuda") as trusted:  # plays both parts; beside these alone times it is a thousand times slowed
-        facts = list(measure(trusted, trusted, bench, bench, 2, alone))
+        parties = Parties(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0)
+        facts = list(measure(parties, bench, bench, None))
     measurement = facts[-1]
     assert isinstance(measurement, wire.Measurement) and measurement.baseline_slowed
     assert measurement.floor_ns == 100

@@ -1,11 +1,15 @@
 """A native problem is read without being executed, and a wrong one says which key."""
 
+from pathlib import Path
+
 import pytest
 
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import native
 from grader.problems import Problems
 from tests import fakes
+
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 
 
 def wrong(tmp_path, old, new):
@@ -53,6 +57,66 @@ def test_a_wrong_problem_names_file_and_key(tmp_path, old, new, said):
     assert "problem.toml" in message and said in message
 
 
+OLD_DIGEST = "87f9884dcc5e71a317d2e553aea6b3e39422ec934838a36f7b4e87d4f2e6591c"  # before amounts and devices were in the format
+AMOUNTS = 'moved_bytes = "4 * 2 * n"\nflops = "n // 2"\naxes = ["n"]'
+
+
+def test_amounts_are_worked_out_for_every_workload(tmp_path):
+    """By the axes of each; what is not declared is none."""
+    text = fakes.PROBLEM_TOML.format(name="sum").replace('axes = ["n"]', AMOUNTS)
+    workloads = native.load(fakes.write_problem(tmp_path, text=text)).spec.workloads
+    assert [(one.moved_bytes, one.flops) for one in workloads] == [(512, 32), (264, 16)]
+    bare = native.load(fakes.write_problem(tmp_path / "bare")).spec.workloads
+    assert [(one.moved_bytes, one.flops, one.device_kind, one.tolerance) for one in bare] == [(None, None, "", None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('moved_bytes = "4 * m"\naxes = ["n"]', "moved_bytes uses 'm', which is no axis"),
+        ('flops = "n - 64"\naxes = ["n"]', "flops 'n - 64' is -31 at {'n': 33}"),
+        ('flops = "open(n)"\naxes = ["n"]', "flops holds 'open(n)'"),
+        ('moved_bytes = 512\naxes = ["n"]', "moved_bytes: Input should be a valid string"),
+    ],
+)
+def test_an_amount_that_has_no_value_names_its_key(tmp_path, new, said):
+    """Also where only one of the workloads has none."""
+    assert said in wrong(tmp_path, 'axes = ["n"]', new)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('id = "n64", device = "cuda:0"', "device"),
+        ('id = "n64", tolerance = { atol = -1.0 }', "atol"),
+        ('id = "n64", tolerance = { btol = 1.0 }', "btol"),
+    ],
+)
+def test_a_workload_s_own_settings_are_checked(tmp_path, new, said):
+    """A kind of device, not one of them; a tolerance's own keys."""
+    assert said in wrong(tmp_path, 'id = "n64"', new)
+
+
+def test_a_workload_s_tolerance_differs_where_it_says_so(tmp_path):
+    """The rest of it is the problem's."""
+    text = fakes.PROBLEM_TOML.format(name="sum").replace('id = "n64"', 'id = "n64", device = "cuda", tolerance = { atol = 0.5 }')
+    text += "\n[tolerance]\nrtol = 0.25\nbudget_factor = 7.0\n"
+    problem = native.load(fakes.write_problem(tmp_path, text=text))
+    own, other = problem.spec.workloads
+    assert own.tolerance is not None and other.tolerance is None
+    assert (own.tolerance.atol, own.tolerance.rtol, own.tolerance.budget_factor) == (0.5, 0.25, 7.0)
+    assert (own.device_kind, other.device_kind) == ("cuda", "")
+
+
+def test_what_a_problem_does_not_say_is_no_part_of_its_digest(tmp_path):
+    """A key that is new to the format leaves old problems what they are; one that is used makes another problem."""
+    old = native.load(fakes.write_problem(tmp_path / "old"))
+    text = fakes.PROBLEM_TOML.format(name="sum").replace('axes = ["n"]', AMOUNTS)
+    new = native.load(fakes.write_problem(tmp_path / "new", text=text))
+    assert old.digest == OLD_DIGEST
+    assert new.digest != old.digest
+
+
 def test_a_directory_of_problems_is_loaded_whole(tmp_path):
     """By id; a problem's own directory may be named as well."""
     fakes.write_problem(tmp_path, "one")
@@ -79,3 +143,18 @@ def test_two_problems_of_one_name_are_a_mistake(tmp_path):
     (other / "reference.py").write_text("def reference(a, n):\n    return -a\n")
     with pytest.raises(ProblemInvalid, match="rename one"):
         Problems.load([tmp_path / "a", tmp_path / "b"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "workload_id", "moved_bytes", "flops"),
+    [
+        ("tril_matmul", "n4096", 3 * 4 * 4096**2, 4096**2 * 4097),
+        ("vector_add", "n67108864", 3 * 4 * 2**26, 2**26),
+        ("row_softmax", "4096x8192", 2 * 4 * 4096 * 8192, 3 * 4096 * 8192),
+    ],
+)
+def test_the_example_s_amounts_are_what_its_kernels_move(problem, workload_id, moved_bytes, flops):
+    """Each input read once, each output written once, in four bytes an element."""
+    spec = native.load(EXAMPLES / problem).spec
+    workload = next(one for one in spec.workloads if one.workload_id == workload_id)
+    assert (workload.moved_bytes, workload.flops) == (moved_bytes, flops)

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from sandbox import wire
+from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.inputs import draw, fresh_key
 from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place
 
@@ -48,7 +49,7 @@ def test_offsets_are_not_predictable() -> None:
 def test_a_key_draws_the_same_inputs_and_another_key_others() -> None:
     """A trial can be repeated from its key, and only from its key."""
     key = fresh_key()
-    first, again, other = (draw(SPEC.inputs, SPEC.workloads[0].axes, one) for one in (key, key, fresh_key()))
+    first, again, other = (draw(SPEC.inputs, SPEC.workloads[0].axes, one, EmulatedDevice()) for one in (key, key, fresh_key()))
     assert all((left == right).all() for left, right in zip(first, again, strict=True))
     assert not (first[0] == other[0]).all()
 
@@ -56,6 +57,6 @@ def test_a_key_draws_the_same_inputs_and_another_key_others() -> None:
 def test_every_bit_half_of_the_key_matters() -> None:
     """Values and structure come from different halves, so that neither tells of the other."""
     key = "0" * 32
-    base = draw(SPEC.inputs, SPEC.workloads[0].axes, key)[0]
-    assert not (base == draw(SPEC.inputs, SPEC.workloads[0].axes, "1" + key[1:])[0]).all()
-    assert not (base == draw(SPEC.inputs, SPEC.workloads[0].axes, key[:-1] + "1")[0]).all()
+    base = draw(SPEC.inputs, SPEC.workloads[0].axes, key, EmulatedDevice())[0]
+    assert not (base == draw(SPEC.inputs, SPEC.workloads[0].axes, "1" + key[1:], EmulatedDevice())[0]).all()
+    assert not (base == draw(SPEC.inputs, SPEC.workloads[0].axes, key[:-1] + "1", EmulatedDevice())[0]).all()

@@ -123,14 +123,27 @@ REFUSED = [
     "request_key", "io_uring_setup", "userfaultfd", "perf_event_open", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "kcmp",
     "process_madvise", "shmget", "shmat", "msgget", "semget", "mq_open", "inotify_init1", "fanotify_init", "name_to_handle_at",
     "open_by_handle_at", "personality", "splice", "tee", "vmsplice", "mknod", "mknodat", "setxattr", "sched_setscheduler",
-    "sched_setattr", "ioprio_set", "adjtimex", "clock_adjtime", "clock_settime", "execveat", "mbind", "set_mempolicy", "quotactl", "acct",
-    "syslog", "sethostname", "iopl", "ioperm", "modify_ldt", "vhangup",
+    "sched_setattr", "ioprio_set", "adjtimex", "clock_adjtime", "clock_settime", "execveat", "mbind", "get_mempolicy",
+    "set_mempolicy", "migrate_pages", "quotactl", "acct", "syslog", "sethostname", "iopl", "ioperm", "modify_ldt", "vhangup",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", REFUSED)
 def test_what_is_probed_is_refused(answer, call):
     assert answer(call) == EPERM
+
+
+CUDA_NEEDS = [
+    "ioctl", "mmap", "munmap", "mprotect", "madvise", "eventfd2", "poll", "ppoll", "pipe2", "memfd_create", "ftruncate", "prctl",
+    "sched_getaffinity", "sched_setaffinity", "sched_yield", "mlock", "munlock", "sendmsg", "recvmsg", "statfs", "readlink", "uname",
+    "sysinfo", "getcpu",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CUDA_NEEDS)
+def test_what_the_cuda_driver_needs_is_allowed(answer, call):
+    """Its descriptors come over a socket (recvmsg), never by pidfd_getfd."""
+    assert answer(call) == ALLOW
 
 
 def test_a_variant_differs_only_where_it_should(compiler, profile, answer):

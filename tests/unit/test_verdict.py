@@ -92,6 +92,40 @@ def test_how_the_box_ended_can_not_spoil_a_kernel_that_did_its_work(cause: str) 
     assert fold((*GOOD, wire.RunEnd(cause=cause))).verdict is Verdict.ACCEPTED
 
 
+@pytest.mark.parametrize(
+    ("outcome", "message", "verdict", "reason"),
+    [
+        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_ILLEGAL_ADDRESS: while it ran", Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS"),
+        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_ASSERT", Verdict.RUNTIME_ERROR, "DEVICE_ASSERT"),
+        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_HARDWARE_STACK_ERROR", Verdict.RUNTIME_ERROR, "STACK_OVERFLOW"),
+        (TrialOutcome.DEVICE_FAULT, "ACCEPTED", Verdict.RUNTIME_ERROR, "DEVICE_FAULT"),
+        (TrialOutcome.OUT_OF_MEMORY, "", Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY"),
+    ],
+)
+def test_a_fault_of_the_device_is_called_by_what_it_was(outcome: TrialOutcome, message: str, verdict: Verdict, reason: str) -> None:
+    """However the box ended afterwards; every code and its sentence are in test_failures.py."""
+    end = wire.RunEnd(cause="killed")
+    report = fold((*GOOD[:3], trial("a", outcome, message=message), FINISHED, end))
+    assert (report.verdict, report.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize(("fact_count", "accepted"), [(12, True), (11, False)])
+def test_runs_are_counted_not_facts(fact_count: int, accepted: bool) -> None:
+    """A plan of 24 certified runs is kept by 12 facts for two runs each, and not by 11."""
+    plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))
+    runs = [trial("a", phase=TrialPhase.CERTIFY, run_count=2)] * fact_count
+    report = fold((*GOOD[:-1], plan, *runs, FINISHED))
+    assert (report.verdict is Verdict.ACCEPTED) is accepted
+    assert ("all 28 runs" if accepted else "22 of 24") in report.summary
+
+
+def test_a_failed_trial_never_stands_for_runs_that_passed() -> None:
+    """Whatever count it carries."""
+    plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))
+    failed = trial("a", TrialOutcome.MISMATCHED, phase=TrialPhase.CERTIFY, run_count=24, mismatched_count=1, element_count=4)
+    assert fold((*GOOD[:-1], plan, failed, FINISHED)).verdict is Verdict.WRONG_ANSWER
+
+
 @pytest.mark.parametrize("outcome", [outcome for outcome in BuildOutcome if outcome is not BuildOutcome.BUILT])
 def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
     """Without an artifact nothing is run, and the judge is never asked."""
@@ -113,6 +147,38 @@ def test_a_claim_far_below_the_clock_is_disqualified() -> None:
     assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "TIMING_TAMPERED")
     honest = dataclasses.replace(measurement, reported=wire.Samples(durations_ns=(90_000_000,)))
     assert fold((*GOOD[:-1], honest, FINISHED)).verdict is Verdict.ACCEPTED
+
+
+def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
+    """The rules are those of `grader.times`; nothing is left of the times, and an honest neighbour does not save it."""
+    honest = wire.Measurement(
+        workload_id="a",
+        clock=wire.Clock.DEVICE_EVENTS,
+        certified=wire.Samples(durations_ns=(1_200_000,)),
+        bound_ns=1_200_000,
+        floor_ns=60_000,
+        reported=wire.Samples(durations_ns=(1_190_000,)),
+        physical_floor_ns=1_000_000,
+    )
+    assert fold((*GOOD[:-1], honest, FINISHED)).verdict is Verdict.ACCEPTED
+    impossible = dataclasses.replace(honest, reported=wire.Samples(durations_ns=(700_000,)))
+    report = fold((*GOOD[:-1], honest, impossible, FINISHED))
+    assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR")
+    assert report.measurements == () and report.speedups == ()
+
+
+def test_a_wrong_kernel_is_wrong_before_it_is_too_fast() -> None:
+    """What is not computed can be fast; a wrong answer says more than an impossible time."""
+    fast = wire.Measurement(
+        workload_id="a",
+        clock=wire.Clock.DEVICE_EVENTS,
+        certified=wire.Samples(durations_ns=(1,)),
+        bound_ns=1,
+        floor_ns=60_000,
+        physical_floor_ns=1_000_000,
+    )
+    bad = trial("b", TrialOutcome.MISMATCHED, mismatched_count=1, element_count=4)
+    assert fold((*GOOD[:-1], fast, bad, FINISHED)).verdict is Verdict.WRONG_ANSWER
 
 
 def test_a_rejected_kernel_has_no_speedup() -> None:
@@ -137,7 +203,14 @@ def test_a_violation_is_disqualified() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED, TrialOutcome.NON_FINITE, TrialOutcome.RAISED, TrialOutcome.WRONG_SHAPE]
+    "outcome",
+    [
+        TrialOutcome.UNWRITTEN,
+        TrialOutcome.MISMATCHED,
+        TrialOutcome.NON_FINITE,
+        TrialOutcome.RAISED,
+        TrialOutcome.WRONG_SHAPE,
+    ],
 )
 def test_the_sentence_does_not_tell_a_hidden_size(outcome: TrialOutcome) -> None:
     """Counts and messages of a hidden workload would; the same sentence about a public one has them."""

@@ -3,7 +3,8 @@
 A language promises: `headers` yields ways to answer the includes of a job's sources, best first, a sentence in the place of one that is
 not to be had; the last is headers, and decides. `libraries` says what is linked: flags, and by their paths those that are loaded before
 the artifact. Neither runs anything of the submission. `check` says from the artifact's bytes alone what is missing; `load` returns a
-function that does a call, and is the first place where untrusted code runs.
+function that does a call, and is the first place where untrusted code runs. RETURNS says whether a kernel returns its outputs, so that
+they have to be copied to where the judge looks.
 """
 
 from __future__ import annotations
@@ -23,10 +24,18 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """A kernel, ready. bind(call) places its arguments; calling what it returns is one launch; finish() then moves what a kernel
-    returned into the output arena."""
+class Bound:
+    """A kernel with its arguments. launch() is one launch; where it returns its outputs, finish() moves them to where the judge looks.
+    blank(), of a trusted runner only, moves as much that holds nothing."""
 
-    bind: Callable[[Call], Callable[[], object]]
-    finish: Callable[[Call, object], None]
+    launch: Callable[[], object]
+    finish: Callable[[object], None] | None = None
+    blank: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A kernel, ready. bind(call) places its arguments, outside of anybody's time."""
+
+    bind: Callable[[Call], Bound]
     uses_torch: bool

@@ -7,17 +7,18 @@ the stream (System V ABI, section 3.2.3).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sandbox import wire
 from sandbox.box import elf
 from sandbox.box.headers import Headers
-from sandbox.box.languages import Loaded, Refused
+from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.devices import Arena
 from sandbox.gate import Call, Slot, Status
 
 NAME = "cuda"
+RETURNS = False
 _FLOATS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
@@ -55,14 +56,14 @@ def load(artifact_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
     function.restype = None
     dtypes = [tensor.dtype for tensor in job.inputs]
 
-    def bind(call: Call) -> Callable[[], object]:
+    def bind(call: Call) -> Bound:
         arguments = [_argument(arena, slot, dtype) for slot, dtype in zip(call.inputs, dtypes, strict=True)]
         arguments += [ctypes.c_void_p(arena.address(slot.offset)) for slot in call.outputs]
         arguments += [ctypes.c_int64(axis) for axis in call.axes]
         arguments.append(ctypes.c_void_p(None))  # the default stream
-        return lambda: function(*arguments)
+        return Bound(launch=lambda: function(*arguments))
 
-    return Loaded(bind=bind, finish=lambda call, result: None, uses_torch=False)
+    return Loaded(bind=bind, uses_torch=False)
 
 
 def _argument(arena: Arena, slot: Slot, dtype: str) -> object:

@@ -7,16 +7,20 @@ import importlib.machinery
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sandbox import wire
 from sandbox.box import elf, light, torch_install
 from sandbox.box.headers import FULL, Headers
-from sandbox.box.languages import Loaded, Refused
+from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.devices import Arena
 from sandbox.gate import Call, Slot, Status
 
+if TYPE_CHECKING:
+    import torch
+
 NAME = "torch_extension"
+RETURNS = True
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
 TORCH_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
@@ -76,11 +80,12 @@ def load(artifact_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
     loader.exec_module(module)
     function = _entry(module, job.entry)
 
-    def bind(call: Call) -> Callable[[], object]:
+    def bind(call: Call) -> Bound:
         arguments = [_argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
-        return lambda: function(*arguments)
+        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+        return Bound(launch=lambda: function(*arguments), finish=lambda result: _copy_out(result, targets, job))
 
-    return Loaded(bind=bind, finish=lambda call, result: _copy_out(call, result, job, arena), uses_torch=True)
+    return Loaded(bind=bind, uses_torch=True)
 
 
 def _entry(module: Any, wanted: str) -> Callable[..., object]:
@@ -102,21 +107,22 @@ def _argument(arena: Arena, slot: Slot, tensor: wire.TensorSpec) -> object:
     return slot.scalar if tensor.dtype.startswith(("float", "bfloat")) else int(slot.scalar)
 
 
-def _copy_out(call: Call, result: object, job: wire.RunnerJob, arena: Arena) -> None:
+def _copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob) -> None:
     """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them."""
     import torch
 
     results = list(result) if isinstance(result, (tuple, list)) else [result]
-    if len(results) != len(call.outputs):
-        raise Refused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(call.outputs)}")
-    for value, slot, tensor in zip(results, call.outputs, job.outputs, strict=True):
+    if len(results) != len(targets):
+        raise Refused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
+    for value, target, tensor in zip(results, targets, job.outputs, strict=True):
         if not isinstance(value, torch.Tensor):
             raise Refused(Status.WRONG_DTYPE, f"output {tensor.name!r} is a {type(value).__name__}; return a torch.Tensor")
-        if value.dtype != getattr(torch, tensor.dtype):
+        if value.dtype != target.dtype:
             raise Refused(Status.WRONG_DTYPE, f"output {tensor.name!r} has dtype {value.dtype}; the problem asks for torch.{tensor.dtype}")
-        if tuple(value.shape) != slot.shape:
-            raise Refused(Status.WRONG_SHAPE, f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {slot.shape}")
+        if value.shape != target.shape:
+            told = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
+            raise Refused(Status.WRONG_SHAPE, told)
         if value.layout != torch.strided or value.is_meta:
             raise Refused(Status.WRONG_SHAPE, f"output {tensor.name!r} is not a dense tensor on the device; return one")
         with torch.no_grad():
-            arena.tensor(slot.offset, tensor.dtype, slot.shape).copy_(value)
+            target.copy_(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 
 import torch
@@ -13,9 +15,10 @@ NAME = "native"
 
 def load(spec: wire.ProblemSpec) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
     """Execute reference.py once and take its function `reference`."""
-    space: dict[str, object] = {"__name__": f"reference_{spec.problem_id}"}
-    exec(compile(spec.reference, f"{spec.problem_id}/reference.py", "exec"), space)
-    function = space.get("reference")
+    module = types.ModuleType(f"reference_{spec.problem_id}_{spec.digest[:12]}")
+    sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
+    exec(compile(spec.reference, f"{spec.problem_id}/reference.py", "exec"), module.__dict__)
+    function = getattr(module, "reference", None)
     if not callable(function):
         raise TypeError("reference.py defines no function 'reference'")
 
@@ -23,4 +26,5 @@ def load(spec: wire.ProblemSpec) -> Callable[[list[torch.Tensor]], list[torch.Te
         result = function(*inputs)
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
+    call.__code__ = call.__code__.replace()  # its own: what torch.compile makes is kept with the code object, and the rest would share it
     return call

@@ -1,0 +1,117 @@
+"""Draws measurements: what do_bench reported, what the judge's clock certified, and how near to the device's ceilings that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.cli import words
+from grader.cli.text import one_line, plain
+from grader.v1 import report_pb2
+
+_SUBJECT, _FIRST = "kernel", "eager"
+_AT_REST = ("", "GpuIdle")
+
+
+def render(measurements: Sequence[report_pb2.Measurement]) -> Iterator[RenderableType]:
+    """Times by a device's clock with all that is known of them; the host's clock, whose times are not ranked, gets a shorter table."""
+    if any(one.clock == report_pb2.CLOCK_DEVICE_EVENTS for one in measurements):
+        yield _by_device(measurements)
+        for one in measurements:
+            yield from _remarks(one)
+    else:
+        yield _by_host(measurements)
+
+
+def _by_host(measurements: Sequence[report_pb2.Measurement]) -> Table:
+    table = Table("workload", box=None, pad_edge=False, title="Times (medians)", title_justify="left")
+    baselines = list(dict.fromkeys(name for one in measurements for name in one.baselines))
+    for heading in ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)"):
+        table.add_column(Text(heading), justify="right")
+    for one in measurements:
+        reported = words.median(one.reported) if one.HasField("reported") else "-"
+        table.add_row(
+            plain(one_line(one.workload_id)),
+            reported if one.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
+            words.median(one.certified),
+            *(words.median(one.baselines[name]) if name in one.baselines else "-" for name in baselines),
+            ", ".join(words.ratio(speedup) for speedup in one.speedups) or "-",
+        )
+    return table
+
+
+def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
+    """A row for the kernel and one for each of PyTorch's ways; widths are meant for 100 columns."""
+    table = Table("workload", "", box=None, pad_edge=False, title="Times (medians), beside PyTorch's", title_justify="left")
+    for heading in ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)"):
+        table.add_column(Text(heading), justify="right")
+    for one in measurements:
+        reported = words.spread(one.reported) if one.HasField("reported") else "-"
+        table.add_row(
+            plain(one_line(one.workload_id)),
+            _SUBJECT,
+            reported if one.reported_confirmed or reported == "-" else f"{words.median(one.reported)}, not confirmed",
+            words.median(one.certified),
+            words.time(words.duration_ns(one.bound_duration)),
+            "",
+        )
+        speedups = {speedup.baseline: speedup for speedup in one.speedups}
+        for name in sorted({*one.reported_baselines, *one.baselines}, key=lambda name: (name != _FIRST, name)):
+            table.add_row(
+                "",
+                plain(one_line(name)),
+                words.spread(one.reported_baselines[name]) if name in one.reported_baselines else "-",
+                words.median(one.baselines[name]) if name in one.baselines else "-",
+                "",
+                words.ratio(speedups[name]) if name in speedups else "-",
+            )
+    return table
+
+
+def _remarks(one: report_pb2.Measurement) -> Iterator[Text]:
+    said = []
+    if one.HasField("bandwidth_share"):
+        said.append(f"{100 * one.bandwidth_share:.0f} % of the memory's bandwidth")
+    if one.HasField("peak_share"):
+        said.append(f"{100 * one.peak_share:.0f} % of the arithmetic's peak")
+    if one.HasField("batch"):
+        of = f" of {one.batch_size}" if one.batch_size else ""
+        said.append(f"{words.median(one.batch)} a launch in batches{of}")
+    if said:
+        yield plain(f"{one_line(one.workload_id)}: {', '.join(said)}")
+    if conditions := _conditions(one.conditions):
+        yield plain(f"{one_line(one.workload_id)}: {one_line(conditions)}", "dim")
+
+
+def _conditions(found: Mapping[str, str]) -> str:
+    """Clock, temperature, power, and what held the device back; the rest is for programs."""
+    said = []
+    if "sm_clock_mhz" in found:
+        most = f" of {found['sm_clock_max_mhz']}" if "sm_clock_max_mhz" in found else ""
+        said.append(f"clock {found['sm_clock_mhz']}{most} MHz")
+    said += [f"{found[name]} {unit}" for name, unit in (("temperature_c", "C"), ("power_w", "W")) if name in found]
+    reasons = [reason for reason in found.get("throttle_reasons", "").split(",") if reason.strip() not in _AT_REST]
+    if reasons:
+        said.append(f"held back by {' and '.join(reasons)}")
+    if found.get("ecc_uncorrected", "0") != "0":
+        said.append(f"{found['ecc_uncorrected']} uncorrected memory errors")
+    return ", ".join(said)
+
+
+def kernels(uses: Sequence[report_pb2.KernelUse], most: int = 4) -> Iterator[RenderableType]:
+    """What the compiled kernels take of the device."""
+    if not uses:
+        return
+    table = Table("kernel", box=None, pad_edge=False, title="Kernels, as the compiler says", title_justify="left")
+    for heading in ("registers", "shared", "stack", "spilled (stores, loads)"):
+        table.add_column(heading, justify="right")
+    for use in uses[:most]:
+        spilled = f"{use.spill_store_bytes} B, {use.spill_load_bytes} B" if use.spill_store_bytes or use.spill_load_bytes else "no"
+        name = plain(one_line(use.name, most_chars=40))
+        table.add_row(name, str(use.registers), f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled)
+    yield table
+    if len(uses) > most:
+        yield Text(f"and {len(uses) - most} more; --json has them all")

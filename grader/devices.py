@@ -1,0 +1,39 @@
+"""What may be said of the device to grade on, and which of a host's GPUs it means.  Pure.
+
+"emulated"; "cuda": any GPU; "cuda:H200": one whose model has that in its name; "cuda:0": the first in PCI order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+EMULATED, CUDA = "emulated", "cuda"
+_PREFIX = f"{CUDA}:"
+FORMS = "emulated, cuda, cuda:NAME (a part of the GPU's name) or cuda:INDEX (as nvidia-smi counts)"
+
+
+def well_formed(choice: str) -> bool:
+    """Whether this could choose a device on some host."""
+    return choice in (EMULATED, CUDA) or (choice.startswith(_PREFIX) and len(choice) > len(_PREFIX))
+
+
+def offered(gpus: Iterable[tuple[int, str]]) -> tuple[str, ...]:
+    """What may be chosen where these GPUs are, by index and name, beside the emulated device."""
+    found = list(gpus)
+    names = dict.fromkeys(name for _, name in found)
+    return (EMULATED, *([CUDA] if found else ()), *(f"{_PREFIX}{index}" for index, _ in found), *(f"{_PREFIX}{name}" for name in names))
+
+
+def is_offered(choice: str, offers: Sequence[str]) -> bool:
+    """Whether something of what is offered fits."""
+    return choice in offers or any(_names(choice, one.removeprefix(_PREFIX)) for one in offers if one.startswith(_PREFIX))
+
+
+def fits(choice: str, index: int, name: str) -> bool:
+    """Whether this GPU is meant."""
+    return choice in (CUDA, f"{_PREFIX}{index}") or _names(choice, name)
+
+
+def _names(choice: str, name: str) -> bool:
+    part = choice.removeprefix(_PREFIX)
+    return choice.startswith(_PREFIX) and bool(part) and not part.isdecimal() and not name.isdecimal() and part.lower() in name.lower()

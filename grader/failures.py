@@ -1,0 +1,160 @@
+"""How a kernel that failed is judged: a verdict, a reason, and a sentence for people that says what to do.  Pure."""
+
+from __future__ import annotations
+
+import re
+
+from grader.model import Decision, Verdict
+from sandbox import wire
+from sandbox.wire import LoadOutcome, TrialOutcome
+
+OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+_DEVICE_CODE = re.compile(r"CUDA_ERROR_[A-Z0-9_]{1,64}")
+_ADDRESS_CODES = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": "it read or wrote memory that is not its own",
+    "CUDA_ERROR_MISALIGNED_ADDRESS": "an address is no multiple of what is read or written there",
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": "an address is of another memory than the instruction takes",
+    "CUDA_ERROR_INVALID_PC": "it jumped to where no code is",
+}
+
+
+def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
+    """Why the artifact could not be loaded."""
+    match load.outcome:
+        case LoadOutcome.ENTRY_NOT_FOUND:
+            return Verdict.COMPILE_ERROR, "ENTRY_NOT_FOUND", f"{load.message}."
+        case LoadOutcome.TIMED_OUT:
+            return Verdict.TIME_LIMIT_EXCEEDED, "LOAD", "Loading the artifact did not end; look at its static constructors."
+        case LoadOutcome.RAISED if device_code(load.message):
+            return _device(load.message, "while its artifact was loaded")
+        case LoadOutcome.RAISED:
+            return Verdict.RUNTIME_ERROR, "LOAD", f"Loading the artifact failed: {load.message}"
+    return _ended(end, load.message)
+
+
+def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
+    """Why a trial did not pass."""
+    where = _where(trial)
+    match trial.outcome:
+        case TrialOutcome.CRASHED:
+            return _ended(end, trial.message, where)
+        case TrialOutcome.TIMED_OUT:
+            if end is not None and end.cause in ("memory_limit", "output_limit", "sandbox_violation"):
+                return _ended(end, "", where)
+            return (
+                Verdict.TIME_LIMIT_EXCEEDED,
+                "TRIAL",
+                f"The kernel did not answer in time {where}; look for a loop or a wait without end.",
+            )
+        case TrialOutcome.DEVICE_FAULT:
+            return _device(trial.message, where)
+        case TrialOutcome.OUT_OF_MEMORY:
+            return _device(OUT_OF_MEMORY, where)
+        case TrialOutcome.RAISED:
+            # A message from a hidden workload would tell its sizes; what fails there should fail on a size of one's own too.
+            told = "; try sizes that are odd, prime or 1" if trial.hidden else f": {trial.message}"
+            return Verdict.RUNTIME_ERROR, "RAISED", f"The kernel failed {where}{told}"
+        case TrialOutcome.UNWRITTEN:
+            return (
+                Verdict.WRONG_ANSWER,
+                "UNWRITTEN_OUTPUT",
+                f"It never wrote {_share(trial.unwritten_count, trial)} {where}: "
+                "they still hold the NaN that the judge or the allocator put there; check the grid and the index arithmetic.",
+            )
+        case TrialOutcome.NON_FINITE:
+            return (
+                Verdict.WRONG_ANSWER,
+                "NON_FINITE",
+                f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where}, "
+                "where the reference is finite; look for overflow.",
+            )
+        case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
+            told = "An output has another shape or dtype than the problem asks for" if trial.hidden else trial.message
+            return Verdict.WRONG_ANSWER, trial.outcome.name, f"{told[:1].upper()}{told[1:]} ({where})."
+        case TrialOutcome.INPUT_MODIFIED:
+            return Verdict.WRONG_ANSWER, "INPUT_MODIFIED", f"It changed its inputs {where}; write to the outputs only."
+        case TrialOutcome.OUT_OF_BOUNDS:
+            return Verdict.WRONG_ANSWER, "OUT_OF_BOUNDS", f"It wrote outside its tensors {where}; check the bounds of every store."
+    if not trial.mismatched_count and trial.budget_ratio is not None:
+        return (
+            Verdict.WRONG_ANSWER,
+            "MISMATCH",
+            f"Every element is within tolerance, but the error is {trial.budget_ratio:.3g} times what this dtype allows {where}; "
+            "compute in the task's precision.",
+        )
+    return (
+        Verdict.WRONG_ANSWER,
+        "MISMATCH",
+        f"{_share(trial.mismatched_count, trial)} differ from the reference {where}; "
+        f"the largest absolute error is {_number(trial.max_absolute_error)}.",
+    )
+
+
+def device_code(message: str) -> str | None:
+    """The driver's name for what the device reports, where a message begins with it. The rest of the message may be untrusted text."""
+    found = _DEVICE_CODE.match(message)
+    return found.group() if found else None
+
+
+def _device(message: str, where: str) -> Decision:
+    """What the device stopped it for. Only the driver's name is shown: what comes behind it may tell a hidden size."""
+    code = device_code(message) or "a fault without a name"
+    seen = f"The device stopped the kernel {where} ({code})"
+    if code == OUT_OF_MEMORY:
+        told = f"The device's memory did not do {where}; allocate less, and free or reuse what earlier calls allocated."
+        return Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY", told
+    if code in _ADDRESS_CODES:
+        told = f"{seen}: {_ADDRESS_CODES[code]}; check every index, and run it under compute-sanitizer."
+        return Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS", told
+    match code:
+        case "CUDA_ERROR_ASSERT":
+            told = f"{seen}: an assert() in device code failed; its condition does not hold for these inputs."
+            return Verdict.RUNTIME_ERROR, "DEVICE_ASSERT", told
+        case "CUDA_ERROR_HARDWARE_STACK_ERROR":
+            told = f"{seen}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
+            return Verdict.RUNTIME_ERROR, "STACK_OVERFLOW", told
+        case "CUDA_ERROR_LAUNCH_TIMEOUT":
+            told = f"{seen}: it ran longer than the device allows; look for a loop or a wait without end."
+            return Verdict.RUNTIME_ERROR, "DEVICE_FAULT", told
+    return Verdict.RUNTIME_ERROR, "DEVICE_FAULT", f"{seen}; run it under compute-sanitizer, which names the line."
+
+
+def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loaded") -> Decision:
+    """How the kernel's process ended, in a word."""
+    if end is None:
+        return Verdict.RUNTIME_ERROR, "EXITED", f"{message or 'the process ended'} {where}."
+    match end.cause:
+        case "memory_limit":
+            return Verdict.MEMORY_LIMIT_EXCEEDED, "HOST_MEMORY", f"The kernel's process took more memory than it may {where}."
+        case "output_limit":
+            return Verdict.OUTPUT_LIMIT_EXCEEDED, "STDOUT", f"The kernel printed more than it may {where}; print less."
+        case "wall_limit":
+            return Verdict.TIME_LIMIT_EXCEEDED, "RUN", f"The whole run took longer than it may; it was stopped {where}."
+        case "sandbox_violation":
+            return Verdict.DISQUALIFIED, "SANDBOX_VIOLATION", f"The kernel's process made a forbidden system call {where}."
+        case "process_limit":
+            return Verdict.RUNTIME_ERROR, "PROCESS_LIMIT", f"The kernel's process could not start more processes {where}."
+    if end.signal is not None:
+        reason = {11: "ILLEGAL_ADDRESS", 7: "ILLEGAL_ADDRESS", 6: "ABORTED", 8: "ARITHMETIC"}.get(end.signal, "SIGNALLED")
+        hint = "; check every index and pointer" if reason == "ILLEGAL_ADDRESS" else ""
+        return Verdict.RUNTIME_ERROR, reason, f"The kernel's process died of signal {end.signal} {where}{hint}."
+    return (
+        Verdict.RUNTIME_ERROR,
+        "EXITED",
+        f"The kernel's process ended by itself with exit code {end.exit_code} {where}; only what it computed counts.",
+    )
+
+
+def _where(trial: wire.Trial) -> str:
+    name = "a hidden workload" if trial.hidden else f"workload '{trial.workload_id}'"
+    return f"on {name}" if trial.phase is wire.TrialPhase.VERIFY else f"on {name} while it was timed"
+
+
+def _share(part: int, trial: wire.Trial) -> str:
+    """So many output elements; of a hidden workload only the share, for the count would tell its size."""
+    percent = f"{100 * part / max(trial.element_count, 1):.3g} %"
+    return f"{percent} of the output elements" if trial.hidden else f"{part} of {trial.element_count} output elements ({percent})"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"

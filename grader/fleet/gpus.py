@@ -1,0 +1,119 @@
+"""Which GPUs this host has, as the driver's management library says.  Touches no GPU: a server never holds a CUDA context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from typing import Any
+
+import structlog
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU of this host. index: its place in PCI order; minor: the N of /dev/nvidiaN, which may be another."""
+
+    index: int
+    uuid: str
+    name: str
+    minor: int
+    memory_bytes: int
+    driver: str
+
+
+def _nvml() -> Any:
+    return import_module("pynvml")
+
+
+def _torch_version() -> str | None:
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:  # carried in without its metadata
+        return None
+
+
+def _has_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None  # of the last part only: torch itself is not imported
+    except ModuleNotFoundError:
+        return False
+
+
+def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any] = _nvml) -> tuple[Gpu, ...]:
+    """The GPUs that are ours, in PCI order; none where there is no driver or no `nvidia-ml-py`.
+
+    Where CUDA_VISIBLE_DEVICES is set, a GPU that it does not name is somebody else's.
+    """
+    try:
+        nvml = load()
+    except ImportError:
+        return ()
+    try:
+        nvml.nvmlInit()
+    except (nvml.NVMLError, OSError):  # no driver, or one that does not run
+        return ()
+    try:
+        found = _all(nvml)
+    except nvml.NVMLError as error:
+        log.warning("gpus_not_found", detail=str(error))
+        return ()
+    finally:
+        nvml.nvmlShutdown()
+    return visible(found, environment.get(VISIBLE))
+
+
+def why_unusable(torch_version: Callable[[], str | None] = _torch_version, has: Callable[[str], bool] = _has_module) -> str | None:
+    """Why no judge could use a GPU with the packages that are here, and what to do; None where nothing speaks against it."""
+    for module, package in (("torch", "torch"), ("cuda.bindings", "cuda-bindings")):
+        if not has(module):
+            return f"the package {package} is missing; install it"
+    if (version := torch_version()) is not None and version.endswith("+cpu"):
+        return f"torch {version} is a build without CUDA; install one that has it"
+    return None
+
+
+def visible(gpus: Sequence[Gpu], wanted: str | None) -> tuple[Gpu, ...]:
+    """Those that a CUDA_VISIBLE_DEVICES names: by index, or by the beginning of a UUID; all where it is None.
+
+    As in CUDA, what comes after a name that fits nothing is not looked at.
+    """
+    if wanted is None:
+        return tuple(gpus)
+    named = set[str]()
+    for one in (part.strip() for part in wanted.split(",")):
+        fits = [gpu for gpu in gpus if one and (str(gpu.index) == one or (one.startswith("GPU-") and gpu.uuid.startswith(one)))]
+        if len(fits) != 1:
+            break
+        named.add(fits[0].uuid)
+    return tuple(gpu for gpu in gpus if gpu.uuid in named)
+
+
+def _all(nvml: Any) -> tuple[Gpu, ...]:
+    driver = _text(nvml.nvmlSystemGetDriverVersion())
+    found: list[tuple[tuple[int, int, int], str, str, int, int]] = []
+    for number in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            pci = nvml.nvmlDeviceGetPciInfo(handle)
+            uuid, name = _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle))
+            minor, memory_bytes = int(nvml.nvmlDeviceGetMinorNumber(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+        except nvml.NVMLError as error:  # lost, or not for us: the others are as good as before
+            log.warning("gpu_left_out", number=number, detail=str(error))
+            continue
+        found.append(((int(pci.domain), int(pci.bus), int(pci.device)), uuid, name, minor, memory_bytes))
+    # The library promises no order, CUDA_DEVICE_ORDER=PCI_BUS_ID does.
+    return tuple(
+        Gpu(index=index, uuid=uuid, name=name, minor=minor, memory_bytes=memory_bytes, driver=driver)
+        for index, (_, uuid, name, minor, memory_bytes) in enumerate(sorted(found))
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,271 @@
+"""Whose turn it is at which lane, and which lanes are still good.
+
+A lane is free, taken, looked after (its device is being checked when a job's box is gone), or quarantined, and then never used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from enum import Enum, auto
+
+import structlog
+
+from grader import devices
+from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
+from grader.fleet.judge_process import JudgeProcess
+from grader.isolation import GpuAccess
+from sandbox import wire
+
+LOOKS = 2  # at a device whose job is over; between them its judge is started anew
+CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes to start
+
+log = structlog.get_logger()
+
+
+class Standing(Enum):
+    """What may be done with a lane."""
+
+    FREE = auto()
+    TAKEN = auto()
+    LOOKED_AFTER = auto()
+    QUARANTINED = auto()
+
+
+class DeviceLane:
+    """One device and its judge. gpu: None on the emulated device."""
+
+    def __init__(self, kind: str, judge: JudgeProcess, gpu: GpuAccess | None = None) -> None:
+        self.kind, self.gpu, self._process = kind, gpu, judge
+        self.standing = Standing.FREE
+        self.seated = 0
+        self.illness = ""
+        self.carer: asyncio.Task[None] | None = None  # whoever looks after it now
+        self._job_id = ""
+        self._known: wire.Environment | None = None
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"the {self.kind} device" if self.gpu is None else f"GPU {self.gpu.index} ({self.gpu.name})"
+
+    @property
+    def environment(self) -> wire.Environment:
+        """What the judge said last; there is something as soon as the lane is somebody's."""
+        assert self._known is not None
+        return self._known
+
+    @property
+    def known(self) -> bool:
+        """Whether the judge has ever said what it is on."""
+        return self._known is not None
+
+    @property
+    def load(self) -> tuple[int, bool]:
+        """The less, the sooner it has time; of two that have the same, the one whose judge is warm."""
+        return self.seated + (self.standing is Standing.LOOKED_AFTER), not self._process.running
+
+    def is_like(self, other: DeviceLane) -> bool:
+        """Whether what is built for one runs on the other."""
+        return self.kind == other.kind and (self.gpu and self.gpu.name) == (other.gpu and other.gpu.name)
+
+    def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
+        """The judge's facts of this job."""
+        self._job_id = job.job_id
+        return self._process.judge(job)
+
+    async def look_up(self) -> wire.Environment:
+        """What the judge says of the device; starts it if it is not running."""
+        self._known = await self._process.environment()
+        return self._known
+
+    async def settle(self, job_id: str) -> str:
+        """See whether the device is as it was before; "" where it is, else what is wrong even with a fresh judge."""
+        illness = ""
+        for look in range(LOOKS):
+            try:
+                health = await self._process.check(job_id)
+                if health.healthy:
+                    return ""
+                illness = health.detail or "its judge found it unwell"
+            except JudgeBroken as error:
+                illness = error.detail
+            log.warning("device_unwell", lane=self.title, job=job_id, look=look + 1, illness=illness)
+            await self._process.close()
+        return illness
+
+    async def look_after(self) -> None:
+        """Settle the last job, and decide what may be done with the lane from then on."""
+        try:
+            self.illness = await self.settle(self._job_id)
+        except Exception as error:
+            log.exception("settling_broke", lane=self.title)
+            self.illness = f"{type(error).__name__} while it was checked; the server's log has more"
+        self.standing = Standing.QUARANTINED if self.illness else Standing.FREE
+        if self.illness:
+            log.error("lane_quarantined", lane=self.title, reason=self.illness)
+
+    async def close(self) -> None:
+        """End the judge."""
+        await self._process.close()
+
+
+class LaneSeat:
+    """One attempt's place at a lane; see `grader.host.Seat`."""
+
+    def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
+        self.choice, self.here = choice, lane
+        self._lanes = lanes
+        self._kept = self._idle = False
+
+    @property
+    def gpu(self) -> GpuAccess | None:
+        """The GPU of the lane where this seat is now."""
+        return self.here.gpu
+
+    @property
+    def idle(self) -> bool:
+        """Whether the lane was free when its environment was asked for; a GPU is kept for this seat since."""
+        return self._idle
+
+    async def environment(self) -> wire.Environment:
+        """What the lane's judge says of its device."""
+        if self.here.carer is not None and self.here.seated == 1:
+            await asyncio.wait([self.here.carer], timeout=CHECK_PATIENCE_S)
+        if self.here.standing is Standing.FREE:
+            self._idle = True
+            # A box that waits has opened its GPU already: nobody else may be there, and no check of the device meanwhile.
+            self._kept = self.here.gpu is not None
+            self.here.standing = Standing.TAKEN if self._kept else Standing.FREE
+        elif self.here.known:  # somebody else's untrusted code may run there: no judge is started beside it
+            return self.here.environment
+        try:
+            return await self.here.look_up()
+        except JudgeBroken:
+            if self._kept or self.here.standing is Standing.FREE:
+                self._kept = False
+                self._lanes.look_after(self.here)
+            raise
+
+    @asynccontextmanager
+    async def lane(self) -> AsyncIterator[DeviceLane]:
+        """Wait for the lane or for another like it; when it is left, its device is looked after before the next one gets it."""
+        if not self._kept:
+            self.move(await self._lanes.take(self))
+        self._kept = False
+        try:
+            await self.here.look_up()
+            yield self.here
+        finally:
+            self._lanes.look_after(self.here)
+
+    def move(self, lane: DeviceLane) -> None:
+        """Sit at another lane from now on."""
+        self.here.seated -= 1
+        lane.seated += 1
+        self.here = lane
+
+    def leave(self) -> None:
+        """Give the lane back that was kept and not used."""
+        self.here.seated -= 1
+        if self._kept:
+            self._kept = False
+            self.here.standing = Standing.FREE
+
+
+class Lanes:
+    """The lanes of a host. default: what "" chooses."""
+
+    def __init__(self, lanes: Sequence[DeviceLane], default: str) -> None:
+        self._lanes, self._default = tuple(lanes), default
+        self._waiting: list[tuple[LaneSeat, asyncio.Future[DeviceLane]]] = []
+        self._carers: set[asyncio.Task[None]] = set()
+
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """What may be chosen."""
+        return devices.offered((lane.gpu.index, lane.gpu.name) for lane in self._lanes if lane.gpu is not None)
+
+    @contextmanager
+    def seat(self, choice: str) -> Iterator[LaneSeat]:
+        """A seat where the fewest sit; NoSuchDevice, or DeviceQuarantined where no such lane is left."""
+        lane = min(self._usable(choice or self._default), key=lambda one: one.load)
+        seat = LaneSeat(self, choice or self._default, lane)
+        lane.seated += 1
+        try:
+            yield seat
+        finally:
+            seat.leave()
+            self._deal()
+
+    async def take(self, seat: LaneSeat) -> DeviceLane:
+        """Wait for the seat's lane, or for one like it that is free before; first come, first served."""
+        turn: asyncio.Future[DeviceLane] = asyncio.get_running_loop().create_future()
+        self._waiting.append((seat, turn))
+        self._deal()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:  # it came in the same moment
+                turn.result().standing = Standing.FREE
+                self._deal()
+            raise
+
+    def look_after(self, lane: DeviceLane) -> None:
+        """Check the lane's device in a task of its own, for the verdict does not wait for it; the lane's next user does."""
+
+        async def care() -> None:
+            await lane.look_after()
+            lane.carer = None
+            self._deal()
+
+        lane.standing = Standing.LOOKED_AFTER
+        lane.carer = carer = asyncio.create_task(care())
+        self._carers.add(carer)
+        carer.add_done_callback(self._carers.discard)
+
+    async def close(self) -> None:
+        """Stop looking after anything, and end the judges."""
+        carers = tuple(self._carers)
+        for carer in carers:
+            carer.cancel()
+        await asyncio.gather(*carers, return_exceptions=True)
+        for lane in self._lanes:
+            await lane.close()
+
+    def _deal(self) -> None:
+        """Give free lanes to those who wait, in order; tell those for whom there is none any more."""
+        still = []
+        for seat, turn in self._waiting:
+            if turn.done():
+                continue
+            try:
+                alike = [lane for lane in self._usable(seat.choice) if lane.is_like(seat.here)]
+            except DeviceQuarantined as error:
+                turn.set_exception(error)
+                continue
+            free = [lane for lane in alike if lane.standing is Standing.FREE]
+            if free:
+                lane = seat.here if seat.here in free else min(free, key=lambda one: one.load)
+                lane.standing = Standing.TAKEN
+                turn.set_result(lane)
+            elif alike:
+                still.append((seat, turn))
+            else:  # what was built for the one that is quarantined does not run on the others; the next attempt is made on those
+                turn.set_exception(DeviceQuarantined(seat.here.title, seat.here.illness))
+        self._waiting = still
+
+    def _usable(self, choice: str) -> list[DeviceLane]:
+        found = [lane for lane in self._lanes if _is_meant(lane, choice)]
+        if not found:
+            raise NoSuchDevice(choice, self.offers)
+        usable = [lane for lane in found if lane.standing is not Standing.QUARANTINED]
+        if not usable:
+            sick = found[0]
+            raise DeviceQuarantined(sick.title, sick.illness)
+        return usable
+
+
+def _is_meant(lane: DeviceLane, choice: str) -> bool:
+    return choice == lane.kind if lane.gpu is None else devices.fits(choice, lane.gpu.index, lane.gpu.name)

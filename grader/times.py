@@ -1,0 +1,150 @@
+"""What measurements say: which claims nobody can have earned, how near to the device's ceilings they come, what is flagged.  Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from grader.model import Decision, Verdict
+from sandbox import wire
+
+# A claim this far below everything that the judge's clock saw is no noise: no kernel is timed so wrong by accident. The host's clock
+# of a busy machine sees 50 times a short kernel's time and is given more: an honest 0.2 ms was seen as 7 ms beside four compilers.
+TAMPERED_FACTOR = 10.0
+TAMPERED_FLOOR_NS = {wire.Clock.DEVICE_EVENTS: 100_000, wire.Clock.HOST: 20_000_000}
+# How far under the physical floor a time has to be (docs/decisions/0013): events resolve 1 us at worst; the certified bound is the
+# difference of two runs of the protocol, so its noise grows with what the protocol itself takes.
+CLAIM_SLACK_NS = 1_000
+BOUND_SLACK_NS = 25_000
+BOUND_SLACK_SHARE = 0.05
+# As NVML names them. A power cap alone is how these devices are run, and no flag.
+THROTTLE_REASONS = frozenset({"HwSlowdown", "HwThermalSlowdown", "SwThermalSlowdown", "HwPowerBrake", "HwPowerBrakeSlowdown"})
+BYTES_CEILING, FLOPS_CEILING = "bytes_per_s", "flops_per_s:"
+
+
+def impossible(measurements: Sequence[wire.Measurement]) -> Decision | None:
+    """DISQUALIFIED where a time is out of the clock's reach, or out of the device's."""
+    for rule in (_tampered, _below_floor):
+        for measurement in measurements:
+            decision = rule(measurement)
+            if decision is not None:
+                return decision
+    return None
+
+
+def _tampered(measurement: wire.Measurement) -> Decision | None:
+    """A claimed time far under the certified ones. The other way round is the kernel's own loss."""
+    if measurement.reported is None:
+        return None
+    claim, seen = median(measurement.reported), min(measurement.certified.durations_ns)
+    if seen <= TAMPERED_FACTOR * claim or seen - claim <= TAMPERED_FLOOR_NS[measurement.clock]:
+        return None
+    return (
+        Verdict.DISQUALIFIED,
+        "TIMING_TAMPERED",
+        f"Its process claims {claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms; "
+        "do all work on the caller's stream, or join every other stream and thread to it before returning, and leave the timer alone.",
+    )
+
+
+def _below_floor(measurement: wire.Measurement) -> Decision | None:
+    """A time that the device's memory and arithmetic do not allow. The emulated device has no such floor."""
+    floor_ns = measurement.physical_floor_ns
+    if floor_ns is None or measurement.clock is not wire.Clock.DEVICE_EVENTS:
+        return None
+    if measurement.reported is not None and median(measurement.reported) < floor_ns - CLAIM_SLACK_NS:
+        return _impossibly_fast(measurement, "Its process claims", median(measurement.reported), floor_ns)
+    slack_ns = BOUND_SLACK_NS + BOUND_SLACK_SHARE * (floor_ns + measurement.floor_ns)
+    if measurement.bound_ns < floor_ns - slack_ns:
+        return _impossibly_fast(measurement, "The judge's clock saw at most", measurement.bound_ns, floor_ns)
+    return None
+
+
+def _impossibly_fast(measurement: wire.Measurement, who: str, time_ns: float, floor_ns: int) -> Decision:
+    advice = "compute every output from this call's inputs, on the caller's stream, and leave the timer alone."
+    if measurement.hidden:  # floor and amounts would tell its size
+        told = "less time per launch on a hidden workload than this device needs to move its data and to do its arithmetic"
+        return Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR", f"{who} {told}; {advice}"
+    parts = [f"move {_amount(measurement.moved_bytes, 'B')}"] if measurement.moved_bytes else []
+    parts += [f"do {_amount(measurement.flops, 'flop')}"] if measurement.flops else []
+    return (
+        Verdict.DISQUALIFIED,
+        "BELOW_PHYSICAL_FLOOR",
+        f"{who} {_time(time_ns)} per launch on workload '{measurement.workload_id}'; to {' and '.join(parts) or 'do the work'} takes "
+        f"this device at least {_time(floor_ns)} at the rates measured on it, with a tenth and its cache allowed for; {advice}",
+    )
+
+
+def overall(measurements: Sequence[wire.Measurement]) -> tuple[wire.Speedup, ...]:
+    """Per baseline, the geometric mean over workloads; the interval's ends likewise, which is wider than needed, never narrower."""
+    names = sorted({speedup.baseline for measurement in measurements for speedup in measurement.speedups})
+    return tuple(
+        _geometric(name, [speedup for measurement in measurements for speedup in measurement.speedups if speedup.baseline == name])
+        for name in names
+    )
+
+
+def _geometric(name: str, speedups: list[wire.Speedup]) -> wire.Speedup:
+    def mean(values: list[float]) -> float:
+        if any(value <= 0 for value in values):
+            return 0.0
+        return math.exp(min(math.fsum(math.log(value) for value in values) / len(values), 700.0))
+
+    return wire.Speedup(
+        baseline=name,
+        ratio=mean([one.ratio for one in speedups]),
+        ratio_low=mean([one.ratio_low for one in speedups]),
+        ratio_high=mean([one.ratio_high for one in speedups]),
+    )
+
+
+def flags(measurements: Sequence[wire.Measurement]) -> tuple[str, ...]:
+    """What else a reader should know of these times."""
+    found = {
+        "REPORTED_TIME_NOT_CONFIRMED": any(not one.reported_confirmed for one in measurements),
+        "BASELINE_SLOWED": any(one.baseline_slowed for one in measurements),
+        "SPEEDUP_NOT_RESOLVED": any(not one.speedups for one in measurements),
+        "THROTTLED": any(_throttled(one) for one in measurements),
+        "EMULATED_NOT_RANKED": any(one.clock is wire.Clock.HOST for one in measurements),
+    }
+    return tuple(flag for flag, raised in found.items() if raised)
+
+
+def _throttled(measurement: wire.Measurement) -> bool:
+    reasons = measurement.conditions.get("throttle_reasons", "").split(",")
+    return not THROTTLE_REASONS.isdisjoint(reason.strip() for reason in reasons)
+
+
+def bandwidth_share(measurement: wire.Measurement, ceilings: Mapping[str, float]) -> float | None:
+    """The declared bytes in the certified time, over what the device's memory moves at most."""
+    return _share(measurement.moved_bytes, measurement, ceilings.get(BYTES_CEILING))
+
+
+def peak_share(measurement: wire.Measurement, ceilings: Mapping[str, float], dtype: str) -> float | None:
+    """The declared arithmetic in the certified time, over what the device does at most in dtype, tensor cores and all."""
+    return _share(measurement.flops, measurement, ceilings.get(FLOPS_CEILING + dtype))
+
+
+def _share(amount: int | None, measurement: wire.Measurement, ceiling_per_s: float | None) -> float | None:
+    taken_ns = median(measurement.certified)
+    if not amount or not ceiling_per_s or ceiling_per_s <= 0 or taken_ns <= 0:
+        return None
+    return amount / (taken_ns / 1e9) / ceiling_per_s
+
+
+def median(samples: wire.Samples) -> float:
+    """The middle one, in nanoseconds."""
+    ordered = sorted(samples.durations_ns)
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _time(time_ns: float) -> str:
+    return f"{time_ns / 1e3:.3g} us" if abs(time_ns) < 999_500 else f"{time_ns / 1e6:.3g} ms"
+
+
+def _amount(value: int, unit: str) -> str:
+    for size, prefix in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value} {unit}"

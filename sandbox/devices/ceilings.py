@@ -1,0 +1,114 @@
+"""What a device can do at most, and the time under which no work of a given size can be done on it.
+
+Each rate is an upper bound for a right kernel: the best of several ways, on data that costs the least power. So a floor made of it hits
+nobody who did the work (timing.md 3.2, L3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+SAFETY = 0.9
+BYTES, FLOPS, CACHE = "bytes_per_s", "flops_per_s:", "l2_bytes"
+# Where a problem's tolerance allows it, these do the work of float32; a floor that is too low hits nobody.
+NARROWER = {"float32": ("float16", "bfloat16")}
+MEMORY_BYTES = 1 << 30
+SIDE = {"float32": 8192, "float16": 8192, "bfloat16": 8192, "float64": 4096}
+# Enough for a device that was idle to reach its highest clock: a rate that is too low would be a floor that is too high.
+REPEAT = 30
+
+
+def physical_floor_ns(
+    moved_bytes: int | None, flops: int | None, dtype: str, written_bytes: int, ceilings: Mapping[str, float]
+) -> int | None:
+    """Nine tenths of the longer of both: moving the declared bytes, doing the declared arithmetic. None where nothing is known.
+
+    An output may still lie in the cache when the kernel ends, so as much as fits there is not counted.
+    """
+    times_s = []
+    if moved_bytes is not None and ceilings.get(BYTES):
+        through_memory = moved_bytes - min(written_bytes, int(ceilings.get(CACHE, 0)))
+        times_s.append(max(0, through_memory) / ceilings[BYTES])
+    rate = max((ceilings.get(FLOPS + one, 0.0) for one in (dtype, *NARROWER.get(dtype, ()))), default=0.0)
+    if flops is not None and rate:
+        times_s.append(flops / rate)
+    return round(SAFETY * max(times_s) * 1e9) if times_s else None
+
+
+def measure(device: str) -> dict[str, float]:
+    """Measure the rates; about two seconds. What a device can't do is not there."""
+    import torch
+
+    found = {CACHE: float(torch.cuda.get_device_properties(device).L2_cache_size)}
+    bandwidth = _bandwidth(device)
+    if bandwidth is not None:
+        found[BYTES] = bandwidth
+    with _fastest_matmul():
+        for dtype, side in SIDE.items():
+            rate = _matmul_rate(getattr(torch, dtype), side, device)
+            if rate is not None:
+                found[FLOPS + dtype] = rate
+    if FLOPS + "float16" in found:
+        found[FLOPS + "int8"] = 2 * found[FLOPS + "float16"]
+    torch.cuda.empty_cache()
+    return found
+
+
+def _bandwidth(device: str) -> float | None:
+    """Bytes a second: the best of copying (read and written), writing and reading."""
+    import torch
+
+    try:
+        source = torch.zeros(MEMORY_BYTES // 4, dtype=torch.float32, device=device)
+        target = torch.empty_like(source)
+    except torch.OutOfMemoryError:
+        return None
+    ways: tuple[tuple[int, Callable[[], object]], ...] = (
+        (2 * MEMORY_BYTES, lambda: target.copy_(source)),
+        (MEMORY_BYTES, lambda: target.fill_(1.0)),
+        (MEMORY_BYTES, source.sum),
+        (3 * MEMORY_BYTES, lambda: torch.add(source, target, out=target)),
+    )
+    return max(size / _best_s(run) for size, run in ways)
+
+
+def _matmul_rate(dtype: torch.dtype, side: int, device: str) -> float | None:
+    import torch
+
+    try:
+        left, right = (torch.zeros((side, side), dtype=dtype, device=device) for _ in range(2))
+        return float(2 * side**3 / _best_s(lambda: torch.matmul(left, right)))
+    except RuntimeError:  # such as a dtype that its cuBLAS lacks
+        return None
+
+
+@contextmanager
+def _fastest_matmul() -> Iterator[None]:
+    """TF32 for float32: three products of it make one of float32, so it is never slower than what is right."""
+    import torch
+
+    was = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(was)
+
+
+def _best_s(run: Callable[[], object]) -> float:
+    import torch
+
+    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    times_ms = []
+    for _ in range(REPEAT + 1):
+        begun.record()
+        run()
+        ended.record()
+        ended.synchronize()
+        times_ms.append(begun.elapsed_time(ended))
+    return float(min(times_ms[1:]) / 1e3)

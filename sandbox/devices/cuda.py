@@ -1,0 +1,262 @@
+"""The cuda device: a real GPU, the only one that the process sees.
+
+Arenas are allocations of the driver's virtual memory management, handed on as file descriptors: legacy CUDA IPC wants one uid and one pid
+namespace for both sides. Every call is in the device's primary context, which is torch's too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from cuda.bindings import driver
+
+from sandbox import wire
+from sandbox.devices import DeviceFault, Identity, State
+from sandbox.devices.clock import NativeClock
+from sandbox.gate import SAMPLE_LIMIT
+
+if TYPE_CHECKING:
+    from sandbox.devices.nvml import Watch
+
+EVICT_BYTES = 256 << 20  # what `do_bench` writes between its samples, too (triton 3.6, backends/nvidia/driver.py)
+STIR_COUNT = 16
+STIR_LIMIT_BYTES = 64 << 20
+WARMUP_MS = 25
+RESERVE_SHARE = 0.4
+CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes time slices of tens of ms
+SETTLE_S = 10.0  # the driver takes a moment to take down what a killed process had
+LEAK_BYTES = 512 << 20
+_HANDLE = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+
+class CudaArena:
+    """Device memory that two processes see."""
+
+    def __init__(self, fd: int, size_bytes: int, handle: Any) -> None:
+        self.fd, self.size_bytes = fd, size_bytes
+        self._handle = handle
+        self._pointer = _ask(driver.cuMemAddressReserve(size_bytes, 0, 0, 0))
+        self._base = int(self._pointer)
+        _ask(driver.cuMemMap(self._pointer, size_bytes, 0, handle, 0))
+        access = driver.CUmemAccessDesc()
+        access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        access.location.id = 0
+        access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        _ask(driver.cuMemSetAccess(self._pointer, size_bytes, [access], 1))
+
+    def address(self, offset: int) -> int:
+        """The address of a byte."""
+        return self._base + offset
+
+    def tensor(self, offset: int, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """A contiguous tensor over these bytes, whose storage ends where it does."""
+        kind: torch.dtype = getattr(torch, dtype)
+        count = math.prod(shape)
+        if count == 0:
+            return torch.empty(shape, dtype=kind, device="cuda")
+        return torch.as_tensor(_Bytes(self._base + offset, count * kind.itemsize), device="cuda").view(kind).view(shape)
+
+    def close(self) -> None:
+        """Unmap it here; the memory goes with its last holder."""
+        _ask(driver.cuCtxSynchronize())
+        _ask(driver.cuMemUnmap(self._pointer, self.size_bytes))
+        _ask(driver.cuMemAddressFree(self._pointer, self.size_bytes))
+        _ask(driver.cuMemRelease(self._handle))
+        os.close(self.fd)
+
+
+class _Bytes:
+    """Device memory, in the words that torch takes."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None}
+
+
+class CudaDevice:
+    """The GPU that CUDA_VISIBLE_DEVICES leaves."""
+
+    KIND = "cuda"
+    CLOCK = wire.Clock.DEVICE_EVENTS
+    TORCH = "cuda"
+    SPIN_NS = 5_000_000_000  # longer than the judge's work between two calls: a nap would be in the kernel's time
+
+    def __init__(self) -> None:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        self._one = torch.zeros(1, device="cuda")  # makes the primary context, and current
+        self.clock: NativeClock | None = None
+        self._watch: Watch | None = None
+        self._known: frozenset[int] = frozenset()
+        self._untold_bytes = 0
+
+    def create_arena(self, size_bytes: int) -> CudaArena:
+        """Make an arena of at least size_bytes."""
+        prop, size_bytes = _prop(), _rounded(size_bytes)
+        handle = _ask(driver.cuMemCreate(size_bytes, prop, 0))
+        fd = int(_ask(driver.cuMemExportToShareableHandle(handle, _HANDLE, 0)))
+        return CudaArena(fd, size_bytes, handle)
+
+    def attach_arena(self, fd: int, size_bytes: int) -> CudaArena:
+        """Look at the judge's arena."""
+        return CudaArena(fd, _rounded(size_bytes), _ask(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
+
+    def synchronize(self) -> None:
+        """Wait for every stream of this process."""
+        _ask(driver.cuCtxSynchronize())
+
+    def launch_null(self) -> None:
+        """One thread writes one number."""
+        self._one.fill_(1.0)
+
+    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
+        """Leave NaN in blocks of these and of random sizes; where torch does not allocate for the kernel, they go back to the driver."""
+        chance = random.Random(seed)
+        torch.cuda.empty_cache()
+        wanted = [int(STIR_LIMIT_BYTES ** chance.uniform(0.3, 1.0)) for _ in range(STIR_COUNT)]
+        wanted += [size + chance.randrange(0, 1 << 16) for size in sizes for _ in range(2)]
+        chance.shuffle(wanted)
+        # All bits set is a NaN in every float format.
+        blocks = [torch.full((size + 1,), 0xFF, dtype=torch.uint8, device="cuda") for size in wanted]
+        chance.shuffle(blocks)
+        self.synchronize()
+        del blocks
+        if not torch_allocator:
+            torch.cuda.empty_cache()
+
+    def do_bench(self, run: Callable[[], object], budget_ns: int) -> tuple[int, ...]:
+        """`triton.testing.do_bench` as it is, all its samples; at most SAMPLE_LIMIT of them, evenly taken."""
+        from triton.testing import do_bench
+
+        _ask(driver.cuCtxResetPersistingL2Cache())
+        times_ms = do_bench(run, warmup=WARMUP_MS, rep=budget_ns // 1_000_000, return_mode="all")
+        step = -(-len(times_ms) // SAMPLE_LIMIT)
+        return tuple(round(one * 1e6) for one in times_ms[::step])
+
+    # -- the judge's side --------------------------------------------------------------------------------------------------
+
+    def identify(self) -> Identity:
+        """What torch and the driver say."""
+        import triton
+
+        seen = self._nvml().identity()
+        major, minor = torch.cuda.get_device_capability()
+        versions = {key: value for key, value in seen.items() if key not in ("name", "uuid")}
+        versions |= {"cuda": str(torch.version.cuda), "triton": str(triton.__version__)}
+        return Identity(name=seen["name"], versions=versions, architecture=f"sm_{major}{minor}", uuid=seen["uuid"])
+
+    def source(self, key: str) -> _Philox:
+        """torch's Philox, with a seed of 64 bits and a place in its sequence of 61."""
+        return _Philox(key)
+
+    def start_clock(self) -> None:
+        """Make this process the judge."""
+        self.clock = NativeClock(torch.empty(EVICT_BYTES, dtype=torch.uint8, device="cuda"))
+
+    def reserve(self, size_bytes: int) -> None:
+        """Take it, and leave it to torch's allocator."""
+        free, total = torch.cuda.mem_get_info()
+        have = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        size_bytes = min(size_bytes, int(RESERVE_SHARE * total), free)
+        if size_bytes > have:
+            torch.cuda.empty_cache()
+            torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
+
+    def conditions(self) -> dict[str, str]:
+        """What NVML says now."""
+        return self._nvml().conditions()
+
+    def ceilings(self) -> dict[str, float]:
+        """Measured now: call it once."""
+        from sandbox.devices import ceilings
+
+        return ceilings.measure("cuda")
+
+    def remember(self) -> None:
+        """Take what is on the device now for what belongs there."""
+        watch = self._nvml()
+        self._known = frozenset(watch.compute_pids())
+        self._untold_bytes = watch.untold_bytes()
+
+    def check(self) -> State:
+        """Wait for strangers to leave; then a canary has to be right and quick."""
+        torch.cuda.empty_cache()
+        watch, deadline = self._nvml(), time.monotonic() + SETTLE_S
+        while True:
+            strangers = set(watch.compute_pids()) - self._known
+            leaked = watch.untold_bytes() - self._untold_bytes
+            took_ns = self._canary_ns()
+            detail = ""
+            if strangers:
+                detail = f"processes {sorted(strangers)} are still on the device"
+            elif leaked > LEAK_BYTES:
+                detail = f"{leaked >> 20} MiB of the device's memory belong to nobody"
+            elif took_ns > CANARY_LIMIT_NS:
+                detail = f"a tiny kernel took {took_ns / 1e6:.0f} ms"
+            if not detail or time.monotonic() > deadline:
+                return State(healthy=not detail, detail=detail, used_bytes=watch.used_bytes(), canary_ns=took_ns)
+            time.sleep(0.1)
+
+    def _canary_ns(self) -> int:
+        begun = time.perf_counter_ns()
+        total = int(torch.arange(4096, device="cuda", dtype=torch.int64).square_().sum())
+        took_ns = time.perf_counter_ns() - begun
+        if total != 4095 * 4096 * 8191 // 6:
+            raise DeviceFault("a wrong sum")
+        return took_ns
+
+    def _nvml(self) -> Watch:
+        from sandbox.devices.nvml import Watch
+
+        if self._watch is None:
+            self._watch = Watch(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+        return self._watch
+
+
+class _Philox:
+    """Values from torch's CUDA generator (Philox4x32-10): 125 of the key's bits say where in which sequence."""
+
+    def __init__(self, key: str) -> None:
+        bits = int(key, 16)
+        self._values = torch.Generator(device="cuda").manual_seed(bits & (2**64 - 1))
+        self._values.set_offset(4 * (bits >> 67))
+
+    def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """float32, mean 0, variance 1."""
+        return torch.randn(shape, generator=self._values, device="cuda")
+
+    def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """float32 in [0, 1)."""
+        return torch.rand(shape, generator=self._values, device="cuda")
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """int64 in [low, high]."""
+        return torch.randint(low, high + 1, shape, generator=self._values, device="cuda")
+
+
+def _prop() -> Any:
+    prop = driver.CUmemAllocationProp()
+    prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    prop.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    prop.location.id = 0
+    prop.requestedHandleTypes = _HANDLE
+    return prop
+
+
+def _rounded(size_bytes: int) -> int:
+    """Whole pages of the device."""
+    flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
+    grain = int(_ask(driver.cuMemGetAllocationGranularity(_prop(), flag)))
+    return -(-size_bytes // grain) * grain
+
+
+def _ask(answer: tuple[Any, ...]) -> Any:
+    """What a call of the driver returned, without its code; DeviceFault where that is an error."""
+    code = answer[0]
+    if int(code) != 0:
+        raise DeviceFault(getattr(code, "name", str(code)))
+    return answer[1] if len(answer) == 2 else answer[1:]

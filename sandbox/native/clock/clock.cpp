@@ -1,0 +1,93 @@
+// One turn of the judge's clock on a GPU, without an interpreter in it: publish, go, wait for done, snapshot (DESIGN section 4).
+//
+// Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
+// and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
+#include <poll.h>
+#include <time.h>
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+struct Driver {
+    int (*copy)(uint64_t to, uint64_t from, size_t size_bytes, void* stream);           // cuMemcpyDtoDAsync_v2
+    int (*fill)(uint64_t to, unsigned int value, size_t count, void* stream);           // cuMemsetD32Async
+    int (*synchronize)();                                                               // cuCtxSynchronize
+    int (*unpin)();                                                                     // cuCtxResetPersistingL2Cache
+};
+
+struct Copy {
+    uint64_t to, from, size_bytes;
+};
+
+enum Ending { DONE = 0, TIMED_OUT = 1, GONE = 2, VIOLATED = 3 };
+
+struct Turn {
+    const Copy* publish;
+    uint64_t publish_count;
+    const Copy* snapshot;
+    uint64_t snapshot_count;
+    uint64_t evict;  // an address whose overwriting leaves nothing of the inputs in the cache
+    uint64_t evict_bytes;
+    uint64_t* go;
+    const uint64_t* done;
+    uint64_t number;
+    uint64_t previous;
+    int64_t limit_ns;
+    int link;  // the runner's end is closed when this becomes readable
+    // Out:
+    int ending;
+    int code;  // the first CUresult that was no success
+    int64_t duration_ns;
+};
+
+static int64_t now_ns() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+    return int64_t(time.tv_sec) * 1000000000 + time.tv_nsec;
+}
+
+static bool closed(int link) {
+    pollfd one{link, POLLIN, 0};
+    return poll(&one, 1, 0) != 0;
+}
+
+static Ending wait(const Turn& turn) {
+    const int64_t begun = now_ns();
+    int64_t looked = begun;
+    for (;;) {
+        const uint64_t seen = __atomic_load_n(turn.done, __ATOMIC_ACQUIRE);
+        if (seen == turn.number) return DONE;
+        if (seen != turn.previous) return VIOLATED;
+        const int64_t now = now_ns();
+        if (now - begun > turn.limit_ns) return TIMED_OUT;
+        if (now - looked > 1000000) {
+            looked = now;
+            // Its last answer counts.
+            if (closed(turn.link)) return __atomic_load_n(turn.done, __ATOMIC_ACQUIRE) == turn.number ? DONE : GONE;
+        }
+    }
+}
+
+void take_turn(const Driver* driver, Turn* turn) {
+    auto checked = [turn](int code) {
+        if (code != 0 && turn->code == 0) turn->code = code;
+    };
+    const int64_t begun = now_ns();
+    for (uint64_t i = 0; i < turn->publish_count; ++i) {
+        checked(driver->copy(turn->publish[i].to, turn->publish[i].from, turn->publish[i].size_bytes, nullptr));
+    }
+    checked(driver->unpin());
+    checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
+    checked(driver->synchronize());
+    __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
+    turn->ending = wait(*turn);
+    for (uint64_t i = 0; i < turn->snapshot_count; ++i) {
+        checked(driver->copy(turn->snapshot[i].to, turn->snapshot[i].from, turn->snapshot[i].size_bytes, nullptr));
+    }
+    checked(driver->synchronize());
+    turn->duration_ns = now_ns() - begun;
+}
+
+}  // extern "C"

@@ -1,0 +1,121 @@
+"""Reads the kernels beside it: what their first lines expect, and their text with every header of ours put into it.
+
+A submission is one file, so an attack carries what it shares with others in itself. `work.h` is the problem's own honest work,
+`parameters.h` a variant's values, `gate_layout.h` the layout of sandbox/gate.py as it is today, `problem.h` the problem's trial count.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox import gate
+
+HERE = Path(__file__).parent
+INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+NO_GAIN = "ACCEPTED no gain"
+FAULT_PROBLEM = "brief_triad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A kernel file for one problem, one of its variants.
+
+    expect: "VERDICT REASON", "VERDICT", or "ACCEPTED no gain". original: the honest kernel that it is derived from.
+    proof: a pattern that it prints once it has got hold of what it is after; else its failure would prove nothing.
+    """
+
+    path: Path
+    problem: str
+    expect: tuple[str, ...]
+    ids: str = ""
+    language: str = "cuda"
+    original: Path | None = None
+    proof: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What it is called in tests and tables."""
+        return "-".join([self.path.stem, self.problem, *self.parameters.values()])
+
+    def source(self, trial_count: int = 0) -> str:
+        """What is submitted."""
+        return self._with_headers(self.path, {"problem.h": f"#define PROBLEM_TRIALS {trial_count}\n"}, set())
+
+    def _with_headers(self, path: Path, made: Mapping[str, str], taken: set[str]) -> str:
+        """The file with its headers in it, each once."""
+
+        def put_in(match: re.Match[str]) -> str:
+            name = match[1]
+            if name in taken:
+                return ""
+            taken.add(name)
+            if name in made:
+                return made[name]
+            if name == "gate_layout.h":
+                return gate_layout()
+            if name == "parameters.h":
+                return "".join(f"#define {key} {value}\n" for key, value in self.parameters.items())
+            return self._with_headers(HERE / (f"work_{self.problem}.h" if name == "work.h" else name), made, taken)
+
+        return INCLUDE.sub(put_in, path.read_text("utf-8"))
+
+
+def gate_layout() -> str:
+    """Where every field of the gate's page lies, and the operations' numbers, as macros."""
+    page = gate._Page
+    places = {f"GATE_{name.upper()}": getattr(page, name).offset for name, *_ in page._fields_ if not name.startswith("_")}
+    numbers = {f"OPERATION_{one.name}": one.value for one in gate.Operation}
+    slot = {"GATE_SLOT_BYTES": ctypes.sizeof(gate._Slot), "GATE_SLOT_OFFSET": gate._Slot.offset.offset}
+    return "".join(f"#define {name} {value}\n" for name, value in {**places, **slot, **numbers}.items())
+
+
+def words_of(path: Path) -> dict[str, str]:
+    """What the first comment lines say, by their keys."""
+    words: dict[str, str] = {}
+    for line in path.read_text("utf-8").splitlines():
+        if not line.startswith("//"):
+            break
+        key, found, value = line[2:].strip().partition(": ")
+        if found:
+            words.setdefault(key, value.strip())
+    return words
+
+
+def read(path: Path) -> list[Kernel]:
+    """The kernel in this file, once per case: a problem, and the values of a variant."""
+    words = words_of(path)
+    return [
+        Kernel(
+            path=path,
+            problem=case.split()[0],
+            expect=tuple(one.strip() for one in words["expect"].split("|")),
+            ids=words.get("id", ""),
+            language=words.get("language", "cuda"),
+            original=HERE / words["from"] if "from" in words else None,
+            proof=words.get("proof"),
+            parameters=dict(word.split("=", 1) for word in case.split()[1:]),
+        )
+        for case in words.get("cases", FAULT_PROBLEM).split(";")
+    ]
+
+
+def all_in(directory: str) -> list[Kernel]:
+    """Every kernel of attacks/, honest/ or faults/."""
+    return [kernel for path in sorted((HERE / directory).glob("*.cu")) for kernel in read(path)]
+
+
+def original_of(kernel: Kernel) -> Kernel:
+    """The honest kernel that an attack is derived from, for the attack's problem."""
+    assert kernel.original is not None
+    words = words_of(kernel.original)
+    return Kernel(path=kernel.original, problem=kernel.problem, expect=("ACCEPTED",), language=words.get("language", "cuda"))
+
+
+def honest(problem: str) -> Kernel:
+    """The plain right kernel of a problem."""
+    return Kernel(path=HERE / "originals" / "raw.cu", problem=problem, expect=("ACCEPTED",))

@@ -1,0 +1,93 @@
+"""What people and models do to a timer on a GPU: none of it is accepted with a wrong answer, and none gains time.
+
+Every attack is graded beside the honest kernel that it is derived from, in the same session. Gain is a certified time, or a speedup, that
+is better than the honest kernel's by more than the clock's own spread.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+
+from grader.model import Problem, Verdict
+from tests.gpu.conftest import Tell
+from tests.gpu.grading import Graded, Grading, load_problem
+from tests.gpu.kernels.files import NO_GAIN, Kernel, all_in, original_of
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+ATTACKS = all_in("attacks")
+MEASURE_S = 2.0
+GAIN_NS, GAIN_SHARE = 10_000, 0.01  # what an early `done` may win, and what the clock's median wanders by on long kernels
+SPEEDUP_FACTOR = 1.15  # how much better than honest a speedup may look: two medians and the baseline's own drift
+HEADING = ("id", "attack", "problem", "verdict", "reason", "reported us", "certified us", "honest us", "speedup", "honest speedup", "gain")
+
+Originals = dict[tuple[str, str], Graded]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def originals(grading: Grading, tell: Tell) -> Originals:
+    """Build everything, then grade the honest kernels once; they have to be accepted."""
+    tell("attacks", *HEADING)
+    plain = {(kernel.problem, one.path.stem): one for kernel in ATTACKS for one in [original_of(kernel)]}
+    await grading.prebuild((load_problem(one.problem), one.source(), one.language) for one in [*plain.values(), *ATTACKS])
+    found = {}
+    with grading.profile(measure_s=MEASURE_S):
+        for key, kernel in plain.items():
+            found[key] = graded = await grading.grade(load_problem(kernel.problem), kernel.source(), language=kernel.language)
+            assert graded.report.verdict is Verdict.ACCEPTED, f"the honest {key}: {graded.explanation}"
+    return found
+
+
+@pytest.mark.parametrize("kernel", [pytest.param(kernel, id=kernel.name) for kernel in ATTACKS])
+async def test_an_attack_gains_nothing(grading: Grading, originals: Originals, tell: Tell, kernel: Kernel) -> None:
+    """Its verdict is one that its file names; where it is accepted, neither its time nor its speedup is better than the honest kernel's."""
+    problem = load_problem(kernel.problem)
+    honest = originals[kernel.problem, original_of(kernel).path.stem]
+    with grading.profile(measure_s=MEASURE_S):
+        graded = await grading.grade(problem, kernel.source(problem.spec.trial_count), language=kernel.language)
+    gain = gain_of(graded, honest, problem)
+    tell("attacks", *_row(kernel, graded, honest, gain))
+    allowed = tuple("ACCEPTED" if one == NO_GAIN else one for one in kernel.expect)
+    assert graded.is_one_of(allowed), graded.explanation
+    assert kernel.proof is None or re.search(kernel.proof, graded.report.output, re.MULTILINE), (
+        f"no attack took place: {graded.explanation}"
+    )
+    assert gain is None, f"{gain}; {graded.explanation}"
+
+
+def gain_of(graded: Graded, honest: Graded, problem: Problem) -> str | None:
+    """What an accepted attack has won over its honest original; None is nothing."""
+    if graded.report.verdict is not Verdict.ACCEPTED:
+        return None
+    for workload in problem.spec.workloads:
+        seen, right = graded.certified_ns(workload.workload_id), honest.certified_ns(workload.workload_id)
+        assert seen is not None and right is not None
+        if right - seen > max(GAIN_NS, GAIN_SHARE * right):
+            return f"{(right - seen) / 1e3:.1f} us"
+    for baseline, ratio in _speedups(graded).items():
+        if ratio > SPEEDUP_FACTOR * _speedups(honest).get(baseline, ratio):
+            return f"{baseline}: {ratio:.2f} times"
+    return None
+
+
+def _speedups(graded: Graded) -> dict[str, float]:
+    return {one.baseline: one.ratio for one in graded.report.speedups}
+
+
+def _row(kernel: Kernel, graded: Graded, honest: Graded, gain: str | None) -> tuple[str, ...]:
+    (workload, *_) = [one.workload_id for one in load_problem(kernel.problem).spec.workloads]
+    times = (graded.reported_ns(workload), graded.certified_ns(workload), honest.certified_ns(workload))
+    variant = " ".join(f"{key}={value}" for key, value in kernel.parameters.items())
+    return (
+        kernel.ids,
+        f"{kernel.path.stem} {variant}".strip(),
+        kernel.problem,
+        graded.report.verdict.value,
+        graded.report.reason or ", ".join(graded.report.flags),
+        *("" if time is None else f"{time / 1e3:.1f}" for time in times),
+        *(f"{ratio:.2f}" if (ratio := _speedups(one).get("eager")) is not None else "" for one in (graded, honest)),
+        gain or "none",
+    )

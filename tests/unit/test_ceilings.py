@@ -1,0 +1,40 @@
+"""The physical floor: what the declared work takes at the device's best rates, a tenth of it forgiven."""
+
+import pytest
+
+from sandbox.devices.ceilings import physical_floor_ns
+
+CEILINGS = {"bytes_per_s": 4e12, "flops_per_s:float32": 4e14, "l2_bytes": 60e6}
+
+
+def test_the_longer_of_both_is_the_floor():
+    """Memory and arithmetic may overlap; neither can be left out."""
+    assert physical_floor_ns(4_000_000_000, 1, "float32", 0, CEILINGS) == 900_000
+    assert physical_floor_ns(1, 4_000_000_000_000, "float32", 0, CEILINGS) == 9_000_000
+
+
+def test_an_output_may_still_be_in_the_cache():
+    """As much of it as fits there."""
+    assert physical_floor_ns(200_000_000, None, "float32", 40_000_000, CEILINGS) == 36_000
+    assert physical_floor_ns(200_000_000, None, "float32", 100_000_000, CEILINGS) == 31_500
+    assert physical_floor_ns(40_000_000, None, "float32", 40_000_000, CEILINGS) == 0
+    assert physical_floor_ns(1_000, None, "float32", 40_000_000, CEILINGS) == 0
+
+
+@pytest.mark.parametrize(
+    ("moved_bytes", "flops", "dtype", "ceilings"),
+    [
+        (None, None, "float32", CEILINGS),
+        (1_000, 1_000, "float32", {}),
+        (None, 1_000, "float64", CEILINGS),
+        (1_000, None, "float32", {"bytes_per_s": 0.0}),
+    ],
+)
+def test_what_is_not_known_makes_no_floor(moved_bytes, flops, dtype, ceilings):
+    """Not declared, or not measured."""
+    assert physical_floor_ns(moved_bytes, flops, dtype, 0, ceilings) is None
+
+
+def test_one_of_both_is_enough():
+    """A dtype without a rate leaves the bytes."""
+    assert physical_floor_ns(4_000_000_000, 10**18, "int64", 0, CEILINGS) == 900_000

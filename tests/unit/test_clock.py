@@ -1,0 +1,124 @@
+"""The native part of the judge's clock, with a driver that only writes down what it is asked for."""
+
+import ctypes
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from sandbox.devices.clock import FUNCTIONS, Ending, NativeClock, Signals
+from sandbox.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
+
+COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
+FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p)
+PLAIN = ctypes.CFUNCTYPE(ctypes.c_int)
+
+
+class FakeDriver:
+    """The four functions of the driver, on the host's memory."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.calls: list[str] = []
+
+        def copy(to: int, source: int, size: int, _: object) -> int:
+            self.calls.append("copy")
+            ctypes.memmove(to, source, size)
+            return code
+
+        def said(name: str) -> int:
+            self.calls.append(name)
+            return 0
+
+        self._kept = (COPY(copy), FILL(lambda *_: said("evict")), PLAIN(lambda: said("synchronize")), PLAIN(lambda: said("unpin")))
+        for name, function in zip(FUNCTIONS, self._kept, strict=True):
+            setattr(self, name, function)
+
+
+@pytest.fixture
+def runner() -> Iterator[tuple[Gate, Gate, socket.socket, socket.socket]]:
+    """Both ends of a gate and of a link."""
+    fd = create_sealed("gate", GATE_BYTES)
+    ours, theirs = socket.socketpair()
+    yield Gate(fd), Gate(fd), ours, theirs
+    ours.close()
+    theirs.close()
+    os.close(fd)
+
+
+def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 2.0) -> tuple[int, Ending, int, torch.Tensor, torch.Tensor]:
+    """A turn that publishes 1, 2, 3 and reads what the runner made of it."""
+    clock = NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
+    private, arena, snapshot = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3), torch.zeros(3)
+    go, done = gate.addresses()
+    signals = Signals(
+        go_address=go,
+        done_address=done,
+        previous=gate.done,
+        number=gate.arm(Operation.CALL),
+        limit_ns=int(limit_s * 1e9),
+        link_fd=link.fileno(),
+    )
+    return (*clock.take([(arena, private)], [(snapshot, arena)], signals), arena, snapshot)
+
+
+def test_a_turn_publishes_then_goes_then_reads(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+    """The runner sees `go` when the inputs lie there, and the snapshot is taken after its `done`."""
+    ours, theirs, link, _ = runner
+    driver = FakeDriver()
+    seen: list[str] = []
+
+    def serve() -> None:
+        number = theirs.next(0)
+        seen.extend(driver.calls)
+        assert theirs.operation() is Operation.CALL
+        time.sleep(0.02)
+        theirs.reply(number, FINE)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    duration_ns, ending, code, arena, snapshot = taken(ours, link, driver)
+    thread.join(2)
+    assert (ending, code) == (Ending.DONE, 0)
+    assert duration_ns > 20_000_000
+    assert seen == ["copy", "unpin", "evict", "synchronize"] and driver.calls[4:] == ["copy", "synchronize"]
+    assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+    """The deadline is kept, and the snapshot is taken all the same."""
+    ours, _, link, _ = runner
+    begun = time.monotonic()
+    _, ending, _, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
+    assert ending is Ending.TIMED_OUT and 0.1 <= time.monotonic() - begun < 1.5
+    assert snapshot.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_runner_that_leaves_is_noticed_long_before_the_deadline(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+    """Its end of the link closes, or says what no runner says."""
+    ours, _, link, their_link = runner
+    their_link.close()
+    begun = time.monotonic()
+    assert taken(ours, link, FakeDriver(), limit_s=30.0)[1] is Ending.GONE
+    assert time.monotonic() - begun < 5.0
+
+
+def test_a_number_out_of_nowhere_is_a_violation(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+    """Answering a call that was never made."""
+    ours, theirs, link, _ = runner
+    thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0) + 2, FINE), daemon=True)
+    thread.start()
+    assert taken(ours, link, FakeDriver())[1] is Ending.VIOLATED
+    thread.join(2)
+
+
+def test_an_error_of_the_driver_is_told(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+    """The first code that is no success comes back: the turn is worth nothing then."""
+    ours, theirs, link, _ = runner
+    thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0), FINE), daemon=True)
+    thread.start()
+    assert taken(ours, link, FakeDriver(code=700))[2] == 700
+    thread.join(2)

@@ -1,0 +1,53 @@
+"""What the device reports becomes a reason and a sentence; what a hidden size could be read from does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.failures import load_failed, trial_failed
+from grader.model import Verdict
+from sandbox import wire
+
+
+def failed(outcome: wire.TrialOutcome, message: str = "", **fields: object) -> wire.Trial:
+    phase = wire.TrialPhase.VERIFY
+    return wire.Trial(workload_id="n64", phase=phase, index=0, outcome=outcome, message=message, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "told"),
+    [
+        ("CUDA_ERROR_ILLEGAL_ADDRESS", "ILLEGAL_ADDRESS", "compute-sanitizer"),
+        ("CUDA_ERROR_MISALIGNED_ADDRESS", "ILLEGAL_ADDRESS", "multiple"),
+        ("CUDA_ERROR_INVALID_ADDRESS_SPACE", "ILLEGAL_ADDRESS", "compute-sanitizer"),
+        ("CUDA_ERROR_INVALID_PC", "ILLEGAL_ADDRESS", "jumped"),
+        ("CUDA_ERROR_ASSERT", "DEVICE_ASSERT", "assert()"),
+        ("CUDA_ERROR_HARDWARE_STACK_ERROR", "STACK_OVERFLOW", "recursion"),
+        ("CUDA_ERROR_LAUNCH_FAILED", "DEVICE_FAULT", "compute-sanitizer"),
+        ("CUDA_ERROR_LAUNCH_TIMEOUT", "DEVICE_FAULT", "loop"),
+        ("CUDA_ERROR_ECC_UNCORRECTABLE", "DEVICE_FAULT", "CUDA_ERROR_ECC_UNCORRECTABLE"),
+    ],
+)
+def test_the_drivers_name_decides_the_reason(code: str, reason: str, told: str) -> None:
+    """And the sentence says what to do."""
+    verdict, found, sentence = trial_failed(failed(wire.TrialOutcome.DEVICE_FAULT, f"{code}: while it ran"), None)
+    assert (verdict, found) == (Verdict.RUNTIME_ERROR, reason)
+    assert told in sentence and "'n64'" in sentence
+
+
+@pytest.mark.parametrize("message", ["CUDA_ERROR_ILLEGAL_ADDRESS at 7919", "7919", "CUDA_ERROR_OUT_OF_MEMORY 7919 bytes"])
+@pytest.mark.parametrize("outcome", [wire.TrialOutcome.DEVICE_FAULT, wire.TrialOutcome.OUT_OF_MEMORY])
+def test_what_stands_behind_the_drivers_name_is_not_told(outcome: wire.TrialOutcome, message: str) -> None:
+    """It is untrusted, and may tell a hidden size."""
+    sentence = trial_failed(failed(outcome, message, hidden=True, element_count=7919), None)[2]
+    assert "7919" not in sentence and "n64" not in sentence and "hidden" in sentence
+
+
+def test_too_little_device_memory_is_a_limit() -> None:
+    """In a trial, and while the artifact is loaded."""
+    wanted = (Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY")
+    assert trial_failed(failed(wire.TrialOutcome.OUT_OF_MEMORY), None)[:2] == wanted
+    load = wire.Load(outcome=wire.LoadOutcome.RAISED, message="CUDA_ERROR_OUT_OF_MEMORY: in a static constructor")
+    assert load_failed(load, None)[:2] == wanted
+    other = wire.Load(outcome=wire.LoadOutcome.RAISED, message="no CUDA_ERROR_OUT_OF_MEMORY here")
+    assert load_failed(other, None)[:2] == (Verdict.RUNTIME_ERROR, "LOAD")

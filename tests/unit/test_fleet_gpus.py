@@ -1,0 +1,175 @@
+"""Which GPUs are ours, and what a choice of device means."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from grader import devices
+from grader.cli.demo import where
+from grader.config import Settings
+from grader.errors import SettingsInvalid
+from grader.fleet.gpus import discover, why_unusable
+from grader.server.wiring import chosen_gpus
+from tests import fakes
+
+
+class NoDriver(Exception):
+    """What the management library raises."""
+
+
+class Nvml:
+    """The management library of a host with these GPUs: (bus, uuid, name, minor), in the library's order."""
+
+    NVMLError = NoDriver
+
+    def __init__(self, *gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = True) -> None:
+        self._gpus, self._driver = gpus, driver
+        self.open = 0
+
+    def nvmlInit(self) -> None:
+        if not self._driver:
+            raise NoDriver("Driver Not Loaded")
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlSystemGetDriverVersion(self) -> bytes:
+        return b"580.95.05"
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self._gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> int:
+        return number
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(domain=0, bus=self._gpus[handle][0], device=0)
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str | bytes:
+        return self._gpus[handle][1]
+
+    def nvmlDeviceGetName(self, handle: int) -> str | bytes:
+        return self._gpus[handle][2]
+
+    def nvmlDeviceGetMinorNumber(self, handle: int) -> int:
+        if self._gpus[handle][3] < 0:
+            raise NoDriver("GPU is lost")
+        return self._gpus[handle][3]
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(total=1 << 37)
+
+
+TWO = ((9, b"GPU-bb22", b"NVIDIA H100", 0), (5, "GPU-aa11", "NVIDIA H200", 3))
+
+
+def found(nvml: Nvml, **environment: str) -> list[tuple[int, str, int]]:
+    return [(gpu.index, gpu.uuid, gpu.minor) for gpu in discover(environment, lambda: nvml)]
+
+
+def test_gpus_are_counted_in_pci_order() -> None:
+    """Whatever order the library has, and whether it answers with text or bytes."""
+    nvml = Nvml(*TWO)
+    assert found(nvml) == [(0, "GPU-aa11", 3), (1, "GPU-bb22", 0)] and nvml.open == 0
+    one = discover({}, lambda: nvml)[1]
+    assert (one.name, one.driver, one.memory_bytes) == ("NVIDIA H100", "580.95.05", 1 << 37)
+
+
+@pytest.mark.parametrize(
+    ("named", "indices"),
+    [("0", [0]), ("1,0", [0, 1]), ("GPU-bb22", [1]), ("GPU-b", [1]), ("GPU-", []), ("", []), ("-1", []), ("7,0", []), ("1,7,0", [1])],
+)
+def test_a_gpu_that_is_not_named_is_not_ours(named: str, indices: list[int]) -> None:
+    """As CUDA reads its variable: by index or UUID, up to the first name that fits nothing."""
+    assert [index for index, *_ in found(Nvml(*TWO), CUDA_VISIBLE_DEVICES=named)] == indices
+
+
+def test_a_host_without_a_driver_or_a_package_has_no_gpu() -> None:
+    """And nothing is raised."""
+
+    def missing() -> Nvml:
+        raise ModuleNotFoundError("No module named 'pynvml'")
+
+    assert discover({}, missing) == () == discover({}, lambda: Nvml(*TWO, driver=False))
+
+
+def test_a_lost_gpu_is_left_out() -> None:
+    """The others are used."""
+    assert [uuid for _, uuid, _ in found(Nvml((1, "GPU-lost", "NVIDIA H200", -1), *TWO))] == ["GPU-aa11", "GPU-bb22"]
+
+
+def test_packages_that_cannot_reach_a_gpu_are_named() -> None:
+    """Before a judge fails over them."""
+    assert why_unusable(lambda: "2.11.0", lambda _: True) is None is why_unusable(lambda: None, lambda _: True)
+    assert "without CUDA" in (why_unusable(lambda: "2.11.0+cpu", lambda _: True) or "")
+    assert "cuda-bindings" in (why_unusable(lambda: "2.11.0", lambda name: name == "torch") or "")
+
+
+OFFERS = devices.offered([(0, "NVIDIA H200"), (1, "NVIDIA H200"), (2, "NVIDIA H100 NVL")])
+
+
+def test_what_is_here_is_offered_once() -> None:
+    """Kinds, places and models; without a GPU only the emulated device."""
+    assert OFFERS == ("emulated", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:NVIDIA H200", "cuda:NVIDIA H100 NVL")
+    assert devices.offered([]) == ("emulated",)
+
+
+@pytest.mark.parametrize(
+    ("choice", "indices"),
+    [
+        ("cuda", [0, 1, 2]),
+        ("cuda:1", [1]),
+        ("cuda:H200", [0, 1]),
+        ("cuda:h100 nvl", [2]),
+        ("cuda:NVIDIA", [0, 1, 2]),
+        ("cuda:3", []),
+        ("cuda:200", []),
+        ("cuda:", []),
+        ("cuda:B200", []),
+        ("H200", []),
+    ],
+)
+def test_a_choice_means_gpus_by_place_or_by_a_part_of_the_name(choice: str, indices: list[int]) -> None:
+    """Digits alone are a place; what means no GPU is not offered either."""
+    names = ("NVIDIA H200", "NVIDIA H200", "NVIDIA H100 NVL")
+    assert [index for index, name in enumerate(names) if devices.fits(choice, index, name)] == indices
+    assert devices.is_offered(choice, OFFERS) == bool(indices)
+
+
+def test_a_server_takes_the_gpus_that_its_setting_means() -> None:
+    """All by default, none for the emulated device, and the host's own are named where there is no such."""
+    here = (fakes.gpu(0), fakes.gpu(1, "NVIDIA H100"))
+
+    def chosen(choice: str, why_not: str | None = None) -> list[int]:
+        return [gpu.index for gpu in chosen_gpus(choice, lambda: here, lambda: why_not)]
+
+    assert (chosen("auto"), chosen("cuda"), chosen("emulated"), chosen("cuda:h100"), chosen("cuda:0")) == ([0, 1], [0, 1], [], [1], [0])
+    with pytest.raises(SettingsInvalid, match="take one of: auto, emulated, cuda, cuda:0, cuda:1, cuda:NVIDIA H200, cuda:NVIDIA H100"):
+        chosen("cuda:B200")
+    assert chosen("auto", "torch is missing") == []
+    with pytest.raises(SettingsInvalid, match="torch is missing"):
+        chosen("cuda", "torch is missing")
+    assert chosen_gpus("auto", tuple, lambda: "torch is missing") == ()
+
+
+def test_the_demo_says_where_it_runs() -> None:
+    """On the GPUs by default; on the emulated device where there is none, or where it was asked for."""
+    both = (fakes.gpu(0), fakes.gpu(1, "NVIDIA H100"))
+    assert where("auto", lambda: both, lambda: None) == "cuda (NVIDIA H200, NVIDIA H100)"
+    assert where("cuda:h100", lambda: both, lambda: None) == "cuda (NVIDIA H100)"
+    assert where("auto", tuple, lambda: None) == where("auto", lambda: both, lambda: "no torch") == "the emulated device"
+    assert where("emulated", lambda: both, lambda: None) == "the emulated device"
+
+
+@pytest.mark.parametrize("device", ["auto", "emulated", "cuda", "cuda:0", "cuda:H200"])
+def test_a_device_setting_may_be_a_choice(device: str) -> None:
+    """Any that could mean something on some host."""
+    assert Settings(device=device).device == device
+
+
+@pytest.mark.parametrize("device", ["", "gpu", "cuda:", "H200", "cuda0"])
+def test_a_device_setting_that_means_nothing_anywhere_is_refused(device: str) -> None:
+    """With the forms that there are."""
+    with pytest.raises(ValueError, match="cuda:INDEX"):
+        Settings(device=device)

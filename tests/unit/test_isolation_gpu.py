@@ -1,0 +1,303 @@
+"""How a box gets one GPU: what is found on the host, and what each isolation makes of it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.types import HostConfig
+
+from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose, container, driver, gpu, launch, trial
+from grader.isolation.bubblewrap import BubblewrapIsolation
+from grader.isolation.driver import DriverMissing
+from grader.isolation.process import ProcessIsolation
+from grader.isolation.settings import BoxSettings, Protections
+from grader.isolation.toolchain import Toolchain
+
+VERSION = "580.159.04"
+KERNEL = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build  (builder@host)  Tue Jan 1 2026\nGCC: 13\n"
+OLDER_KERNEL = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {VERSION}  Tue Jan 1 2026\n"
+LIBRARIES = ("libnvidia-ptxjitcompiler.so.1", f"libnvidia-gpucomp.so.{VERSION}", "libnvidia-nvvm.so.4")
+NODES = ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+TOOLCHAIN = Toolchain(python="/usr/bin/python3", path="/usr/bin", binds=(), hidden=())
+
+
+def install(directory: Path, version: str = VERSION) -> None:
+    """Put the driver's libraries into a directory, as its installer does; the management library too."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"libcuda.so.{version}").touch()
+    (directory / "libcuda.so.1").symlink_to(f"libcuda.so.{version}")
+    for name in (*LIBRARIES, "libnvidia-ml.so.1", "libGLX_nvidia.so.0", "libstdc++.so.6"):
+        (directory / name).touch()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """A host with two GPUs whose driver lies in a directory of its own."""
+    for name in NODES:
+        node = tmp_path / "host" / "dev" / name
+        node.parent.mkdir(parents=True, exist_ok=True)
+        node.touch()
+        node.chmod(0o666)
+    version = tmp_path / "host" / "proc/driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text(KERNEL)
+    install(tmp_path / "host" / "usr/local/nvidia/lib64")
+    return tmp_path / "host"
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> GpuAccess:
+    """The second GPU, whose minor is not its index."""
+    return GpuAccess(index=1, uuid="GPU-1234", name="NVIDIA H200", minor=0, triton_dir=tmp_path / "triton")
+
+
+def found(host: Path, minor: int = 0, library_path: str = "", loader_cache: str = "") -> driver.Driver:
+    return driver.find(minor, root=host, library_path=library_path, loader_cache=loader_cache)
+
+
+def run_spec(access: GpuAccess | None) -> BoxSpec:
+    return BoxSpec(box_id="b", purpose=Purpose.RUN, argv=("{python}",), limits=trial.LIMITS, slot=0, gpu=access)
+
+
+# -- what is found -------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_three_nodes_of_one_gpu_are_found(host: Path) -> None:
+    """No other GPU's, and none for tracing or display."""
+    assert [node.name for node in found(host, minor=1).nodes] == ["nvidia1", "nvidiactl", "nvidia-uvm"]
+
+
+def test_only_what_computes_is_taken_from_the_drivers_directory(host: Path) -> None:
+    """The management library can see and set what a box must not; others lie there by chance."""
+    names = {path.name for path in found(host).libraries}
+    assert names == {"libcuda.so.1", f"libcuda.so.{VERSION}", *LIBRARIES}
+
+
+def test_the_library_that_fits_the_kernel_module_wins(host: Path) -> None:
+    """A leftover of another version comes first in every list."""
+    install(host / "opt/old", "570.10")
+    here = found(host, library_path="/opt/old:/nowhere")
+    assert here.directory == host / "usr/local/nvidia/lib64"
+    assert here.version == VERSION
+
+
+def test_the_kernel_module_says_its_version_in_two_ways(host: Path) -> None:
+    """The closed module puts the architecture first."""
+    for text in (KERNEL, OLDER_KERNEL):
+        (host / "proc/driver/nvidia/version").write_text(text)
+        assert driver.kernel_version(host) == VERSION
+
+
+def test_libraries_of_another_version_only_are_refused(host: Path) -> None:
+    """With both versions, since one of the two has to change."""
+    (host / "proc/driver/nvidia/version").write_text(KERNEL.replace(VERSION, "590.1"))
+    with pytest.raises(DriverMissing, match=rf"module is 590\.1, but .* has {VERSION}.*restart"):
+        found(host)
+
+
+def test_a_libcuda_that_is_no_link_is_known_by_its_neighbour(host: Path) -> None:
+    """Some installers copy."""
+    directory = host / "usr/local/nvidia/lib64"
+    (directory / "libcuda.so.1").unlink()
+    (directory / "libcuda.so.1").touch()
+    assert found(host).version == VERSION
+
+
+@pytest.mark.parametrize(("how", "place"), [("path", "/opt/driver"), ("cache", "/usr/lib/elsewhere"), ("known", "/usr/lib64")])
+def test_the_libraries_are_found_wherever_the_loader_would(host: Path, how: str, place: str) -> None:
+    """LD_LIBRARY_PATH, the loader's cache, and the usual places; the 32-bit ones are not for us."""
+    (host / "usr/local/nvidia/lib64").rename(host / "moved")
+    install(host / place.lstrip("/"))
+    install(host / "usr/lib/i386")
+    listing = f"\tlibcuda.so.1 (libc6) => /usr/lib/i386/libcuda.so.1\n\tlibcuda.so.1 (libc6,x86-64) => {place}/libcuda.so.1\n"
+    here = found(host, library_path=place if how == "path" else "", loader_cache=listing if how == "cache" else "")
+    assert here.directory == host / place.lstrip("/")
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("nvidia-uvm", "nvidia-modprobe -u -c=0"), ("nvidia0", "install the NVIDIA driver")])
+def test_a_missing_node_comes_with_what_to_do(host: Path, name: str, remedy: str) -> None:
+    """No box can load a module by itself."""
+    (host / "dev" / name).unlink()
+    with pytest.raises(DriverMissing, match=f"/dev/{name} is missing.*{remedy}"):
+        found(host)
+
+
+def test_a_node_that_only_root_may_open_is_refused(host: Path) -> None:
+    """A box has a uid of its own."""
+    (host / "dev/nvidia0").chmod(0o660)
+    with pytest.raises(DriverMissing, match="chmod 0666 /dev/nvidia0"):
+        found(host)
+
+
+def test_no_libraries_at_all_come_with_what_to_do(host: Path) -> None:
+    """The nodes alone are no driver."""
+    (host / "usr/local/nvidia/lib64").rename(host / "moved")
+    with pytest.raises(DriverMissing, match="install the driver's libraries"):
+        found(host)
+
+
+# -- what a box is granted -----------------------------------------------------------------------------------------------
+
+
+def test_a_build_box_gets_no_gpu(access: GpuAccess) -> None:
+    """Not even by mistake."""
+    with pytest.raises(ValueError, match="build box gets no GPU"):
+        replace(run_spec(access), purpose=Purpose.BUILD)
+
+
+def test_a_container_gets_exactly_one_gpu_to_read_and_write(host: Path, access: GpuAccess) -> None:
+    """Never the right to make nodes, and no other node."""
+    config = docker_config(run_spec(access), gpu.plain(access, found(host)))
+    assert config["Devices"] == [
+        {"PathOnHost": f"{host}/dev/{name}", "PathInContainer": f"/dev/{name}", "CgroupPermissions": "rw"}
+        for name in ("nvidia0", "nvidiactl", "nvidia-uvm")
+    ]
+    assert "DeviceRequests" not in config
+
+
+def test_a_containers_driver_files_are_readonly_and_single(host: Path, access: GpuAccess) -> None:
+    """Both names of libcuda lead to the same file; the directory's other files are not there."""
+    binds = docker_config(run_spec(access), gpu.plain(access, found(host)))["Binds"]
+    assert f"{host}/usr/local/nvidia/lib64/libcuda.so.{VERSION}:/grader/driver/libcuda.so.1:ro" in binds
+    assert f"{access.triton_dir}:/grader/triton:ro" in binds
+    assert not [bind for bind in binds if "nvidia-ml" in bind or bind.split(":")[1] == "/grader/driver"]
+
+
+def test_a_container_without_a_gpu_has_no_device() -> None:
+    """As before."""
+    config = docker_config(run_spec(None), gpu.NOTHING)
+    assert not config.get("Devices") and not config.get("DeviceRequests")
+
+
+def docker_config(spec: BoxSpec, grant: gpu.Grant) -> dict[str, Any]:
+    """What the engine is asked for, as the SDK writes it."""
+    options = container.host_options(spec, TOOLCHAIN, Path("/link"), Protections(), "{}", grant)
+    return dict(HostConfig(version="1.41", **options))
+
+
+def test_a_gpu_box_is_told_of_its_one_gpu(host: Path, access: GpuAccess) -> None:
+    """It is the first that can be seen, whatever its index on the host; a hook that is left over stays quiet."""
+    inside = launch.environment(run_spec(access), "/usr/bin", grant=gpu.plain(access, found(host)))
+    expected = {
+        "CUDA_VISIBLE_DEVICES": "0",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_CACHE_DISABLE": "1",
+        "TRITON_CACHE_DIR": "/grader/triton",
+        "TRITON_LIBCUDA_PATH": "/grader/driver",
+        "LD_LIBRARY_PATH": "/grader/driver",
+        "NVIDIA_VISIBLE_DEVICES": "void",
+        "USER": "job",
+    }
+    assert expected.items() <= inside.items()
+    assert not [name for name in launch.environment(run_spec(None), "/usr/bin") if name.startswith(("CUDA_V", "TRITON", "LD_"))]
+
+
+CDI_FILE = """cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- containerEdits: {}
+  name: "1"
+- name: all
+"""
+
+
+@pytest.mark.parametrize(
+    ("info", "request_"),
+    [
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=GPU-1234"}]}, ("cdi", ["nvidia.com/gpu=GPU-1234"], [])),
+        ({"CDISpecDirs": ["{cdi}"]}, ("cdi", ["nvidia.com/gpu=1"], [])),
+        ({"CDISpecDirs": ["/nowhere"], "Runtimes": {"runc": {}, "nvidia": {}}}, ("nvidia", ["GPU-1234"], [["gpu", "compute"]])),
+    ],
+    ids=["engine 28", "engine 25", "runtime"],
+)
+def test_an_engine_is_asked_for_one_gpu_by_name(
+    tmp_path: Path, access: GpuAccess, info: Mapping[str, Any], request_: tuple[str, list[str], list[list[str]]]
+) -> None:
+    """Where the nodes cannot be named: by CDI if it knows the GPU, else by NVIDIA's runtime."""
+    (tmp_path / "nvidia.yaml").write_text(CDI_FILE)
+    engine = {name: [str(tmp_path)] if value == ["{cdi}"] else value for name, value in info.items()}
+    grant = gpu.requested(access, engine)
+    assert grant is not None
+    config = docker_config(run_spec(access), grant)
+    named = [(one["Driver"], one["DeviceIDs"], one["Capabilities"], one["Count"]) for one in config["DeviceRequests"]]
+    assert named == [(*request_, 0)]
+    assert not config.get("Devices")
+
+
+def test_an_engine_that_knows_nothing_of_gpus_is_not_asked(tmp_path: Path, access: GpuAccess) -> None:
+    """Nor one whose device files name other GPUs."""
+    (tmp_path / "nvidia.yaml").write_text(CDI_FILE.replace('"1"', '"11"'))
+    assert gpu.requested(access, {"CDISpecDirs": [str(tmp_path)], "Runtimes": {"runc": {}}}) is None
+    assert gpu.requested(access, {}) is None
+
+
+# -- boxes of the host ---------------------------------------------------------------------------------------------------
+
+
+def bubblewrap_argv(tmp_path: Path, spec: BoxSpec, grant: gpu.Grant) -> list[str]:
+    isolation = BubblewrapIsolation(BoxSettings(state_id="t", runtime_dir=tmp_path / "runtime"))
+    prepared = isolation._launch("/bin/echo", spec, tmp_path, os.geteuid(), None, grant, limited=True)
+    argv = list(prepared.argv(8, 9))
+    return argv[: argv.index("--")]
+
+
+def test_bubblewrap_puts_the_nodes_over_its_own_dev(host: Path, access: GpuAccess, tmp_path: Path) -> None:
+    """After it is made and before it is closed; exactly the three."""
+    argv = bubblewrap_argv(tmp_path, run_spec(access), gpu.plain(access, found(host)))
+    at = [number for number, word in enumerate(argv) if word == "--dev-bind"]
+    assert [argv[number + 2] for number in at] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    made = next(number for number, word in enumerate(argv) if argv[number : number + 2] == ["--dev", "/dev"])
+    closed = next(number for number, word in enumerate(argv) if argv[number : number + 2] == ["--remount-ro", "/dev"])
+    assert made < min(at) and max(at) < closed
+
+
+def test_bubblewrap_shows_sys_to_a_gpu_box_only(host: Path, access: GpuAccess, tmp_path: Path) -> None:
+    """The driver does not start without; what containers do not see of it is covered."""
+    with_gpu = bubblewrap_argv(tmp_path, run_spec(access), gpu.plain(access, found(host)))
+    without = bubblewrap_argv(tmp_path, run_spec(None), gpu.NOTHING)
+    assert "/sys" in with_gpu and "--dev-bind" not in without
+    assert not [word for word in without if word.startswith("/sys")]
+    if Path("/sys/fs").is_dir():
+        assert with_gpu.index("/sys") < with_gpu.index("/sys/fs")
+
+
+def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAccess, tmp_path: Path) -> None:
+    """All GPUs of the host are there, so an index would not do."""
+    inside = dict(gpu.shared(access, found(host)).environment)
+    assert inside["CUDA_VISIBLE_DEVICES"] == "GPU-1234"
+    assert inside["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert inside["LD_LIBRARY_PATH"] == inside["TRITON_LIBCUDA_PATH"] == f"{host}/usr/local/nvidia/lib64"
+    assert inside["TRITON_CACHE_DIR"] == str(access.triton_dir)
+
+
+def test_a_common_directory_does_not_go_before_the_environments_own_libraries(access: GpuAccess) -> None:
+    """The loader looks there anyway, but after the libraries that Python came with."""
+    common = driver.Driver(nodes=(), directory=Path("/usr/lib/x86_64-linux-gnu"), libraries=())
+    inside = dict(gpu.shared(access, common).environment)
+    assert "LD_LIBRARY_PATH" not in inside
+    assert inside["TRITON_LIBCUDA_PATH"] == "/usr/lib/x86_64-linux-gnu"
+
+
+async def test_a_box_without_its_driver_is_our_fault(host: Path, access: GpuAccess, tmp_path: Path) -> None:
+    """The error says what to do, before anything is started."""
+    (host / "dev/nvidia-uvm").unlink()
+    settings = BoxSettings(state_id="t", runtime_dir=tmp_path / "runtime")
+    missing = partial(driver.find, root=host, library_path="", loader_cache="")
+    for isolation in (ProcessIsolation(settings, find_driver=missing), BubblewrapIsolation(settings, find_driver=missing)):
+        with pytest.raises(DriverMissing, match="nvidia-uvm"):
+            async with isolation.start(run_spec(access)):
+                pass
+
+
+def test_the_limits_of_a_gpu_run_leave_room_for_the_driver() -> None:
+    """It has a thread for each core, and torch's libraries alone are hundreds of files."""
+    import tomllib
+
+    text = (Path(__file__).parents[2] / "sandbox" / "profiles" / "limits.toml").read_text()
+    limits = Limits(**tomllib.loads(text)["run_cuda"])
+    assert limits.process_count >= 512 and limits.open_file_count >= 4096
+    assert limits.memory_bytes >= 8 << 30

@@ -1,0 +1,103 @@
+"""What NVML tells of a GPU is passed on; what it does not tell is left out, and nothing is set."""
+
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+from sandbox.devices import nvml
+
+ANSWERS = {
+    "nvmlInit": None,
+    "nvmlDeviceGetName": b"NVIDIA H200",
+    "nvmlDeviceGetUUID": "GPU-1",
+    "nvmlSystemGetDriverVersion": "580.159.04",
+    "nvmlSystemGetCudaDriverVersion_v2": 13000,
+    "nvmlDeviceGetVbiosVersion": "96.00",
+    "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=150, used=50),
+    "nvmlDeviceGetClockInfo": 1980,
+    "nvmlDeviceGetMaxClockInfo": 1981,
+    "nvmlDeviceGetTemperature": 41,
+    "nvmlDeviceGetPowerUsage": 123456,
+    "nvmlDeviceGetEnforcedPowerLimit": 700000,
+    "nvmlDeviceGetPerformanceState": 0,
+    "nvmlDeviceGetCurrentClocksEventReasons": 0x5,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": 0x8,
+    "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97, memory=3),
+    "nvmlDeviceGetPersistenceMode": 1,
+    "nvmlDeviceGetEccMode": [1, 0],
+    "nvmlDeviceGetTotalEccErrors": 0,
+    "nvmlDeviceGetMigMode": [0, 0],
+    "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=7, usedGpuMemory=30), SimpleNamespace(pid=3, usedGpuMemory=5)],
+}
+NOT_SUPPORTED = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU that gives these answers; every other call of NVML is an error of the test."""
+    answers = dict(ANSWERS)
+
+    def answer(name):
+        def call(*_):
+            if isinstance(answers[name], Exception):
+                raise answers[name]
+            return answers[name]
+
+        return call
+
+    for name in [name for name in dir(pynvml) if name.startswith(("nvmlDevice", "nvmlSystem", "nvmlInit"))]:
+        monkeypatch.setattr(pynvml, name, answer(name))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: f"handle of {uuid}")
+    return answers
+
+
+def test_a_gpu_says_what_it_is(gpu):
+    """Older packages answer in bytes."""
+    assert nvml.Watch("GPU-1").identity() == {
+        "name": "NVIDIA H200",
+        "uuid": "GPU-1",
+        "driver": "580.159.04",
+        "cuda_driver": "13.0",
+        "vbios": "96.00",
+        "memory_bytes": "150",
+    }
+
+
+def test_a_gpu_says_how_it_is(gpu):
+    """That it is idle slows nothing, and is no reason."""
+    seen = nvml.Watch("GPU-1").conditions()
+    assert (seen["sm_clock_mhz"], seen["sm_clock_max_mhz"], seen["temperature_c"]) == ("1980", "1981", "41")
+    assert (seen["power_w"], seen["power_limit_w"], seen["performance_state"]) == ("123", "700", "P0")
+    assert (seen["throttle_reasons"], seen["ecc"], seen["ecc_uncorrected"], seen["mig"]) == ("SwPowerCap", "on", "0", "off")
+    assert (seen["utilization_percent"], seen["persistence"]) == ("97", "on")
+
+
+def test_an_older_driver_knows_the_reasons_by_another_name(gpu):
+    """The package has the new one, and the driver's library does not."""
+    gpu["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    assert nvml.Watch("GPU-1").conditions()["throttle_reasons"] == "HwSlowdown"
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in ("nvmlInit", "nvmlDeviceGetMemoryInfo")])
+def test_what_it_does_not_tell_is_left_out(gpu, name):
+    """Each alone; the rest stays."""
+    watch = nvml.Watch("GPU-1")
+    every = len(watch.identity()) + len(watch.conditions())
+    gpu[name] = NOT_SUPPORTED
+    assert every - 2 <= len(watch.identity()) + len(watch.conditions()) <= every
+
+
+def test_a_gpu_without_any_answer_is_no_error(gpu):
+    """It has no conditions then, and no processes."""
+    watch = nvml.Watch("GPU-1")
+    gpu.update(dict.fromkeys(ANSWERS, NOT_SUPPORTED))
+    assert (watch.identity(), watch.conditions(), watch.compute_pids()) == ({}, {}, ())
+
+
+def test_who_is_on_it_and_what_is_nobody_s(gpu):
+    """Where one process's share is not told, nothing is known of what is left."""
+    watch = nvml.Watch("GPU-1")
+    assert (watch.compute_pids(), watch.used_bytes(), watch.untold_bytes()) == ((3, 7), 50, 15)
+    gpu["nvmlDeviceGetComputeRunningProcesses"] = [SimpleNamespace(pid=7, usedGpuMemory=None)]
+    assert watch.untold_bytes() == 0

@@ -1,0 +1,194 @@
+"""One attempt from its seat to the end of its box; judges and boxes do as told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken
+from grader.fleet.local import LocalFleet
+from grader.isolation import BoxCause, BoxExit, Purpose
+from grader.isolation.settings import BoxSettings
+from grader.model import Lease, Submission, SubmissionState
+from grader.verdict import fold
+from sandbox import wire
+from tests import fakes
+
+H200, H100 = fakes.gpu(0), fakes.gpu(1, "NVIDIA H100")
+
+
+@pytest.fixture
+def judges(tmp_path: Path) -> fakes.Judges:
+    """Judges that do as told."""
+    return fakes.Judges(tmp_path)
+
+
+@pytest.fixture
+def boxes() -> fakes.FakeBoxes:
+    """Boxes that do as told."""
+    return fakes.FakeBoxes()
+
+
+@pytest_asyncio.fixture
+async def make(tmp_path: Path, judges: fakes.Judges, boxes: fakes.FakeBoxes) -> AsyncIterator[Callable[..., LocalFleet]]:
+    """Makes a fleet, which is taken down after the test."""
+    made: list[LocalFleet] = []
+
+    def make_fleet(**settings: object) -> LocalFleet:
+        place = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
+        made.append(LocalFleet(isolation=boxes, settings=place, make_judge=judges, **settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make_fleet
+    for fleet in made:
+        await fleet.__aexit__()
+
+
+def lease(name: str = "s1", *, device_kind: str = "", language: str = "cuda", workloads: tuple[wire.Workload, ...] = ()) -> Lease:
+    new = replace(fakes.new_submission(device_kind=device_kind), language=language)
+    submission = Submission(
+        submission_id=name, new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
+    )
+    problem = fakes.problem()
+    problem = replace(problem, spec=replace(problem.spec, workloads=workloads or problem.spec.workloads))
+    return Lease(submission=submission, problem=problem, attempt=1, worker_id="w")
+
+
+async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
+    async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
+        return [fact async for fact in facts]
+
+
+def workload(name: str, device_kind: str) -> wire.Workload:
+    return wire.Workload(workload_id=name, axes={"n": 64}, device_kind=device_kind)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_run_box_gets_the_gpu_of_its_lane(make, boxes) -> None:
+    """Its access, its limits, and a runner that opens it early in every language; the build box gets nothing of it."""
+    fleet = make(gpus=(H200, H100))
+    await graded(fleet, lease(device_kind="cuda:h100"))
+    build, run = boxes.specs if boxes.specs[0].purpose is Purpose.BUILD else boxes.specs[::-1]
+    assert build.gpu is None and (run.gpu.index, run.gpu.minor, run.gpu.uuid) == (1, H100.minor, H100.uuid)
+    assert run.limits == fleet.profile.run_cuda and run.argv[-4:] == ("--preload", "torch", "--device", "cuda")
+
+
+async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> None:
+    """No GPU, though the host has one; torch is loaded early where the kernel needs it."""
+    fleet = make(gpus=(H200,))
+    await graded(fleet, lease(device_kind="emulated"))
+    await graded(fleet, lease("s2", device_kind="emulated", language="torch_extension"))
+    plain, torch = boxes.runs
+    assert plain.gpu is torch.gpu is None and plain.limits == fleet.profile.run
+    assert plain.argv[-1] == "{link}/judge.sock" and torch.argv[-2:] == ("--preload", "torch")
+
+
+async def test_a_device_gets_the_workloads_that_are_meant_for_it(make) -> None:
+    """Those of every kind, and its own."""
+    workloads = (workload("both", ""), workload("large", "cuda"), workload("small", "emulated"))
+    fleet = make(gpus=(H200,))
+    for kind, expected in (("cuda", ["both", "large"]), ("emulated", ["both", "small"])):
+        facts = await graded(fleet, lease(device_kind=kind, workloads=workloads))
+        assert [fact.workload_id for fact in facts if isinstance(fact, wire.Trial)] == expected
+
+
+async def test_a_problem_without_a_workload_for_the_device_is_its_authors_to_mend(make, boxes) -> None:
+    """Nothing is built for it, and no other attempt is made."""
+    with pytest.raises(ProblemBroken, match="'sum' has no workload for the device 'emulated'; add one") as broken:
+        await graded(make(), lease(workloads=(workload("large", "cuda"),)))
+    assert broken.value.final and boxes.specs == []
+
+
+async def test_a_box_waits_on_its_gpu_while_the_kernel_is_built(make, boxes, judges) -> None:
+    """The next job's does not: it would be in the way of the check, and of the first one's times."""
+    fleet = make(gpus=(H200,))
+    boxes.builds.clear()
+    first, second = (asyncio.ensure_future(graded(fleet, lease(name))) for name in ("s1", "s2"))
+    await until(lambda: [spec.purpose for spec in boxes.open].count(Purpose.BUILD) == 2)
+    assert [spec.box_id for spec in boxes.runs] == ["s1-1-run"]
+    boxes.builds.set()
+    assert fold(await first).verdict == fold(await second).verdict
+    assert [spec.box_id for spec in boxes.runs] == ["s1-1-run", "s2-1-run"]
+    assert judges.log("0")[:4] == ["start GPU-0000", "Job well", "Check well", "Job well"]
+
+
+async def test_the_device_is_looked_at_when_the_box_is_gone(make, boxes, judges) -> None:
+    """And not while what the box held is still there."""
+    fleet = make(gpus=(H200,))
+    boxes.before_close.clear()
+    job = asyncio.ensure_future(graded(fleet))
+    await until(lambda: "Job well" in judges.log("0"))
+    await asyncio.sleep(0.1)
+    assert boxes.open and not job.done() and "Check well" not in judges.log("0")
+    boxes.before_close.set()
+    await job
+    await until(lambda: judges.log("0")[-1] == "Check well")
+
+
+async def test_a_device_that_falls_ill_after_a_job_leaves_its_verdict(make, judges) -> None:
+    """What was graded was graded; the next one is told what is wrong with the device."""
+    fleet = make(gpus=(H200,))
+    well = fold(await graded(fleet, lease("s0"))).verdict
+    judges.order("0", "well", "unwell", "unwell")
+    assert fold(await graded(fleet)).verdict == well
+    with pytest.raises(DeviceQuarantined, match="the canary is unwell"):
+        await graded(fleet, lease("s2"))
+
+
+async def test_a_lost_device_is_our_fault_and_the_next_job_is_right(make, judges, boxes) -> None:
+    """The attempt is made again, on a judge with a context of its own."""
+    fleet = make(gpus=(H200,))
+    judges.order("0", "lost")
+    with pytest.raises(JudgeBroken, match="the context is lost"):
+        await graded(fleet)
+    assert isinstance((await graded(fleet, lease("s2")))[-1], wire.RunEnd)
+    assert judges.log("0")[:5] == ["start GPU-0000", "Job lost", "start GPU-0000", "Check well", "Job well"] and boxes.open == []
+
+
+async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes, judges) -> None:
+    """Its waiting box is gone, and nothing had run on the device that would have to be checked."""
+    fleet = make(gpus=(H200,))
+    boxes.build_end = BoxExit(cause=BoxCause.EXITED, exit_code=1, output=b"error")
+    facts = await graded(fleet)
+    assert isinstance(facts[-1], wire.Build) and boxes.open == []
+    boxes.build_end = BoxExit(cause=BoxCause.EXITED, exit_code=0)
+    await graded(fleet, lease("s2"))
+    assert judges.log("0")[:2] == ["start GPU-0000", "Job well"]
+
+
+async def test_a_job_that_moves_says_where_it_was_judged(make, boxes, judges) -> None:
+    """The report has the device that took the times, and the box has that device's GPU."""
+    fleet = make(gpus=(H200, fakes.gpu(1)))
+    with fleet.seat("cuda:0") as held, fleet.seat("cuda:1") as other:
+        await fleet.environment("cuda:0"), await fleet.environment("cuda:1")
+        async with held.lane():
+            async with other.lane():
+                job = asyncio.ensure_future(graded(fleet, lease(device_kind="cuda:H200")))
+                await until(lambda: boxes.specs and not boxes.open)
+            facts = await job
+    assert [fact.device_uuid for fact in facts if isinstance(fact, wire.Environment)] == ["GPU-0000", "GPU-0001"]
+    assert [fact.isolation for fact in facts if isinstance(fact, wire.Environment)] == ["fake", "fake"]
+    assert fold(facts).environment.device_uuid == boxes.runs[0].gpu.uuid == "GPU-0001"
+
+
+async def test_a_cancelled_job_leaves_a_device_that_was_looked_at(make, boxes, judges) -> None:
+    """Its box goes, its judge is started anew, and the next job is right."""
+    fleet = make(gpus=(H200,))
+    judges.order("0", "hush")
+    job = asyncio.ensure_future(graded(fleet))
+    await until(lambda: "Job hush" in judges.log("0"))
+    job.cancel()
+    await asyncio.wait([job])
+    assert job.cancelled() and boxes.open == []
+    assert isinstance((await graded(fleet, lease("s2")))[-1], wire.RunEnd)
+    assert judges.log("0")[:5] == ["start GPU-0000", "Job hush", "start GPU-0000", "Check well", "Job well"]

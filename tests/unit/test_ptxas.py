@@ -1,0 +1,182 @@
+"""What ptxas says becomes figures for the report, and errors in the user's names and lines."""
+
+import os
+
+import pytest
+
+from sandbox.box import ptxas
+from sandbox.wire import KernelUse
+
+HOPPER = """
+ptxas info    : 2 bytes gmem
+ptxas info    : Compiling entry function '_ZN36_GLOBAL__N__99f9677f_4_k_cu_144a40b61gEPf' for 'sm_90a'
+ptxas info    : Function properties for _ZN36_GLOBAL__N__99f9677f_4_k_cu_144a40b61gEPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 0 barriers
+ptxas info    : Compile time = 0.533 ms
+ptxas info    : Compiling entry function '_Z1kILi16EdEvPT0_' for 'sm_90a'
+ptxas info    : Function properties for _Z1kILi16EdEvPT0_
+    64 bytes stack frame, 24 bytes spill stores, 28 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 128 bytes cumulative stack size, 512 bytes smem
+ptxas info    : Compile time = 0.280 ms
+ptxas info    : Function properties for _Z1fILi16EdET0_S0_
+    16 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+kernel.cu(3): warning #177-D: variable "x" was declared but never referenced
+"""
+AMPERE = """
+ptxas info    : Compiling entry function 'h' for 'sm_80'
+ptxas info    : Function properties for h
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers, 44+16 bytes smem, 360 bytes cmem[0], 8 bytes cmem[2]
+"""
+PTX = """
+.version 9.0
+\t.file\t1 "/proc/self/cwd/parts/tile.cuh"
+\t.file\t2 "/proc/self/cwd/kernel.cu"
+.visible .entry _Z4workPf(
+\t.loc\t2 4 1
+\tmov.u32 %r1, %tid.x;
+\t.loc\t1 17 5, function_name $L__info_string0, inlined_at 2 5 3
+\t// begin inline asm
+}
+mov.u99 x, y;
+"""
+
+
+def test_each_kernel_has_what_it_uses():
+    """A function that it calls has properties too, which are not the kernel's; its stack is."""
+    unnamed, template = ptxas.kernels(HOPPER)
+    assert (unnamed.registers, unnamed.stack_bytes, unnamed.shared_bytes) == (32, 0, 0)
+    assert (template.registers, template.shared_bytes, template.stack_bytes) == (255, 512, 128)
+    assert (template.spill_store_bytes, template.spill_load_bytes) == (24, 28)
+
+
+def test_older_words_are_read_too():
+    """What the system adds counts as shared memory; all constant banks count."""
+    assert ptxas.kernels(AMPERE) == (KernelUse(name="h", registers=8, shared_bytes=60, constant_bytes=368),)
+
+
+@pytest.mark.skipif(not os.access("/usr/bin/c++filt", os.X_OK), reason="c++filt is not here")
+def test_names_are_as_they_were_written():
+    """Not even the identifier of an unnamed namespace is left."""
+    assert [use.name for use in ptxas.kernels(HOPPER)] == ["(anonymous namespace)::g(float*)", "void k<16, double>(double*)"]
+
+
+def test_without_a_demangler_names_stay(monkeypatch):
+    """A box need not have one."""
+    monkeypatch.setenv("PATH", "")
+    assert ptxas.kernels(HOPPER)[1].name == "_Z1kILi16EdEvPT0_"
+
+
+def test_names_are_cut_and_steer_no_terminal():
+    """They are a stranger's."""
+    long, control = ptxas.demangled(["x" * 10_000, "a\x1b[2Jb\u202e"])
+    assert long == "x" * ptxas.NAME_LIMIT_CHARS and control == "a[2Jb"
+
+
+def test_one_kernel_for_two_architectures_is_told_apart():
+    """And two sources with a static kernel of one name are two lines."""
+    again = AMPERE.replace("sm_80", "sm_90a").replace("Used 8", "Used 9")
+    assert [(use.name, use.registers) for use in ptxas.kernels(AMPERE + again)] == [("h for sm_80", 8), ("h for sm_90a", 9)]
+    assert [use.name for use in ptxas.kernels(AMPERE + AMPERE)] == ["h", "h"]
+
+
+def test_there_are_at_most_so_many():
+    """A template may make thousands."""
+    assert len(ptxas.kernels(AMPERE * 1000)) == ptxas.KERNEL_LIMIT
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "",
+        "ptxas info    : Used 8 registers",
+        "ptxas info    : Compiling entry function 'h' for 'sm_80'\n",
+        "ptxas info    : Compiling entry function 'h' for 'sm_80'\nptxas info    : Used " + "9" * 5000 + " registers\n",
+        AMPERE.replace("8 registers", "no registers"),
+    ],
+)
+def test_what_is_not_said_whole_is_left_out(log):
+    """The text may be anything: a source can print into it."""
+    assert ptxas.kernels(log) == ()
+
+
+# -- what is wrong ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_build_s_log_has_errors_only():
+    """Nobody looks for registers there; warnings stay."""
+    log = f'{HOPPER}b.cu(2): error: identifier "x" is undefined\n'
+    assert ptxas.complaint(log, {}).strip().splitlines() == [
+        'kernel.cu(3): warning #177-D: variable "x" was declared but never referenced',
+        'b.cu(2): error: identifier "x" is undefined',
+    ]
+
+
+@pytest.mark.skipif(not os.access("/usr/bin/c++filt", os.X_OK), reason="c++filt is not here")
+def test_an_error_of_ptxas_has_the_kernel_s_name():
+    """As it was written."""
+    log = "ptxas error   : Entry function '_Z4workPf' uses too much shared data (0x13880 bytes, 0xc000 max)\n"
+    assert "'work(float*)' uses too much" in ptxas.complaint(log, {})
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (11, "parts/tile.cuh(17): error: Unknown modifier '.u99'\n    mov.u99 x, y;"),
+        (7, "kernel.cu(4): error: Unknown modifier '.u99'\n    mov.u32 %r1, %tid.x;"),
+        (2, "kernel.cu: error: Unknown modifier '.u99'\n    .version 9.0"),
+        (999, "parts/tile.cuh(17): error: Unknown modifier '.u99'"),
+    ],
+)
+def test_an_error_in_inline_assembly_names_the_user_s_line(line, said):
+    """ptxas knows the line of a file that nobody has seen; whose text is quoted."""
+    log = f"ptxas 0/kernel.ptx, line {line}; error   : Unknown modifier '.u99'\n"
+    assert ptxas.complaint(log, {"0/kernel.ptx": ptxas.Ptx.of("kernel.cu", PTX)}) == f"{said}\n"
+    assert ptxas.complaint(log, {}) == log
+
+
+# -- nvcc 13.0's own words, of two sources -----------------------------------------------------------------------------------
+
+# A template in an unnamed namespace and a tile; then 96 values a thread where __launch_bounds__(1024, 2) leaves 32 registers.
+TWO_SOURCES = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_ZN41_GLOBAL__N__276df758_9_shared_cu_a8d382345scaleILi3EfEEvPT0_' for 'sm_90a'
+ptxas info    : Function properties for _ZN41_GLOBAL__N__276df758_9_shared_cu_a8d382345scaleILi3EfEEvPT0_
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+ptxas info    : Compile time = 0.067 ms
+ptxas info    : Compiling entry function '_Z5tiledPKfPf' for 'sm_90a'
+ptxas info    : Function properties for _Z5tiledPKfPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 14 registers, used 1 barriers, 1024 bytes smem
+ptxas info    : Compile time = 0.102 ms
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z6spillsPKfPfi' for 'sm_90a'
+ptxas info    : Function properties for _Z6spillsPKfPfi
+    552 bytes stack frame, 984 bytes spill stores, 1144 bytes spill loads
+ptxas info    : Used 32 registers, used 0 barriers, 552 bytes cumulative stack size
+ptxas info    : Compile time = 2.388 ms
+"""
+
+
+def test_two_sources_kernels_are_told_in_the_order_of_the_log(monkeypatch):
+    """Shared memory of the one, spills of the other."""
+    monkeypatch.setenv("PATH", "")
+    scale, tiled, spills = ptxas.kernels(TWO_SOURCES)
+    assert scale.registers == 8
+    assert tiled == KernelUse(name="_Z5tiledPKfPf", registers=14, shared_bytes=1024)
+    assert spills == KernelUse(name="_Z6spillsPKfPfi", registers=32, stack_bytes=552, spill_store_bytes=984, spill_load_bytes=1144)
+
+
+def test_a_name_that_steers_a_terminal_shifts_no_other():
+    """Each keeps its own figures."""
+    hostile = TWO_SOURCES.replace("_Z5tiledPKfPf", "a\x1b[2Jb\u202ec\x00")
+    assert [(one.name, one.registers) for one in ptxas.kernels(hostile)][1] == ("a[2Jbc", 14)
+    assert [one.registers for one in ptxas.kernels(hostile)] == [8, 14, 32]
+
+
+def test_assembly_that_looks_like_line_information_is_no_harm():
+    """The worst is a wrong place in the submitter's own log."""
+    text = PTX.replace("\t// begin", '\t.loc 7 7 7\n.file 7 "../../etc/passwd"\n.loc 8 9 9\n\t// begin')
+    log = "ptxas 0/kernel.ptx, line 14; error   : x\n"
+    assert ptxas.complaint(log, {"0/kernel.ptx": ptxas.Ptx.of("kernel.cu", text)}).startswith("../../etc/passwd(7): error: x\n")

@@ -1,0 +1,178 @@
+"""A time that nobody can have earned disqualifies; the noise of honest clocks never does."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from grader.model import Verdict
+from grader.times import bandwidth_share, flags, impossible, median, overall, peak_share
+from sandbox import wire
+from sandbox.devices.ceilings import physical_floor_ns
+
+CEILINGS = {"bytes_per_s": 4e12, "flops_per_s:float32": 4e14, "l2_bytes": 50e6}
+
+
+def samples(*durations_ns: int) -> wire.Samples:
+    return wire.Samples(durations_ns=durations_ns)
+
+
+def measured(claim_ns: int | None, certified_ns: int, **fields: object) -> wire.Measurement:
+    """Times as an H200 gives them for 201 MB, at least 37 us of work."""
+    made = wire.Measurement(
+        workload_id="n4096",
+        clock=wire.Clock.DEVICE_EVENTS,
+        certified=samples(certified_ns),
+        bound_ns=certified_ns + 15_000,
+        floor_ns=300_000,
+        reported=None if claim_ns is None else samples(claim_ns),
+        reported_confirmed=True,
+        physical_floor_ns=100_000,
+        moved_bytes=400_000_000,
+        flops=40_000_000_000,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def reason(*measurements: wire.Measurement) -> str:
+    decision = impossible(measurements)
+    if decision is None:
+        return ""
+    assert decision[0] is Verdict.DISQUALIFIED
+    return decision[1]
+
+
+def test_a_claim_below_the_physical_floor_is_disqualified() -> None:
+    """The sentence has both times, and what the floor is made of."""
+    decision = impossible([measured(50_000, 60_000)])
+    assert decision is not None and decision[:2] == (Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR")
+    for told in ("50 us", "100 us", "400 MB", "40 Gflop", "'n4096'"):
+        assert told in decision[2]
+
+
+def test_a_certified_bound_far_below_the_physical_floor_is_disqualified() -> None:
+    """Also where the process claims a time that is possible, or none."""
+    fast = {"bound_ns": 20_000}
+    assert reason(measured(110_000, 5_000, **fast)) == reason(measured(None, 5_000, **fast)) == "BELOW_PHYSICAL_FLOOR"
+
+
+def test_the_events_resolution_is_no_offence() -> None:
+    """A claim at the floor, less what events do not resolve."""
+    assert reason(measured(99_100, 100_000)) == ""
+    assert reason(measured(98_900, 100_000)) == "BELOW_PHYSICAL_FLOOR"
+
+
+@pytest.mark.parametrize("moved_bytes", [12_000, 12_000_000, 201_000_000, 805_000_000])
+def test_no_honest_kernel_is_below_the_floor(moved_bytes: int) -> None:
+    """At the very rate that was measured, its outputs left in the cache, and the protocol's noise twice what was seen on an H200."""
+    noise, written = random.Random(1), moved_bytes // 3
+    floor_ns = physical_floor_ns(moved_bytes, None, "float32", written, CEILINGS)
+    work_ns = round((moved_bytes - min(written, CEILINGS["l2_bytes"])) / CEILINGS["bytes_per_s"] * 1e9)
+    protocol_ns = 150_000 + moved_bytes // 2_000  # publishing and the snapshot grow with the size
+    for _ in range(500):
+        bound_ns = work_ns + round(noise.gauss(0, 0.02 * protocol_ns / 3)) + noise.randrange(-20_000, 20_000)
+        honest = measured(work_ns, work_ns, bound_ns=bound_ns, floor_ns=protocol_ns, physical_floor_ns=floor_ns)
+        assert reason(honest) == ""
+
+
+def test_the_hosts_clock_has_no_physical_floor() -> None:
+    """Nor has a workload that declares nothing."""
+    assert reason(measured(1_000, 50_000, clock=wire.Clock.HOST, bound_ns=1)) == ""
+    assert reason(measured(1_000, 50_000, physical_floor_ns=None, bound_ns=1)) == ""
+
+
+def test_a_hidden_workload_s_floor_is_not_told() -> None:
+    """Neither times nor amounts: each would tell the size."""
+    decision = impossible([measured(50_123, 60_000, hidden=True, workload_id="secret33")])
+    assert decision is not None and decision[1] == "BELOW_PHYSICAL_FLOOR"
+    assert not any(character.isdigit() for character in decision[2]) and "secret" not in decision[2]
+
+
+def test_a_side_stream_that_do_bench_does_not_see_is_told_to_be_joined() -> None:
+    """5 us claimed, 3 ms seen: tampered, and said so before the floor, with what an honest author has to do."""
+    decision = impossible([measured(5_000, 3_000_000)])
+    assert decision is not None and decision[1] == "TIMING_TAMPERED" and "stream" in decision[2]
+    assert reason(measured(150_000, 1_400_000)) == ""  # not ten times
+    assert reason(measured(5_000, 100_000, physical_floor_ns=None)) == ""  # not 100 us apart
+
+
+@pytest.mark.parametrize(
+    ("reasons", "raised"),
+    [
+        ("", False),
+        ("SwPowerCap", False),
+        ("SwPowerCap,ApplicationsClocksSetting", False),
+        ("HwThermalSlowdown", True),
+        ("SwPowerCap, SwThermalSlowdown", True),
+        ("HwSlowdown", True),
+        ("HwPowerBrakeSlowdown", True),
+    ],
+)
+def test_heat_and_power_brake_are_flagged_and_a_power_cap_is_not(reasons: str, raised: bool) -> None:
+    """These devices always run at their power cap."""
+    assert ("THROTTLED" in flags([measured(None, 1, conditions={"throttle_reasons": reasons})])) is raised
+
+
+def test_shares_are_of_the_certified_time() -> None:
+    """400 MB and 40 Gflop in 200 us, at 4 TB/s and 400 Tflop/s."""
+    one = measured(None, 200_000)
+    assert bandwidth_share(one, CEILINGS) == pytest.approx(0.5)
+    assert peak_share(one, CEILINGS, "float32") == pytest.approx(0.5)
+    assert peak_share(one, CEILINGS, "int64") is None and bandwidth_share(one, {}) is None
+    assert bandwidth_share(measured(None, -5), CEILINGS) is None
+
+
+def test_one_wild_sample_is_no_claim() -> None:
+    """The median is: what is a nanosecond once is not disqualified, and what is mostly too fast is."""
+    assert reason(measured(None, 120_000, reported=samples(1, 110_000, 110_000))) == ""
+    assert reason(measured(None, 120_000, reported=samples(60_000, 60_000, 110_000))) == "BELOW_PHYSICAL_FLOOR"
+
+
+def test_one_impossible_workload_among_honest_ones_decides() -> None:
+    """And what says that the timer was tampered with goes before what says only that it can't be, over all workloads."""
+    honest, below, tampered = measured(110_000, 120_000), measured(60_000, 120_000), measured(1, 3_000_000)
+    assert reason(honest, honest) == ""
+    assert reason(honest, below) == "BELOW_PHYSICAL_FLOOR"
+    assert reason(honest, below, tampered) == "TIMING_TAMPERED"
+
+
+def test_long_times_are_said_in_milliseconds() -> None:
+    """No sentence has an exponent in it."""
+    decision = impossible([measured(1_500_000, 3_000_000, physical_floor_ns=2_000_000)])
+    assert decision is not None and "1.5 ms" in decision[2] and "2 ms" in decision[2] and "e+" not in decision[2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "flag"),
+    [
+        ({"reported_confirmed": False}, "REPORTED_TIME_NOT_CONFIRMED"),
+        ({"baseline_slowed": True}, "BASELINE_SLOWED"),
+        ({"speedups": ()}, "SPEEDUP_NOT_RESOLVED"),
+        ({"clock": wire.Clock.HOST}, "EMULATED_NOT_RANKED"),
+    ],
+)
+def test_one_measurement_raises_a_flag_for_all(fields: dict[str, object], flag: str) -> None:
+    """And that one only."""
+    honest = measured(110_000, 120_000, speedups=(wire.Speedup(baseline="eager", ratio=1.1, ratio_low=1.0, ratio_high=1.2),))
+    assert flags([honest]) == ()
+    assert flags([honest, replace(honest, **fields)]) == (flag,)  # type: ignore[arg-type]
+
+
+def test_workloads_are_summed_up_by_the_geometric_mean() -> None:
+    """Of each baseline by itself, over the workloads that have it."""
+
+    def one(baseline: str, ratio: float) -> wire.Speedup:
+        return wire.Speedup(baseline=baseline, ratio=ratio, ratio_low=ratio / 2, ratio_high=ratio * 2)
+
+    first = measured(None, 1, speedups=(one("eager", 1.0), one("compile", 3.0)))
+    found = overall([first, measured(None, 1, speedups=(one("eager", 4.0),))])
+    assert [(each.baseline, pytest.approx(each.ratio)) for each in found] == [("compile", 3.0), ("eager", 2.0)]
+    assert (found[1].ratio_low, found[1].ratio_high) == (pytest.approx(1.0), pytest.approx(4.0))
+    assert overall([measured(None, 1)]) == ()
+
+
+def test_the_median_of_an_even_count_lies_between() -> None:
+    """In whatever order they were taken."""
+    assert (median(samples(40, 10, 20, 30)), median(samples(7))) == (25.0, 7.0)

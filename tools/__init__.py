@@ -1,0 +1,1 @@
+"""What the project is made and measured with; nothing of it is installed."""

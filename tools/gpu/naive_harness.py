@@ -1,0 +1,112 @@
+"""A benchmark harness as the published ones are: kernel, reference and clock in one process, judged by `torch.allclose`.
+
+Usage: `python -m tools.gpu.naive_harness ORDER ARTIFACT N DEVICE OUT`, ORDER being `kernel` or `pytorch`, whichever is called first;
+ARTIFACT `load:SOURCE.cu` builds by `torch.utils.cpp_extension.load` instead. It shows what such a harness says of `stale_memory.cu`, and
+why: the kernel writes a row and returns a fresh `empty_like`, which is the block that PyTorch's result has just left.
+
+The inputs are lower triangular, as in the published problem of this kernel, so that product and result are the same matrix: whichever of
+PyTorch's freed blocks the allocator hands out, it holds the right answer. Nothing else is in the cache, because it is emptied before.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tools.gpu.loading import extension
+
+TOLERANCE = 1e-2  # absolute and relative, as KernelBench has it
+RUNS, WARM_RUNS = 20, 3
+
+
+def main(arguments: list[str]) -> int:
+    """Evaluate once, in one order, and write what was concluded."""
+    order, artifact, n, device, out = arguments
+    import torch
+
+    kernel = _load(artifact)
+
+    def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.tril(torch.matmul(a, b))
+
+    torch.manual_seed(0)
+    a, b = (torch.tril(torch.randn(int(n), int(n), device=device)) for _ in range(2))
+    _prepare(reference, a, b, device)
+    if order == "kernel":
+        got, place = _called(kernel, a, b)
+        expected, reference_places = _called(reference, a, b)
+    else:
+        expected, reference_places = _called(reference, a, b)
+        got, place = _called(kernel, a, b)
+    correct = torch.allclose(got, expected, atol=TOLERANCE, rtol=TOLERANCE)
+    same_rows = int((got == expected).all(dim=1).sum())
+    kernel_us, reference_us = (_timed_us(call, a, b, device) for call in (kernel, reference))
+    result = {
+        "order": order,
+        "correct": correct,
+        "right_rows": same_rows,
+        "rows": int(n),
+        "kernel_us": kernel_us,
+        "reference_us": reference_us,
+        "speedup": reference_us / kernel_us,
+        "kernel_block": place,
+        "reference_block": reference_places,
+    }
+    Path(out).write_text(json.dumps(result), "utf-8")
+    return 0
+
+
+def _load(artifact: str) -> Callable[..., Any]:
+    if artifact.startswith("load:"):
+        from torch.utils.cpp_extension import load
+
+        return load(name="naive_kernel", sources=[artifact.removeprefix("load:")]).forward  # type: ignore[no-any-return]
+    return extension(Path(artifact)).forward  # type: ignore[no-any-return]
+
+
+def _prepare(reference: Callable[..., Any], a: Any, b: Any, device: str) -> None:
+    """Let cuBLAS take its workspace on a small product, then give back what making the inputs left in the allocator's cache."""
+    import torch
+
+    reference(a[:64, :64].contiguous(), b[:64, :64].contiguous())
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+
+def _called(call: Callable[..., Any], a: Any, b: Any) -> tuple[Any, int]:
+    """What it returns, on the host, and where it lay; its memory is free when this returns, as after most harnesses' checks."""
+    import torch
+
+    with torch.no_grad():
+        result = call(a, b)
+        return result.cpu().clone(), int(result.data_ptr())
+
+
+def _timed_us(call: Callable[..., Any], a: Any, b: Any, device: str) -> float:
+    """The mean of so many runs, by events."""
+    import torch
+
+    for _ in range(WARM_RUNS):
+        call(a, b)
+    if device != "cuda":
+        begun = time.perf_counter()
+        for _ in range(RUNS):
+            call(a, b)
+        return (time.perf_counter() - begun) / RUNS * 1e6
+    event: Any = torch.cuda.Event
+    pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(RUNS)]
+    for start, end in pairs:
+        start.record()
+        call(a, b)
+        end.record()
+    torch.cuda.synchronize()
+    return float(sum(start.elapsed_time(end) for start, end in pairs) / RUNS * 1e3)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
