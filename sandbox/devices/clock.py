@@ -56,7 +56,18 @@ class _Turn(ctypes.Structure):
         ("ending", ctypes.c_int),
         ("code", ctypes.c_int),
         ("duration_ns", ctypes.c_int64),
+        ("done_ns", ctypes.c_int64),
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """How long a turn took, how long of it was after `done`, and how it ended; code: the driver's first error, or 0."""
+
+    duration_ns: int
+    read_ns: int
+    ending: Ending = Ending.DONE
+    code: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +94,8 @@ class NativeClock:
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
         self._driver = _Driver(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
 
-    def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> tuple[int, Ending, int]:
-        """Publish, go, wait, snapshot: how many nanoseconds that took, how it ended, and the driver's first error code, or 0."""
+    def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> Taken:
+        """Publish, go, wait, snapshot."""
         publish, snapshot = ([pair for pair in pairs if pair[0].numel()] for pairs in (publish, snapshot))
         turn = _Turn(
             publish=_copies(publish),
@@ -101,7 +112,8 @@ class NativeClock:
             link=signals.link_fd,
         )
         self._library.take_turn(ctypes.byref(self._driver), ctypes.byref(turn))
-        return turn.duration_ns, Ending(turn.ending), turn.code
+        read_ns = turn.duration_ns - turn.done_ns
+        return Taken(duration_ns=turn.duration_ns, read_ns=read_ns, ending=Ending(turn.ending), code=turn.code)
 
 
 def _copies(pairs: Pairs) -> ctypes.Array[_Copy]:

@@ -24,10 +24,10 @@ from sandbox.box.run import serve
 from sandbox.devices import Arena, Device, open_device
 from sandbox.gate import Answer, Call, Gate, Status
 from sandbox.judge.batch import BATCH_BYTES
-from sandbox.judge.measure import EAGER, VARIANTS
 from sandbox.judge.placement import arena_bytes
 from sandbox.judge.references import Reference, load_reference
 from sandbox.judge.runner_link import RunnerLink, connect
+from sandbox.judge.turns import EAGER, VARIANTS
 
 LOAD_S = 60.0
 KEPT_COUNT = 32  # references and their compiled forms

@@ -22,11 +22,12 @@ from sandbox.devices import Device
 from sandbox.devices.ceilings import physical_floor_ns
 from sandbox.gate import Answer, GateViolated, Status
 from sandbox.judge.baseline import Baseline, runner_job
-from sandbox.judge.measure import EAGER, VARIANTS, Alone, Parties, measure, time_alone
+from sandbox.judge.measure import measure
 from sandbox.judge.placement import byte_count
 from sandbox.judge.references import Reference, ReferenceFailed, load_reference
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.trial import Bench, How, judge_run, run
+from sandbox.judge.turns import EAGER, VARIANTS, Alone, Parties, time_alone
 
 PASSED = wire.TrialOutcome.PASSED
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.

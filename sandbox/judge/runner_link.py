@@ -16,7 +16,7 @@ from pathlib import Path
 from sandbox import arena as link_protocol
 from sandbox import wire
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.devices.clock import Ending, NativeClock, Pairs, Signals
+from sandbox.devices.clock import Ending, NativeClock, Pairs, Signals, Taken
 from sandbox.gate import GATE_BYTES, SPIN_NS, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
 
 ACCEPT_POLL_S = 0.05
@@ -52,21 +52,23 @@ class RunnerLink:
             self._await(self.gate.open(call), previous, limit_s)
         return self.silence or self.answer()
 
-    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> int:
-        """Copy what is to be published, let the runner do the operation on what was last placed, copy the snapshot: nanoseconds by the
-        judge's clock, which starts before the first copy and stops after the last. `reply` has what the runner said."""
+    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
+        """Copy what is to be published, let the runner do the operation on what was last placed, copy the snapshot. The judge's clock
+        starts before the first copy and stops after the last. `reply` has what the runner said."""
         if self.silence is not None:
-            return 0
+            return Taken(duration_ns=0, read_ns=0)
         if self.device.clock is not None:
             return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot)
         begun = time.perf_counter_ns()
         _copy(publish)
         previous = self.gate.done
         self._await(self.gate.fire(operation), previous, limit_s)
+        done = time.perf_counter_ns()
         _copy(snapshot)
-        return time.perf_counter_ns() - begun
+        ended = time.perf_counter_ns()
+        return Taken(duration_ns=ended - begun, read_ns=ended - done)
 
-    def _take_natively(self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> int:
+    def _take_natively(self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
         go, done = self.gate.addresses()
         signals = Signals(
             go_address=go,
@@ -76,13 +78,13 @@ class RunnerLink:
             limit_ns=int(limit_s * 1e9),
             link_fd=self.link.fileno(),
         )
-        duration_ns, ending, code = clock.take(publish, snapshot, signals)
-        if code != 0:
-            raise DeviceFault(f"code {code} in the judge's own turn")
-        if ending is Ending.VIOLATED:
+        taken = clock.take(publish, snapshot, signals)
+        if taken.code != 0:
+            raise DeviceFault(f"code {taken.code} in the judge's own turn")
+        if taken.ending is Ending.VIOLATED:
             raise GateViolated("the runner answered a call that was never made")
-        self.silence = {Ending.TIMED_OUT: Silence.TIMED_OUT, Ending.GONE: Silence.GONE}.get(ending)
-        return duration_ns
+        self.silence = {Ending.TIMED_OUT: Silence.TIMED_OUT, Ending.GONE: Silence.GONE}.get(taken.ending)
+        return taken
 
     def reply(self) -> Answer | Silence:
         """What became of the last turn."""

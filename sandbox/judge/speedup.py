@@ -12,16 +12,27 @@ from sandbox import wire
 _T = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 
 
-def speedup(baseline: str, subject_ns: Sequence[float], baseline_ns: Sequence[float]) -> tuple[wire.Speedup, ...]:
+def midmean(values: Sequence[float]) -> float:
+    """The mean of the middle half: as deaf to stray values as the median, and nearer to the mean's precision."""
+    ordered = sorted(values)
+    cut = len(ordered) // 4
+    return statistics.fmean(ordered[cut : len(ordered) - cut])
+
+
+def speedup(
+    baseline: str, subject_ns: Sequence[float], baseline_ns: Sequence[float], *, bias_ns: float = 0.0, bias_share: float = 0.0
+) -> tuple[wire.Speedup, ...]:
     """The geometric mean of the turns' ratios with a 95 % interval of their logarithms (Student's t).
 
-    None where a turn of either is at or below the protocol's floor: a time that small is no time, and fails closed.
+    bias_ns, bias_share: how far two processes that do the same differ however long one measures; it widens the interval. None where a
+    turn of either is at or below the protocol's floor: a time that small is no time, and fails closed.
     """
     pairs = list(zip(baseline_ns, subject_ns, strict=True))
     if len(pairs) < 2 or min(min(pair) for pair in pairs) <= 0:
         return ()
     logs = [math.log(theirs / ours) for theirs, ours in pairs]
     mean = statistics.fmean(logs)
-    half = _T[min(len(logs) - 1, len(_T) - 1)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    sampled = _T[min(len(logs) - 1, len(_T) - 1)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = math.hypot(sampled, bias_ns / min(statistics.fmean(side) for side in zip(*pairs, strict=True)), bias_share)
     low, high = math.exp(mean - half), math.exp(min(mean + half, 700.0))
     return (wire.Speedup(baseline=baseline, ratio=math.exp(mean), ratio_low=low, ratio_high=high),)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from sandbox import wire
+from sandbox.devices.clock import Taken
 from sandbox.gate import Answer, Call, Operation, Status
 from sandbox.judge import inputs, poison
 from sandbox.judge.placement import BAND_BYTES, Placement, place
@@ -44,12 +45,13 @@ class Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run left: private copies only. duration_ns is that of the whole batch."""
+    """What one run left: private copies only. duration_ns is that of the whole batch, read_ns how much of it was after `done`."""
 
     key: str
     reply: Answer | Silence
     duration_ns: int
     inputs: list[torch.Tensor]
+    read_ns: int = 0
     outputs: list[torch.Tensor] = field(default_factory=list)
     unwritten: list[torch.Tensor] = field(default_factory=list)
     inputs_modified: bool = False
@@ -92,9 +94,9 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     ]
     device.launch_null()  # so that it is this process's turn on the device when the clock starts, whatever the runner did before
     device.synchronize()
-    duration_ns = runner.take_turn(how.operation, limit_s, publish, read)
+    taken = runner.take_turn(how.operation, limit_s, publish, read)
     reply = runner.reply()
-    return [scene.left(reply, duration_ns, outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
+    return [scene.left(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
 
 
 def _make_ready(runner: RunnerLink, bench: Bench, how: How, call: Call, scenes: list[_Scene], limit_s: float) -> Answer | Silence:
@@ -136,7 +138,7 @@ class _Scene:
         """What is to be copied where, so that the runner sees the inputs."""
         return [(target, private) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
 
-    def left(self, reply: Answer | Silence, duration_ns: int, outputs: list[torch.Tensor]) -> Run:
+    def left(self, reply: Answer | Silence, taken: Taken, outputs: list[torch.Tensor]) -> Run:
         """What the runner left here, with outputs the private copies."""
         modified = any(
             place is not None and not _same_bytes(place, private) for place, private in zip(self.places, self.drawn, strict=True)
@@ -144,7 +146,8 @@ class _Scene:
         return Run(
             key=self.key,
             reply=reply,
-            duration_ns=duration_ns,
+            duration_ns=taken.duration_ns,
+            read_ns=taken.read_ns,
             inputs=self.drawn,
             outputs=outputs,
             unwritten=[poison.unwritten(output, bits) for output, bits in zip(outputs, self.poison_bits, strict=True)],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
-from grader.model import Verdict
+from grader.model import Problem, Verdict
 from sandbox import wire
 from tests.gpu.conftest import Tell
 from tests.gpu.grading import Graded, Grading, load_problem
@@ -19,12 +20,19 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope=
 
 FAULTS = all_in("faults")
 SLACK_BYTES = 64 << 20
+LIMIT_BYTES = 6 << 30
 SETTLE_S = 15.0  # for the driver to take back what a killed process had
 
 
 async def grade(grading: Grading, kernel: Kernel) -> Graded:
-    """Whether it is right; nothing is timed."""
+    """Whether it is right; nothing is timed. Less memory than usual, so that a flood meets its limit before the trial's time is up."""
     problem = load_problem(kernel.problem)
+    limits = replace(grading.fleet.profile.run_cuda, memory_bytes=LIMIT_BYTES)
+    with grading.profile(run_cuda=limits):
+        return await _graded(grading, problem, kernel)
+
+
+async def _graded(grading: Grading, problem: Problem, kernel: Kernel) -> Graded:
     return await grading.grade(problem, kernel.source(problem.spec.trial_count), language=kernel.language, mode=wire.Mode.TEST)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sandbox.devices.clock import FUNCTIONS, Ending, NativeClock, Signals
+from sandbox.devices.clock import FUNCTIONS, Ending, NativeClock, Signals, Taken
 from sandbox.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
 
 COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
@@ -49,7 +49,7 @@ def runner() -> Iterator[tuple[Gate, Gate, socket.socket, socket.socket]]:
     os.close(fd)
 
 
-def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 2.0) -> tuple[int, Ending, int, torch.Tensor, torch.Tensor]:
+def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 2.0) -> tuple[Taken, torch.Tensor, torch.Tensor]:
     """A turn that publishes 1, 2, 3 and reads what the runner made of it."""
     clock = NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
     private, arena, snapshot = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3), torch.zeros(3)
@@ -62,7 +62,7 @@ def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 
         limit_ns=int(limit_s * 1e9),
         link_fd=link.fileno(),
     )
-    return (*clock.take([(arena, private)], [(snapshot, arena)], signals), arena, snapshot)
+    return clock.take([(arena, private)], [(snapshot, arena)], signals), arena, snapshot
 
 
 def test_a_turn_publishes_then_goes_then_reads(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
@@ -80,10 +80,10 @@ def test_a_turn_publishes_then_goes_then_reads(runner: tuple[Gate, Gate, socket.
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    duration_ns, ending, code, arena, snapshot = taken(ours, link, driver)
+    found, arena, snapshot = taken(ours, link, driver)
     thread.join(2)
-    assert (ending, code) == (Ending.DONE, 0)
-    assert duration_ns > 20_000_000
+    assert (found.ending, found.code) == (Ending.DONE, 0)
+    assert found.duration_ns > 20_000_000 > found.read_ns > 0
     assert seen == ["copy", "unpin", "evict", "synchronize"] and driver.calls[4:] == ["copy", "synchronize"]
     assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
 
@@ -92,8 +92,8 @@ def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.s
     """The deadline is kept, and the snapshot is taken all the same."""
     ours, _, link, _ = runner
     begun = time.monotonic()
-    _, ending, _, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
-    assert ending is Ending.TIMED_OUT and 0.1 <= time.monotonic() - begun < 1.5
+    found, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
+    assert found.ending is Ending.TIMED_OUT and 0.1 <= time.monotonic() - begun < 1.5
     assert snapshot.tolist() == [1.0, 2.0, 3.0]
 
 
@@ -102,7 +102,7 @@ def test_a_runner_that_leaves_is_noticed_long_before_the_deadline(runner: tuple[
     ours, _, link, their_link = runner
     their_link.close()
     begun = time.monotonic()
-    assert taken(ours, link, FakeDriver(), limit_s=30.0)[1] is Ending.GONE
+    assert taken(ours, link, FakeDriver(), limit_s=30.0)[0].ending is Ending.GONE
     assert time.monotonic() - begun < 5.0
 
 
@@ -111,7 +111,7 @@ def test_a_number_out_of_nowhere_is_a_violation(runner: tuple[Gate, Gate, socket
     ours, theirs, link, _ = runner
     thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0) + 2, FINE), daemon=True)
     thread.start()
-    assert taken(ours, link, FakeDriver())[1] is Ending.VIOLATED
+    assert taken(ours, link, FakeDriver())[0].ending is Ending.VIOLATED
     thread.join(2)
 
 
@@ -120,5 +120,5 @@ def test_an_error_of_the_driver_is_told(runner: tuple[Gate, Gate, socket.socket,
     ours, theirs, link, _ = runner
     thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0), FINE), daemon=True)
     thread.start()
-    assert taken(ours, link, FakeDriver(code=700))[2] == 700
+    assert taken(ours, link, FakeDriver(code=700))[0].code == 700
     thread.join(2)

@@ -25,8 +25,9 @@ from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
-from sandbox.judge.measure import Alone, Parties, measure
+from sandbox.judge.measure import measure
 from sandbox.judge.trial import Bench
+from sandbox.judge.turns import Alone, Parties
 
 Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
 
@@ -280,7 +281,7 @@ def test_the_next_job_is_measured_after_one_that_was_given_up(tmp_path: Path, ba
 @pytest.mark.slow
 def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, baseline: Baseline) -> None:
     """What the protocol cost and what the baseline took while they were alone bounds what a busy machine may forgive (cheating F2)."""
-    alone = Alone(null_ns=[100, 110, 120], floor_ns=[100, 105], run_ns={"eager": [1_000, 1_010, 1_020]})
+    alone = Alone(null_ns={False: [100, 110, 120], True: [100, 110, 120]}, floor_ns=[100, 105], run_ns={"eager": [1_000, 1_010, 1_020]})
     bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
     with baseline.serve(PROBLEM, "cuda") as trusted:  # plays both parts; beside these alone times it is a thousand times slowed
         parties = Parties(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0)

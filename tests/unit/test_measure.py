@@ -6,8 +6,9 @@ import math
 import pytest
 
 from sandbox import wire
-from sandbox.judge.measure import REPEAT_LIMIT, TURN_COUNT, TURN_FLOOR, TURN_LIMIT, confirmed, plan_turns, together
-from sandbox.judge.speedup import speedup
+from sandbox.judge.measure import confirmed, says_done_early
+from sandbox.judge.speedup import midmean, speedup
+from sandbox.judge.turns import REPEAT_LIMIT, TURN_COUNT, TURN_FLOOR, TURN_LIMIT, plan_turns, together
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -65,3 +66,25 @@ def test_a_claim_is_confirmed_only_near_the_clock() -> None:
     assert confirmed(wire.Samples(durations_ns=(960_000,)), seen, wire.Clock.DEVICE_EVENTS)
     assert not confirmed(wire.Samples(durations_ns=(500_000,)), seen, wire.Clock.DEVICE_EVENTS)
     assert not confirmed(wire.Samples(durations_ns=(1_500_000,)), seen, wire.Clock.DEVICE_EVENTS)
+
+
+def test_what_time_does_not_average_out_widens_the_interval() -> None:
+    """A steady ratio of two processes is known no better than two of the same kind agree: 10 of 100 ns, and half a percent."""
+    (found,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_ns=10.0)
+    assert (found.ratio_low, found.ratio_high) == pytest.approx((2.0 * math.exp(-0.1), 2.0 * math.exp(0.1)))
+    (found,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_share=0.005)
+    assert found.ratio_high / found.ratio == pytest.approx(math.exp(0.005))
+
+
+def test_the_middle_half_is_deaf_to_a_stray_run() -> None:
+    """One run in eight that took a hundred times as long moves nothing."""
+    assert midmean([10, 12, 14, 16, 10, 12, 14, 1600]) == midmean([10, 12, 14, 16, 10, 12, 14, 16]) == 13.0
+    assert midmean([5]) == 5.0
+
+
+def test_a_done_that_was_no_end_is_seen_in_the_reading() -> None:
+    """An honest runner's outputs are read as quickly as nothing is; the first that is not had work left."""
+    null = [170_000, 171_000, 172_000]
+    assert not says_done_early([174_000, 176_000, 175_000], null)
+    assert not says_done_early([160_000, 150_000, 400_000_000], null)
+    assert says_done_early([200_000, 210_000, 190_000], null)

@@ -40,6 +40,7 @@ struct Turn {
     int ending;
     int code;  // the first CUresult that was no success
     int64_t duration_ns;
+    int64_t done_ns;  // until `done` was seen, or not
 };
 
 static int64_t now_ns() {
@@ -83,6 +84,7 @@ void take_turn(const Driver* driver, Turn* turn) {
     checked(driver->synchronize());
     __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
     turn->ending = wait(*turn);
+    turn->done_ns = now_ns() - begun;
     for (uint64_t i = 0; i < turn->snapshot_count; ++i) {
         checked(driver->copy(turn->snapshot[i].to, turn->snapshot[i].from, turn->snapshot[i].size_bytes, nullptr));
     }

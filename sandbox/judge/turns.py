@@ -1,0 +1,189 @@
+"""Who is run in the judge's clock, in which order, and how long each run took.
+
+By device clock everyone runs in an order and then in its reverse (ABBA), null runs among them, so that a drift falls on all alike; turns of
+several ABBAs are what the interval is made of, since single runs are not independent (timing.md 2.2 and 3.5). Null runs go through the
+trusted runner, never through the subject: a subject that is slow at doing nothing would be forgiven time that it really took.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sandbox import wire
+from sandbox.gate import Answer, Operation, Status
+from sandbox.judge.references import ReferenceFailed
+from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.trial import Bench, How, Run, judge_run, run
+
+SUBJECT, EAGER = "subject", "eager"
+VARIANTS = {EAGER: 0, "compile": 1}  # what the trusted runner can run, by the gate's number
+NULL = {False: "null", True: "null with copy"}
+FLOOR = "floor"
+NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 40, wire.Clock.HOST: 12}
+ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 6}
+WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
+WARMUP_COUNT = 3
+TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
+TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
+BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
+COMPILE_S = 300.0
+PASSED = wire.TrialOutcome.PASSED
+
+Arm = Callable[[], Run]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
+
+    null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
+    there.
+    """
+
+    null_ns: dict[bool, list[int]]
+    floor_ns: list[int]
+    run_ns: dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parties:
+    """Who is timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs."""
+
+    subject: RunnerLink
+    trusted: RunnerLink
+    copies: bool
+    alone: Alone
+    budget_s: float
+
+    @property
+    def clock(self) -> wire.Clock:
+        """What takes the times."""
+        return self.subject.device.CLOCK
+
+
+@dataclass(slots=True)
+class Times:
+    """By arm, and for each turn: how long the runs took, and how much of that was after `done`."""
+
+    taken_ns: dict[str, list[list[int]]] = field(default_factory=dict)
+    read_ns: dict[str, list[int]] = field(default_factory=dict)
+    throttle_reasons: set[str] = field(default_factory=set)
+
+    def flat(self, arm: str) -> list[int]:
+        """All runs of an arm that is there."""
+        return [one for turn in self.taken_ns.get(arm, []) for one in turn]
+
+
+def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> Alone:
+    """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
+    clock = trusted.device.CLOCK
+    taken = {}
+    for name in variants:
+        how = How(variant=VARIANTS[name], limit_s=COMPILE_S)
+        first = [run(trusted, bench, how) for _ in range(WARMUP_COUNT)]
+        if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
+            taken[name] = [timed(trusted, bench, name).duration_ns for _ in range(ALONE_COUNT[clock])]
+        elif name == EAGER:
+            raise ReferenceFailed(f"the reference does not run by itself: {first[-1].reply}")
+        else:
+            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {first[-1].reply}\n")
+    nulls = {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
+    return Alone(null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=taken)
+
+
+def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
+    """Who is run in turns, the subject first."""
+    how = How(stir=parties.clock is wire.Clock.HOST, warm=WARM[parties.clock])
+    found: dict[str, Arm] = {SUBJECT: lambda: run(parties.subject, bench, how)}
+    for name in parties.alone.run_ns:
+        found[name] = partial(timed, parties.trusted, own, name)
+    if parties.clock is wire.Clock.DEVICE_EVENTS:
+        for copies in sorted({True, parties.copies}):
+            found[NULL[copies]] = partial(run, parties.trusted, own, _null(copies=copies))
+    return found
+
+
+def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iterator[wire.Plan | wire.Trial]:
+    """Warm up, say how many runs there will be, and do them; emits a trial per turn, and ends early after one that failed."""
+    among = arms(parties, bench, own)
+    begun = time.monotonic()
+    for _ in range(WARMUP_COUNT):
+        for name, arm in among.items():
+            done = arm()
+            trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, 0) if name == SUBJECT else None
+            if trial is not None and trial.outcome is not PASSED:
+                yield trial
+                return
+    turns, repeats = plan_turns(parties.clock, (time.monotonic() - begun) / WARMUP_COUNT, parties.budget_s)
+    yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
+    for turn in range(turns):
+        trial = _turn(among, bench, repeats, times, 2 * repeats * turn)
+        yield trial
+        if trial.outcome is not PASSED:
+            return
+        times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
+
+
+def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float) -> tuple[int, int]:
+    """How many turns, and ABBAs within one: decided by the judge from verified runs, within the budget. cycle_s: everyone once."""
+    if clock is wire.Clock.HOST:
+        return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s / 2 / max(cycle_s, 1e-9)))), 1
+    return TURN_COUNT, max(1, min(REPEAT_LIMIT, int(budget_s / (2 * TURN_COUNT * max(cycle_s, 1e-9)))))
+
+
+def _turn(among: dict[str, Arm], bench: Bench, repeats: int, times: Times, index: int) -> wire.Trial:
+    """One turn of so many ABBAs. Returns what stands for the subject's runs: the first that failed, or all."""
+    taken: dict[str, list[int]] = {name: [] for name in among}
+    trials: list[wire.Trial] = []
+    for _ in range(repeats):
+        for name in (*among, *reversed(among)):
+            done = among[name]()
+            taken[name].append(done.duration_ns)
+            times.read_ns.setdefault(name, []).append(done.read_ns)
+            if name != SUBJECT:
+                continue
+            trials.append(judge_run(done, bench, wire.TrialPhase.CERTIFY, index + len(trials)))
+            if trials[-1].outcome is not PASSED:
+                return trials[-1]
+    for name, durations in taken.items():
+        times.taken_ns.setdefault(name, []).append(durations)
+    gc.collect()
+    return together(trials)
+
+
+def together(trials: list[wire.Trial]) -> wire.Trial:
+    """One fact for many runs that passed: the worst of each error."""
+    ratios = [one.budget_ratio for one in trials if one.budget_ratio is not None]
+    return replace(
+        trials[0],
+        run_count=len(trials),
+        max_absolute_error=max((one.max_absolute_error or 0.0 for one in trials), default=None),
+        max_relative_error=max((one.max_relative_error or 0.0 for one in trials), default=None),
+        budget_ratio=max(ratios, default=None),
+        duration_ns=int(statistics.median(one.duration_ns for one in trials)),
+    )
+
+
+def timed(trusted: RunnerLink, bench: Bench, name: str) -> Run:
+    """One run of a baseline."""
+    how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s, warm=WARM[trusted.device.CLOCK])
+    done = run(trusted, bench, how)
+    if not (isinstance(done.reply, Answer) and done.reply.status is Status.OK):
+        raise RuntimeError(f"the baseline's runner did not run {name!r}: {done.reply}")
+    return done
+
+
+def null_runs(trusted: RunnerLink, bench: Bench, *, copies: bool = False, floor: bool = False) -> list[int]:
+    """What the protocol itself takes; the first after another kind of work is not like the rest."""
+    how = _null(copies=copies, floor=floor)
+    return [run(trusted, bench, how).duration_ns for _ in range(NULL_COUNT[trusted.device.CLOCK] + 1)][1:]
+
+
+def _null(*, copies: bool = False, floor: bool = False) -> How:
+    return How(operation=Operation.FLOOR if floor else Operation.NULL, limit_s=BASELINE_S, copy_out=copies, warm=True)
