@@ -54,7 +54,8 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
 async def started_early(
     seat: Seat, start: Callable[[], AbstractAsyncContextManager[Box]]
 ) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[Box]]]:
-    """Start the run box while the kernel is being built, if its device is free; else when it is first asked for.
+    """Start the run box while the kernel is being built, if its device is free, or is surely the one that it will have, which it then
+    leaves alone until it has a job; else when it is first asked for.
 
     The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left.
     One task opens and closes it.
@@ -83,7 +84,7 @@ async def started_early(
             await uninterrupted(_end(holder))
 
     holder = asyncio.create_task(hold())
-    if seat.idle:
+    if seat.idle or seat.fixed:
         wanted.set()
     try:
         yield take
@@ -115,10 +116,10 @@ def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
 
 
 def _run_spec(lease: Lease, host: Host, work: Workspace, seat: Seat) -> BoxSpec:
-    if seat.gpu is not None:  # whatever the language: opening the device takes seconds
-        options: tuple[str, ...] = ("--preload", "torch", "--device", devices.CUDA)
-    else:
-        options = ("--preload", "torch") if lease.submission.new.language == "torch_extension" else ()
+    # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
+    options: tuple[str, ...] = ("--preload", "torch") if seat.gpu is not None or lease.submission.new.language == "torch_extension" else ()
+    if seat.gpu is not None and seat.idle:
+        options += ("--device", devices.CUDA)
     return BoxSpec(
         box_id=f"{work.box_id}-run",
         purpose=Purpose.RUN,

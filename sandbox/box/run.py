@@ -49,7 +49,10 @@ def main(argv: list[str] | None = None) -> int:
 def preload(arguments: list[str]) -> Device | None:
     """Import and open what the command line names, before there is a job."""
     if "--preload" in arguments:
-        import torch  # noqa: F401
+        import torch
+
+        if torch.version.cuda is not None:
+            import triton.testing  # noqa: F401
     if "--device" not in arguments:
         return None
     device = open_device(arguments[arguments.index("--device") + 1])

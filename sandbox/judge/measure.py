@@ -6,7 +6,7 @@ How it is taken is in `turns.py`; why it is taken so, in docs/decisions/0008 and
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sandbox import wire
@@ -19,7 +19,7 @@ from sandbox.judge.turns import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Par
 
 NULL_SLACK_NS = 15_000
 # A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
-EARLY_NS = 6_000
+EARLY_NS = 10_000
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_S = 10.0
 # How much slower than alone the baseline may run beside an idle subject before that is the subject's doing (cheating F2).
@@ -32,20 +32,21 @@ BIAS_SHARE = {wire.Clock.DEVICE_EVENTS: 0.0025, wire.Clock.HOST: 0.0}
 def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
     """Emit trials for all certified runs, and the measurement at the end; end early after a trial that failed. own: the baselines'."""
     trusted, clock = parties.trusted, parties.clock
-    nulls = null_runs(trusted, own, copies=parties.copies)
+    nulls = {copies: null_runs(trusted, own, copies=copies) for copies in {True, parties.copies}}
     floors = [*parties.alone.floor_ns, *null_runs(trusted, own, floor=True)]
     times = Times()
     for fact in take_turns(parties, bench, own, times):
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
-    batch = _batches(parties, bench, own, times, nulls)
+    batch = _batches(parties, bench, own, times, nulls[parties.copies])
     if isinstance(batch, wire.Trial):
         yield batch
         return
     reported = {name: _reported(trusted, own, VARIANTS[name]) for name in parties.alone.run_ns}
     claim = _reported(parties.subject, bench, 0)
-    nulls += null_runs(trusted, own, copies=parties.copies)
+    for copies, taken in nulls.items():
+        taken += null_runs(trusted, own, copies=copies)
     floors += null_runs(trusted, own, floor=True)
     measurement = _measurement(parties, bench, times, nulls, min(floors))
     throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
@@ -68,17 +69,18 @@ def _batches(parties: Parties, bench: Bench, own: Bench, times: Times, nulls: li
     return time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, copies=parties.copies)
 
 
-def _measurement(parties: Parties, bench: Bench, times: Times, nulls: list[int], floor_ns: int) -> wire.Measurement:
+def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int) -> wire.Measurement:
     alone, clock, subject_ns = parties.alone, parties.clock, times.taken_ns[SUBJECT]
-    null_ns = {copies: _forgiven(parties, times, nulls, copies) for copies in {True, parties.copies}}
-    floor_ns = min(floor_ns, *nulls, *(one for copies in null_ns for one in times.flat(NULL[copies])))
+    null_ns = {copies: _forgiven(parties, times, taken, copies) for copies, taken in nulls.items()}
+    floor_ns = min(floor_ns, *(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies]))))
     alone_ns = {name: statistics.median(taken) for name, taken in alone.run_ns.items()}
     slowed = any(statistics.median(times.flat(name)) > SLOWED_FACTOR[clock] * alone_ns[name] for name in alone_ns)
     baselines = {
         name: [[int(at)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name] for name, at in alone_ns.items()
     }
     own_ns = null_ns[parties.copies]
-    early = clock is wire.Clock.DEVICE_EVENTS and says_done_early(times.read_ns[SUBJECT], times.read_ns[NULL[parties.copies]])
+    waited_ns = 0.0 if clock is wire.Clock.HOST else waited_for(times.read_ns[SUBJECT], times.read_ns[NULL[parties.copies]])
+    early = waited_ns > EARLY_NS
     if early:
         own_ns = [float(floor_ns)] * len(subject_ns)  # the least that the protocol costs a runner that does not wait
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
@@ -90,6 +92,7 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: list[int],
         certified=_samples(subject_ns, own_ns),
         bound_ns=int(statistics.median(times.flat(SUBJECT))) - floor_ns,
         floor_ns=floor_ns,
+        waited_ns=round(waited_ns),
         done_early=early,
         baseline_slowed=slowed,
         baselines={name: _samples(turns, null_ns[True]) for name, turns in baselines.items()},
@@ -113,9 +116,9 @@ def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock
     return abs(seen - claim) <= slack
 
 
-def says_done_early(subject_read_ns: Sequence[int], null_read_ns: Sequence[int]) -> bool:
-    """Whether reading the outputs had to wait for the subject, as it never has to for a null run: its `done` was no end."""
-    return statistics.median(subject_read_ns) - statistics.median(null_read_ns) > EARLY_NS
+def waited_for(subject_read_ns: Sequence[int], null_read_ns: Sequence[int]) -> float:
+    """How much longer reading the outputs took than after a null run: what the subject still did when it had said that it was done."""
+    return statistics.median(subject_read_ns) - statistics.median(null_read_ns)
 
 
 def _forgiven(parties: Parties, times: Times, nulls: list[int], copies: bool) -> list[float]:

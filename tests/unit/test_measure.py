@@ -6,7 +6,7 @@ import math
 import pytest
 
 from sandbox import wire
-from sandbox.judge.measure import confirmed, says_done_early
+from sandbox.judge.measure import EARLY_NS, confirmed, waited_for
 from sandbox.judge.speedup import midmean, speedup
 from sandbox.judge.turns import REPEAT_LIMIT, TURN_COUNT, TURN_FLOOR, TURN_LIMIT, plan_turns, together
 
@@ -85,6 +85,6 @@ def test_the_middle_half_is_deaf_to_a_stray_run() -> None:
 def test_a_done_that_was_no_end_is_seen_in_the_reading() -> None:
     """An honest runner's outputs are read as quickly as nothing is; the first that is not had work left."""
     null = [170_000, 171_000, 172_000]
-    assert not says_done_early([174_000, 176_000, 175_000], null)
-    assert not says_done_early([160_000, 150_000, 400_000_000], null)
-    assert says_done_early([200_000, 210_000, 190_000], null)
+    assert waited_for([174_000, 176_000, 175_000], null) == 4_000
+    assert waited_for([160_000, 150_000, 400_000_000], null) < EARLY_NS
+    assert waited_for([200_000, 210_000, 190_000], null) > EARLY_NS

@@ -110,16 +110,29 @@ async def test_a_problem_without_a_workload_for_the_device_is_its_authors_to_men
 
 
 async def test_a_box_waits_on_its_gpu_while_the_kernel_is_built(make, boxes, judges) -> None:
-    """The next job's does not: it would be in the way of the check, and of the first one's times."""
+    """The next job's waits too, but leaves the device alone: it would be in the way of the check, and of the first one's times."""
     fleet = make(gpus=(H200,))
     boxes.builds.clear()
     first, second = (asyncio.ensure_future(graded(fleet, lease(name))) for name in ("s1", "s2"))
     await until(lambda: [spec.purpose for spec in boxes.open].count(Purpose.BUILD) == 2)
-    assert [spec.box_id for spec in boxes.runs] == ["s1-1-run"]
+    await until(lambda: len(boxes.runs) == 2)
+    assert {spec.box_id: "--device" in spec.argv for spec in boxes.runs} == {"s1-1-run": True, "s2-1-run": False}
     boxes.builds.set()
     assert fold(await first).verdict == fold(await second).verdict
     assert [spec.box_id for spec in boxes.runs] == ["s1-1-run", "s2-1-run"]
     assert judges.log("0")[:4] == ["start GPU-0000", "Job well", "Check well", "Job well"]
+
+
+async def test_a_box_that_may_get_another_gpu_is_started_when_it_has_one(make, boxes) -> None:
+    """With two GPUs of a model and both taken, nobody knows yet which one the third job gets."""
+    fleet = make(gpus=(H200, replace(H200, index=1, uuid="GPU-0001", minor=1)), builder_count=3)
+    boxes.builds.clear()
+    jobs = [asyncio.ensure_future(graded(fleet, lease(name))) for name in ("s1", "s2", "s3")]
+    await until(lambda: [spec.purpose for spec in boxes.open].count(Purpose.BUILD) == 3)
+    assert {spec.box_id for spec in boxes.runs} == {"s1-1-run", "s2-1-run"}
+    boxes.builds.set()
+    await asyncio.gather(*jobs)
+    assert {spec.box_id for spec in boxes.runs} == {"s1-1-run", "s2-1-run", "s3-1-run"}
 
 
 async def test_the_device_is_looked_at_when_the_box_is_gone(make, boxes, judges) -> None:
