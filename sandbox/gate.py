@@ -190,7 +190,7 @@ class Gate:
         """Let the next `done` be this one without a call: the runner's first sign of life."""
         self._page.go = number
 
-    def wait(self, number: int, previous: int, deadline_ns: int, alive: Callable[[], bool], spin_ns: int = SPIN_NS) -> bool:
+    def wait(self, number: int, previous: int, deadline_ns: int, alive: Callable[[], bool]) -> bool:
         """Wait until `done` is number. False: the deadline (monotonic) passed, or the runner went away without it."""
         page, clock = self._page, time.monotonic_ns
         begun, gone = clock(), False
@@ -200,7 +200,7 @@ class Gate:
             now = clock()
             if gone or now > deadline_ns:
                 return False
-            if now - begun > spin_ns:
+            if now - begun > SPIN_NS:
                 gone = not alive()  # then one more look: its last answer counts
                 time.sleep(NAP_S)
         return True

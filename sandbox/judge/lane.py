@@ -57,6 +57,9 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
         yield wire.Finished(job_id=job.job_id)
+    except torch.OutOfMemoryError as error:  # before there was a subject that could have taken it
+        text = f"problem {job.problem.problem_id!r} does not fit into the device's memory; make its workloads smaller ({error})"
+        yield wire.Broken(job_id=job.job_id, message=text.splitlines()[0], problem_at_fault=True)
     except ReferenceFailed as failure:
         yield wire.Broken(job_id=job.job_id, message=str(failure), problem_at_fault=True)
 

@@ -17,7 +17,7 @@ from sandbox import arena as link_protocol
 from sandbox import wire
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.devices.clock import Ending, NativeClock, Pairs, Signals, Taken
-from sandbox.gate import GATE_BYTES, SPIN_NS, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
+from sandbox.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
 
 ACCEPT_POLL_S = 0.05
 CLOSED_SUFFIX = ".closed"  # the server makes this file beside the link when no runner will come any more
@@ -95,7 +95,7 @@ class RunnerLink:
         return self.gate.answer()
 
     def _await(self, number: int, previous: int, limit_s: float) -> None:
-        self.silence = _await(self.gate, self.link, number, previous, limit_s, self.device.SPIN_NS)
+        self.silence = _await(self.gate, self.link, number, previous, limit_s)
 
     def alive(self) -> bool:
         """Whether the runner still holds its end of the link."""
@@ -166,9 +166,9 @@ def _peer_uid(link: socket.socket) -> int:
     return int(uid)
 
 
-def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float, spin_ns: int = SPIN_NS) -> Silence | None:
+def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float) -> Silence | None:
     deadline_ns = time.monotonic_ns() + int(limit_s * 1e9)
-    if gate.wait(number, previous, deadline_ns, lambda: _alive(link), spin_ns):
+    if gate.wait(number, previous, deadline_ns, lambda: _alive(link)):
         return None
     return Silence.TIMED_OUT if _alive(link) else Silence.GONE
 

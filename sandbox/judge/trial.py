@@ -82,6 +82,7 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     placement, device = bench.next_placement(), runner.device
     limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
     scenes = [_draw(runner, bench, placement, index * placement.end) for index in range(how.count)]
+    scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
     ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
     if isinstance(ready, Silence) or ready.status is not Status.OK:
         return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
@@ -127,6 +128,11 @@ class _Scene:
     bands: list[torch.Tensor]
     guard: torch.Tensor
     poison_bits: tuple[int, ...] = ()
+
+    def with_scalars_of(self, first: _Scene) -> _Scene:
+        """The same, but for what goes by value."""
+        pairs = zip(self.drawn, first.drawn, self.places, strict=True)
+        return replace(self, drawn=[theirs if place is None else ours for ours, theirs, place in pairs])
 
     def poisoned(self) -> _Scene:
         """Poison the outputs, and write the guard bands."""

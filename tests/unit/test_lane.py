@@ -26,7 +26,7 @@ from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 from sandbox.judge.measure import measure
-from sandbox.judge.trial import Bench
+from sandbox.judge.trial import Bench, How, judge_run, run_batch
 from sandbox.judge.turns import Alone, Parties
 
 Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
@@ -338,3 +338,24 @@ def test_a_runner_of_another_uid_is_not_let_in(tmp_path: Path) -> None:
 def _try(path: str) -> None:
     with contextlib.suppress(OSError, EOFError):  # refused: the link is closed before anything is sent
         _run(path, honest, serve)
+
+
+def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path, baseline: Baseline) -> None:
+    """Four placements in one turn, each with tensors of its own; what goes by value goes once, and all of it is verified."""
+    scaled = dataclasses.replace(
+        PROBLEM,
+        inputs=(*PROBLEM.inputs[:1], wire.TensorSpec(name="f", dtype="float32", shape=())),
+        reference="def reference(a, f):\n    return a * f\n",
+        workloads=(wire.Workload(workload_id="n2000", axes={"n": 2000}),) * 2,
+    )
+    bench = Bench(
+        problem=scaled, workload=dataclasses.replace(scaled.workloads[0], axes={"n": 100}), reference=lambda one: [one[0] * one[1]]
+    )
+    with baseline.serve(scaled, "cuda") as trusted:
+        runs = run_batch(trusted, bench, How(count=4))
+        again = run_batch(trusted, bench, How(count=4, warm=True))
+    for done in (*runs, *again):
+        assert judge_run(done, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
+    assert len({done.key for done in (*runs, *again)}) == 8
+    assert len({float(done.inputs[1]) for done in runs}) == 1
+    assert len({float(done.inputs[0][0]) for done in runs}) == 4
