@@ -346,11 +346,10 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
         PROBLEM,
         inputs=(*PROBLEM.inputs[:1], wire.TensorSpec(name="f", dtype="float32", shape=())),
         reference="def reference(a, f):\n    return a * f\n",
-        workloads=(wire.Workload(workload_id="n2000", axes={"n": 2000}),) * 2,
+        workloads=(wire.Workload(workload_id="roomy", axes={"n": 300_000}),),
     )
-    bench = Bench(
-        problem=scaled, workload=dataclasses.replace(scaled.workloads[0], axes={"n": 100}), reference=lambda one: [one[0] * one[1]]
-    )
+    small = dataclasses.replace(scaled.workloads[0], axes={"n": 100})
+    bench = Bench(problem=scaled, workload=small, reference=lambda one: [one[0] * one[1]])
     with baseline.serve(scaled, "cuda") as trusted:
         runs = run_batch(trusted, bench, How(count=4))
         again = run_batch(trusted, bench, How(count=4, warm=True))
