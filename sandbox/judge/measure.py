@@ -43,8 +43,9 @@ def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int |
     if isinstance(batch, wire.Trial):
         yield batch
         return
-    reported = {name: _reported(trusted, own, VARIANTS[name]) for name in parties.alone.run_ns}
-    claim = _reported(parties.subject, bench, 0)
+    patient = How(limit_s=BASELINE_S + bench.problem.trial_s)
+    reported = {name: _reported(trusted, own, replace(patient, variant=VARIANTS[name])) for name in parties.alone.run_ns}
+    claim = _reported(parties.subject, bench, How())
     for copies, taken in nulls.items():
         taken += null_runs(trusted, own, copies=copies)
     floors += null_runs(trusted, own, floor=True)
@@ -141,9 +142,9 @@ def _values(turns: list[list[int]], less_ns: list[float]) -> list[float]:
     return [midmean(turn) - less for turn, less in zip(turns, less_ns, strict=True)]
 
 
-def _reported(runner: RunnerLink, bench: Bench, variant: int) -> wire.Samples | None:
+def _reported(runner: RunnerLink, bench: Bench, how: How) -> wire.Samples | None:
     """do_bench on inputs like all others, by the runner itself; the subject's is a claim."""
-    run(runner, bench, How(variant=variant, limit_s=BASELINE_S if variant else None))
+    run(runner, bench, how)
     budget_ns = BENCH_NS[runner.device.CLOCK]
     # do_bench keeps its budget but for a handful of launches and cache writes; a runner that is slower than this is not coming back.
     reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), BENCH_S + 8 * bench.problem.trial_s)
