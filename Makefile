@@ -22,8 +22,8 @@ help: ## List these commands
 demo: setup ## Set up, then grade the six kernels of the triangular matmul story and check each verdict
 	@$(BIN)/grader-cli demo $(DEMO_ARGS)
 
-test: setup-dev ## Set up, then run every test (those that need Docker, bubblewrap or a GPU skip where it is absent)
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+test: setup-dev ## Set up, then run every test but those of `make gpu` (those that need Docker or bubblewrap skip where it is absent)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m 'not gpu' $(PYTEST_ARGS)
 
 check: setup-dev ## Lint, types, architecture, API and fast tests; under two minutes
 	$(BIN)/ruff check .

@@ -18,6 +18,7 @@ from grader.artifacts import Made, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.host import Host, Workspace
 from grader.isolation import BoxCause, BoxExit, BoxSpec, Purpose
+from grader.isolation.errors import IsolationBroken
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, SourceFile
 from sandbox import wire
@@ -92,8 +93,11 @@ async def _build(host: Host, work: Workspace) -> Made:
         environment=BUILD_ENVIRONMENT,
     )
     begun_ns = time.monotonic_ns()
-    async with host.isolation.start(spec) as box:
-        end = await box.wait()
+    try:
+        async with host.isolation.start(spec) as box:
+            end = await box.wait()
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
     outcome, reason = _build_outcome(end)
     artifact = pick_up(work.out_dir, ARTIFACT, limit_bytes=limits.file_bytes) if outcome is BuildOutcome.BUILT else None
     note = read_note(pick_up(work.out_dir, NOTE, limit_bytes=NOTE_LIMIT_BYTES))

@@ -36,10 +36,6 @@ class Seat(Protocol):
     def idle(self) -> bool:
         """Whether a run box may be started before the lane is asked for. Where there is a GPU it is then kept for this seat."""
 
-    @property
-    def fixed(self) -> bool:
-        """Whether it is this lane's GPU and no other: then a box that leaves it alone may be started while somebody else is on it."""
-
     async def environment(self) -> wire.Environment:
         """What reports from this lane are made on and with."""
 

@@ -13,14 +13,17 @@ from pathlib import Path
 
 from grader import devices
 from grader.building import build_artifact, cut, module_argv
-from grader.errors import JudgeBroken, ProblemBroken
+from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.host import Host, Seat, Workspace
-from grader.isolation import Box, BoxExit, BoxSpec, Purpose
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation.errors import IsolationBroken
 from grader.isolation.uninterrupted import uninterrupted
 from grader.model import Lease
 from sandbox import wire
 from sandbox.wire import BuildOutcome
 
+STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
+LOOK_S = 0.01
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 
 
@@ -54,48 +57,92 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
 async def started_early(
     seat: Seat, start: Callable[[], AbstractAsyncContextManager[Box]]
 ) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[Box]]]:
-    """Start the run box while the kernel is being built, if its device is free, or is surely the one that it will have, which it then
-    leaves alone until it has a job; else when it is first asked for.
+    """Start the run box while the kernel is being built, if its device is free, or is a GPU, which it then leaves alone until it has a job;
+    else when it is first asked for.
 
-    The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left.
-    One task opens and closes it.
+    The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left. One
+    that has waited for too long, or for another GPU, is replaced.
     """
-    wanted, finished = asyncio.Event(), asyncio.Event()
-    opened: asyncio.Future[Box] = asyncio.get_running_loop().create_future()
-
-    async def hold() -> None:
-        await wanted.wait()
-        try:
-            async with start() as box:
-                opened.set_result(box)
-                await finished.wait()
-        except Exception as error:
-            if opened.done():
-                raise
-            opened.set_exception(error)
+    early = _EarlyBox(start)
+    if seat.idle or seat.gpu is not None:
+        early.open(seat)
 
     @asynccontextmanager
     async def take() -> AsyncIterator[Box]:
-        wanted.set()
+        nonlocal early
+        if early.opened and not await early.serves(seat):
+            await early.close()
+            early = _EarlyBox(start)
+        early.open(seat)
         try:
-            yield await opened
+            yield await early.box
         finally:
-            finished.set()
-            await uninterrupted(_end(holder))
+            await early.close()
 
-    holder = asyncio.create_task(hold())
-    if seat.idle or seat.fixed:
-        wanted.set()
     try:
         yield take
     finally:
-        finished.set()
-        if not wanted.is_set():
-            holder.cancel()
-        await uninterrupted(_end(holder))
-        if opened.done() and not opened.cancelled() and not holder.cancelled():
-            opened.exception()  # seen: whoever asked for the box got it
-            holder.result()
+        await early.close()
+
+
+class _EarlyBox:
+    """A box that one task opens and closes, so that it may be begun in one place and ended in another."""
+
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[Box]]) -> None:
+        self._start = start
+        self._finished = asyncio.Event()
+        self._holder: asyncio.Task[None] | None = None
+        self._gpu: GpuAccess | None = None
+        self._since = 0.0
+        self.box: asyncio.Future[Box] = asyncio.get_running_loop().create_future()
+
+    @property
+    def opened(self) -> bool:
+        """Whether it was begun."""
+        return self._holder is not None
+
+    def open(self, seat: Seat) -> None:
+        """Begin it, unless it was."""
+        if self._holder is None:
+            self._gpu, self._since = seat.gpu, asyncio.get_running_loop().time()
+            self._holder = asyncio.create_task(self._hold())
+
+    async def serves(self, seat: Seat) -> bool:
+        """Whether it is of this seat's device, fresh and alive; one that could not be started says so to whoever takes it."""
+        if seat.gpu != self._gpu or asyncio.get_running_loop().time() - self._since > STALE_S:
+            return False
+        if not self.box.done() or self.box.exception() is not None:
+            return True
+        ended = asyncio.ensure_future(self.box.result().wait())
+        await asyncio.wait([ended], timeout=LOOK_S)
+        gone = ended.done()
+        ended.cancel()
+        return not gone
+
+    async def close(self) -> None:
+        """End it, and wait until nothing of it is left."""
+        self._finished.set()
+        if self._holder is None:
+            return
+        await uninterrupted(_end(self._holder))
+        if self.box.done() and not self.box.cancelled():
+            self.box.exception()  # seen: whoever asked for the box got it
+        self._holder.result()
+
+    async def _hold(self) -> None:
+        try:
+            async with self._start() as box:
+                self.box.set_result(box)
+                await self._finished.wait()
+        except IsolationBroken as error:
+            self._failed(SandboxBroken(str(error)))
+        except Exception as error:  # noqa: BLE001  whoever takes the box gets it
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if self.box.done():
+            raise error
+        self.box.set_exception(error)
 
 
 async def _end(holder: asyncio.Task[None]) -> None:

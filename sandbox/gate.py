@@ -117,11 +117,9 @@ class Call:
         if index == 0 and self.count == 1:
             return self
         shift = index * self.stride_bytes
-        return replace(self, inputs=_shifted(self.inputs, shift), outputs=_shifted(self.outputs, shift), count=1, stride_bytes=0)
-
-
-def _shifted(slots: tuple[Slot, ...], by: int) -> tuple[Slot, ...]:
-    return tuple(replace(slot, offset=slot.offset + by) if slot.shape else slot for slot in slots)
+        inputs = tuple(replace(slot, offset=slot.offset + shift) if slot.shape else slot for slot in self.inputs)
+        outputs = tuple(replace(slot, offset=slot.offset + shift) for slot in self.outputs)  # one without axes has a place too
+        return replace(self, inputs=inputs, outputs=outputs, count=1, stride_bytes=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

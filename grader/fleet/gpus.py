@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import structlog
 
+from grader.isolation.toolchain import cuda_home
+
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LOADED = Path("/proc/driver/nvidia/version")
 
 log = structlog.get_logger()
 
@@ -57,7 +62,9 @@ def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any
         return ()
     try:
         nvml.nvmlInit()
-    except (nvml.NVMLError, OSError):  # no driver, or one that does not run
+    except (nvml.NVMLError, OSError) as error:  # no driver, or one that does not run
+        if LOADED.exists():
+            log.error("driver_does_not_answer", detail=str(error))
         return ()
     try:
         found = _all(nvml)
@@ -69,13 +76,19 @@ def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any
     return visible(found, environment.get(VISIBLE))
 
 
-def why_unusable(torch_version: Callable[[], str | None] = _torch_version, has: Callable[[str], bool] = _has_module) -> str | None:
-    """Why no judge could use a GPU with the packages that are here, and what to do; None where nothing speaks against it."""
+def why_unusable(
+    torch_version: Callable[[], str | None] = _torch_version,
+    has: Callable[[str], bool] = _has_module,
+    has_nvcc: Callable[[], bool] = lambda: cuda_home() is not None or shutil.which("nvcc") is not None,
+) -> str | None:
+    """Why no kernel could be built for a GPU, or run on it, with what is here, and what to do; None where nothing speaks against it."""
     for module, package in (("torch", "torch"), ("cuda.bindings", "cuda-bindings")):
         if not has(module):
             return f"the package {package} is missing; install it"
     if (version := torch_version()) is not None and version.endswith("+cpu"):
         return f"torch {version} is a build without CUDA; install one that has it"
+    if not has_nvcc():
+        return "nvcc is missing; install the CUDA toolkit, or set CUDA_HOME"
     return None
 
 

@@ -129,11 +129,6 @@ class LaneSeat:
         """Whether the lane was free when its environment was asked for; a GPU is kept for this seat since."""
         return self._idle
 
-    @property
-    def fixed(self) -> bool:
-        """Whether no other lane can take this seat."""
-        return self.here.gpu is not None and self._lanes.like(self.here) == (self.here,)
-
     async def environment(self) -> wire.Environment:
         """What the lane's judge says of its device."""
         if self.here.carer is not None and self.here.seated == 1:
@@ -191,10 +186,6 @@ class Lanes:
     def offers(self) -> tuple[str, ...]:
         """What may be chosen."""
         return devices.offered((lane.gpu.index, lane.gpu.name) for lane in self._lanes if lane.gpu is not None)
-
-    def like(self, lane: DeviceLane) -> tuple[DeviceLane, ...]:
-        """The lanes on which runs what is built for this one."""
-        return tuple(one for one in self._lanes if one.is_like(lane))
 
     @contextmanager
     def seat(self, choice: str) -> Iterator[LaneSeat]:

@@ -21,7 +21,7 @@ from sandbox.box.languages.registry import LANGUAGES
 from sandbox.devices import Device, DeviceFault, open_device
 from sandbox.gate import FINE, Answer, Call, Gate, Operation, Status
 
-CONNECT_S = 300.0
+CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 ITEM_BYTES = (2, 4, 8)
 WARM_COUNT = 3
 

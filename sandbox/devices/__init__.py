@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox import wire
@@ -114,11 +115,20 @@ class Device(Protocol):
     def ceilings(self) -> dict[str, float]:
         """What the device can do at most, measured once: "bytes_per_s", "flops_per_s:DTYPE"."""
 
-    def remember(self) -> None:
-        """Take what is on the device now for what belongs there: judge and baseline have begun."""
+    def remember(self, before: Others, kept: Path | None) -> None:
+        """Take judge and baseline, which have begun since before, for what belongs on the device; of others only what was there when the
+        server's first judge began, which is kept in a file: a judge that is started anew must not take a leftover for its own."""
 
     def check(self) -> State:
         """Whether the device is as it was before the first job: nobody else's work on it, memory given back, a canary kernel right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """What is on a device that is not ours: whose contexts, and memory that belongs to no process."""
+
+    pids: frozenset[int] = frozenset()
+    untold_bytes: int = 0
 
 
 class DeviceFault(Exception):

@@ -6,7 +6,7 @@ nobody who did the work (timing.md 3.2, L3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ REPEAT = 30
 
 
 def physical_floor_ns(
-    moved_bytes: int | None, flops: int | None, dtype: str, written_bytes: int, ceilings: Mapping[str, float]
+    moved_bytes: int | None, flops: int | None, dtypes: Collection[str], written_bytes: int, ceilings: Mapping[str, float]
 ) -> int | None:
     """Nine tenths of the longer of both: moving the declared bytes, doing the declared arithmetic. None where nothing is known.
 
@@ -34,7 +34,7 @@ def physical_floor_ns(
     if moved_bytes is not None and ceilings.get(BYTES):
         through_memory = moved_bytes - min(written_bytes, int(ceilings.get(CACHE, 0)))
         times_s.append(max(0, through_memory) / ceilings[BYTES])
-    rate = max((ceilings.get(FLOPS + one, 0.0) for one in (dtype, *NARROWER.get(dtype, ()))), default=0.0)
+    rate = max((ceilings.get(FLOPS + one, 0.0) for dtype in dtypes for one in (dtype, *NARROWER.get(dtype, ()))), default=0.0)
     if flops is not None and rate:
         times_s.append(flops / rate)
     return round(SAFETY * max(times_s) * 1e9) if times_s else None

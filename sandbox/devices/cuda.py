@@ -6,18 +6,21 @@ namespace for both sides. Every call is in the device's primary context, which i
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import os
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from cuda.bindings import driver
 
 from sandbox import wire
-from sandbox.devices import DeviceFault, Identity, State
+from sandbox.devices import DeviceFault, Identity, Others, State
 from sandbox.devices.clock import NativeClock
 from sandbox.gate import SAMPLE_LIMIT
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 EVICT_BYTES = 256 << 20  # what `do_bench` writes between its samples, too (triton 3.6, backends/nvidia/driver.py)
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20
+STIR_SHARE = 0.25  # of what is free: the kernel needs some
 WARMUP_MS = 25
 RESERVE_SHARE = 0.4
 CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes time slices of tens of ms
@@ -119,6 +123,8 @@ class CudaDevice:
         torch.cuda.empty_cache()
         wanted = [int(STIR_LIMIT_BYTES ** chance.uniform(0.3, 1.0)) for _ in range(STIR_COUNT)]
         wanted += [size + chance.randrange(0, 1 << 16) for size in sizes for _ in range(2)]
+        room = int(STIR_SHARE * torch.cuda.mem_get_info()[0])
+        wanted = [size for size, sofar in zip(wanted, itertools.accumulate(wanted), strict=True) if sofar < room]
         chance.shuffle(wanted)
         # All bits set is a NaN in every float format.
         blocks = [torch.full((size + 1,), 0xFF, dtype=torch.uint8, device="cuda") for size in wanted]
@@ -176,11 +182,15 @@ class CudaDevice:
 
         return ceilings.measure("cuda")
 
-    def remember(self) -> None:
-        """Take what is on the device now for what belongs there."""
-        watch = self._nvml()
-        self._known = frozenset(watch.compute_pids())
-        self._untold_bytes = watch.untold_bytes()
+    def remember(self, before: Others, kept: Path | None) -> None:
+        """Ours is what has begun since before; the rest is as the server's first judge saw it."""
+        own = set(self._nvml().compute_pids()) - before.pids
+        if kept is not None and kept.exists():
+            told = json.loads(kept.read_text("utf-8"))
+            before = Others(pids=frozenset(told["pids"]), untold_bytes=int(told["untold_bytes"]))
+        elif kept is not None:
+            kept.write_text(json.dumps({"pids": sorted(before.pids), "untold_bytes": before.untold_bytes}), "utf-8")
+        self._known, self._untold_bytes = frozenset(own | before.pids), before.untold_bytes
 
     def check(self) -> State:
         """Wait for strangers to leave; then a canary has to be right and quick."""
@@ -215,6 +225,17 @@ class CudaDevice:
         if self._watch is None:
             self._watch = Watch(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
         return self._watch
+
+
+def others() -> Others:
+    """What is on the GPU of CUDA_VISIBLE_DEVICES now; asked before this process has a context there."""
+    from sandbox.devices.nvml import Watch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not named.startswith("GPU-"):
+        return Others()
+    watch = Watch(named)
+    return Others(pids=frozenset(watch.compute_pids()), untold_bytes=watch.untold_bytes())
 
 
 class _Philox:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox import wire
-from sandbox.devices import Identity, State
+from sandbox.devices import Identity, Others, State
 from sandbox.gate import SPIN_NS, create_sealed
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class EmulatedDevice:
         """None: it is never compared with a physical floor."""
         return {}
 
-    def remember(self) -> None:
+    def remember(self, before: Others, kept: Path | None) -> None:
         """Nothing to keep apart."""
 
     def check(self) -> State:

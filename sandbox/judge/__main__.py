@@ -6,15 +6,19 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import torch
 
 from sandbox import wire
-from sandbox.devices import Device, DeviceFault, open_device
+from sandbox.devices import Device, Others, open_device
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
+
+DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file beside which the server's judges of this device agree on what was there first
 
 
 def main() -> None:
@@ -25,15 +29,15 @@ def main() -> None:
     # The reference is what it says: TF32 in a float32 convolution would be an error that no kernel may make.
     torch.backends.cudnn.allow_tf32 = False
     gc.disable()  # collected between turns: in one it would fall into somebody's time
-    device = open_device(sys.argv[1])
-    device.start_clock()
-    device.do_bench(lambda: None, 1_000_000)  # so that what it has compiled once lies there for the boxes
-    ceilings = device.ceilings()
-    baseline = Baseline(device)
     try:
-        baseline.started()
-        device.remember()
+        device, baseline = start(sys.argv[1])
+        ceilings = device.ceilings()
         _emit(facts, environment(device, ceilings))
+    except Exception as error:  # noqa: BLE001  whatever it is, whoever asked for a judge has to be told
+        traceback.print_exc()
+        _emit(facts, wire.Broken(job_id="", message=f"the judge does not start: {type(error).__name__}: {error}"))
+        return
+    try:
         for line in sys.stdin.buffer:
             gc.collect()
             for fact in answer(wire.decode(line), device, baseline, ceilings):
@@ -42,6 +46,32 @@ def main() -> None:
                     return
     finally:
         baseline.close()
+
+
+def start(kind: str) -> tuple[Device, Baseline]:
+    """Open the device, and start the trusted runner beside."""
+    before = others(kind)
+    device = open_device(kind)
+    device.start_clock()
+    device.do_bench(lambda: None, 1_000_000)  # so that what it has compiled once lies there for the boxes
+    baseline = Baseline(device)
+    try:
+        baseline.started()
+        kept = os.environ.get(DEVICE_KNOWN)
+        device.remember(before, Path(kept) if kept else None)
+    except BaseException:
+        baseline.close()
+        raise
+    return device, baseline
+
+
+def others(kind: str) -> Others:
+    """What is on the device before we are."""
+    if kind != "cuda":
+        return Others()
+    from sandbox.devices import cuda  # its own imports are paid by its users only
+
+    return cuda.others()
 
 
 def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
@@ -72,8 +102,9 @@ def answer(message: wire.Job | wire.Check, device: Device, baseline: Baseline, c
             used_bytes=state.used_bytes,
             canary_ns=state.canary_ns,
         )
-    except (DeviceFault, torch.AcceleratorError) as error:
-        yield wire.Broken(job_id=message.job_id, message=f"the judge's own work on the device failed: {error}", device_lost=True)
+    except Exception as error:  # noqa: BLE001  whatever it is, this process is not to be trusted with another job
+        traceback.print_exc()
+        yield wire.Broken(job_id=message.job_id, message=f"the judge's own work failed: {type(error).__name__}: {error}", device_lost=True)
 
 
 def _emit(facts: BinaryIO, fact: wire.Fact) -> None:

@@ -7,6 +7,7 @@ runner does.
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -176,6 +177,10 @@ def main() -> None:
         with torch.no_grad():
             serve(gate, first, device, kernels)
         arena.close()
+        kernels.clear()
+        gc.collect()
+        if device.KIND == "cuda":
+            torch.cuda.empty_cache()  # the next job's subject may need it
         for fd in (gate_fd, artifact_fd):
             os.close(fd)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -42,7 +42,10 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         yield plan_trials(job)
         device.reserve(working_bytes(job.problem))
         with ExitStack() as open_links:
-            clock = open_links.enter_context(_clock(job, device, baseline, reference, ceilings or {})) if _measured(job) else None
+            clock = None
+            if _measured(job):
+                clock = _Clock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
+                yield from _time_alone(job, clock, reference)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
             yield wire.Progress(stage=wire.Stage.LOADING)
             # From here on the runner has run untrusted code: believe nothing it says.
@@ -87,19 +90,17 @@ class _Clock:
     """The trusted runner, its times while it was alone, by workload, and what the device can do at most."""
 
     trusted: RunnerLink
-    alone: dict[str, Alone]
     ceilings: Mapping[str, float]
+    alone: dict[str, Alone] = field(default_factory=dict)
 
 
-@contextmanager
-def _clock(job: wire.Job, device: Device, baseline: Baseline, reference: Reference, ceilings: Mapping[str, float]) -> Iterator[_Clock]:
-    variants = tuple(VARIANTS) if device.CLOCK is wire.Clock.DEVICE_EVENTS else (EAGER,)
-    with baseline.serve(job.problem, job.language) as trusted:
-        alone = {
-            workload.workload_id: time_alone(trusted, Bench(problem=job.problem, workload=workload, reference=reference), variants)
-            for workload in _measured(job)
-        }
-        yield _Clock(trusted=trusted, alone=alone, ceilings=ceilings)
+def _time_alone(job: wire.Job, clock: _Clock, reference: Reference) -> Iterator[wire.Fact]:
+    """Time the baselines while there is no subject; says so, for what is compiled for the first time takes a while."""
+    variants = tuple(VARIANTS) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else (EAGER,)
+    for workload in _measured(job):
+        yield wire.Progress(stage=wire.Stage.LOADING)
+        bench = Bench(problem=job.problem, workload=workload, reference=reference)
+        clock.alone[workload.workload_id] = time_alone(clock.trusted, bench, variants)
 
 
 def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference, clock: _Clock | None) -> Iterator[wire.Fact]:
@@ -145,7 +146,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, refere
     floor_ns = physical_floor_ns(
         workload.moved_bytes,
         workload.flops,
-        problem.inputs[0].dtype,
+        {one.dtype for one in (*problem.inputs, *problem.outputs) if one.shape},
         sum(byte_count(one, workload.axes) for one in problem.outputs),
         clock.ceilings,
     )

@@ -13,17 +13,16 @@ from sandbox import wire
 from sandbox.gate import Answer, Call, Operation
 from sandbox.judge.batch import Batch, time_batches
 from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import midmean, speedup
 from sandbox.judge.trial import Bench, How, run
 from sandbox.judge.turns import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Parties, Times, null_runs, take_turns
 
-NULL_SLACK_NS = 15_000
+NULL_SLACK_NS = 10_000
 # A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
 EARLY_NS = 10_000
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_S = 10.0
-# How much slower than alone the baseline may run beside an idle subject before that is the subject's doing (cheating F2).
-SLOWED_FACTOR = {wire.Clock.DEVICE_EVENTS: 1.1, wire.Clock.HOST: 2.0}
 # By how much two processes that do the same differ, however long they are timed: from the A/A table of docs/measurements.
 BIAS_NS = {wire.Clock.DEVICE_EVENTS: 600.0, wire.Clock.HOST: 0.0}
 BIAS_SHARE = {wire.Clock.DEVICE_EVENTS: 0.0025, wire.Clock.HOST: 0.0}
@@ -71,21 +70,16 @@ def _batches(parties: Parties, bench: Bench, own: Bench, times: Times, nulls: li
 
 
 def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int) -> wire.Measurement:
-    alone, clock, subject_ns = parties.alone, parties.clock, times.taken_ns[SUBJECT]
-    null_ns = {copies: _forgiven(parties, times, taken, copies) for copies, taken in nulls.items()}
+    clock, subject_ns = parties.clock, times.taken_ns[SUBJECT]
     floor_ns = min(floor_ns, *(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies]))))
-    alone_ns = {name: statistics.median(taken) for name, taken in alone.run_ns.items()}
-    slowed = any(statistics.median(times.flat(name)) > SLOWED_FACTOR[clock] * alone_ns[name] for name in alone_ns)
-    baselines = {
-        name: [[int(at)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name] for name, at in alone_ns.items()
-    }
-    own_ns = null_ns[parties.copies]
+    own_ns = _forgiven(parties, times, nulls[parties.copies])
     waited_ns = 0.0 if clock is wire.Clock.HOST else waited_for(times.read_ns[SUBJECT], times.read_ns[NULL[parties.copies]])
     early = waited_ns > EARLY_NS
     if early:
         own_ns = [float(floor_ns)] * len(subject_ns)  # the least that the protocol costs a runner that does not wait
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
     less_ns = [float(floor_ns)] * len(subject_ns) if clock is wire.Clock.HOST else own_ns
+    baselines = baseline_times(parties, times, nulls[True])
     return wire.Measurement(
         workload_id=bench.workload.workload_id,
         hidden=bench.workload.hidden,
@@ -95,14 +89,12 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
         floor_ns=floor_ns,
         waited_ns=round(waited_ns),
         done_early=early,
-        baseline_slowed=slowed,
-        baselines={name: _samples(turns, null_ns[True]) for name, turns in baselines.items()},
+        baseline_slowed=any(one.slowed for one in baselines.values()),
+        baselines={name: one.samples for name, one in baselines.items()},
         speedups=tuple(
             found
-            for name, turns in baselines.items()
-            for found in speedup(
-                name, _values(subject_ns, less_ns), _values(turns, null_ns[True]), bias_ns=BIAS_NS[clock], bias_share=BIAS_SHARE[clock]
-            )
+            for name, one in baselines.items()
+            for found in speedup(name, _values(subject_ns, less_ns), one.turns_ns, bias_ns=BIAS_NS[clock], bias_share=BIAS_SHARE[clock])
         ),
         moved_bytes=bench.workload.moved_bytes,
         flops=bench.workload.flops,
@@ -119,19 +111,16 @@ def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock
 
 def waited_for(subject_read_ns: Sequence[int], null_read_ns: Sequence[int]) -> float:
     """How much longer reading the outputs took than after a null run: what the subject still did when it had said that it was done."""
-    return statistics.median(subject_read_ns) - statistics.median(null_read_ns)
+    return midmean(subject_read_ns) - midmean(null_read_ns)
 
 
-def _forgiven(parties: Parties, times: Times, nulls: list[int], copies: bool) -> list[float]:
-    """What each turn is forgiven of the protocol's time: its own null runs', for what slows one run in a turn slows all of them. But a
-    subject that keeps the machine busy must not be forgiven what it made longer."""
-    alone_ns = float(statistics.median(parties.alone.null_ns[copies]))
-    turn_count = len(times.taken_ns[SUBJECT])
+def _forgiven(parties: Parties, times: Times, nulls: list[int]) -> list[float]:
+    """What the subject is forgiven of the protocol's time in each turn: that turn's null runs', for what slows one run slows all of them.
+    But not what it made longer by keeping the machine busy, in any turn."""
+    alone_ns = float(statistics.median(parties.alone.null_ns[parties.copies]))
     if parties.clock is wire.Clock.HOST:
-        return [min(float(statistics.median(nulls)), alone_ns)] * turn_count
-    if statistics.median(times.flat(NULL[copies])) > alone_ns + NULL_SLACK_NS:
-        return [alone_ns] * turn_count
-    return [midmean(turn) for turn in times.taken_ns[NULL[copies]]]
+        return [min(float(statistics.median(nulls)), alone_ns)] * len(times.taken_ns[SUBJECT])
+    return [min(midmean(turn), alone_ns + NULL_SLACK_NS) for turn in times.taken_ns[NULL[parties.copies]]]
 
 
 def _samples(turns: list[list[int]], less_ns: list[float]) -> wire.Samples:

@@ -206,6 +206,8 @@ def expected(reference: Reference, drawn: list[torch.Tensor], problem: wire.Prob
     """The reference's outputs for private copies of the inputs, checked against what the problem declares."""
     try:
         results = reference([one.clone() for one in drawn])
+    except (torch.OutOfMemoryError, torch.AcceleratorError):  # not the reference's doing
+        raise
     except Exception as error:
         raise ReferenceFailed(f"the reference raised {type(error).__name__}: {error}") from error
     if len(results) != len(problem.outputs):
@@ -280,6 +282,9 @@ def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
     wide = _expected64(done, bench, references)
     found = []
     for index, (output, reference, tensor) in enumerate(zip(done.outputs, references, problem.outputs, strict=True)):
+        if not isinstance(reference, torch.Tensor) or reference.device != output.device:
+            where = f"a tensor on {reference.device}" if isinstance(reference, torch.Tensor) else f"a {type(reference).__name__}"
+            raise ReferenceFailed(f"the reference's {tensor.name!r} is {where}; return a tensor on the device of its inputs")
         if reference.shape != output.shape or reference.dtype != output.dtype:
             raise ReferenceFailed(
                 f"the reference's {tensor.name!r} is {reference.dtype} {tuple(reference.shape)}; "

@@ -30,6 +30,8 @@ ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 6}
 WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
 WARMUP_COUNT = 3
 TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
+SLOW_TURN_COUNT = 3  # of kernels that take seconds
+WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
 COMPILE_S = 300.0
@@ -89,6 +91,8 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
         first = [run(trusted, bench, how) for _ in range(WARMUP_COUNT)]
         if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
             taken[name] = [timed(trusted, bench, name).duration_ns for _ in range(ALONE_COUNT[clock])]
+        elif trusted.silence is not None:
+            raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {first[-1].reply}")
         elif name == EAGER:
             raise ReferenceFailed(f"the reference does not run by itself: {first[-1].reply}")
         else:
@@ -99,8 +103,15 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
 
 def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
     """Who is run in turns, the subject first."""
-    how = How(stir=parties.clock is wire.Clock.HOST, warm=WARM[parties.clock])
-    found: dict[str, Arm] = {SUBJECT: lambda: run(parties.subject, bench, how)}
+    last_ns = [0]
+
+    def subject() -> Run:
+        how = How(stir=parties.clock is wire.Clock.HOST, warm=WARM[parties.clock] and last_ns[0] < WARM_BELOW_NS)
+        done = run(parties.subject, bench, how)
+        last_ns[0] = done.duration_ns
+        return done
+
+    found: dict[str, Arm] = {SUBJECT: subject}
     for name in parties.alone.run_ns:
         found[name] = partial(timed, parties.trusted, own, name)
     if parties.clock is wire.Clock.DEVICE_EVENTS:
@@ -134,7 +145,8 @@ def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float) -> tuple[int,
     """How many turns, and ABBAs within one: decided by the judge from verified runs, within the budget. cycle_s: everyone once."""
     if clock is wire.Clock.HOST:
         return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s / 2 / max(cycle_s, 1e-9)))), 1
-    return TURN_COUNT, max(1, min(REPEAT_LIMIT, int(budget_s / (2 * TURN_COUNT * max(cycle_s, 1e-9)))))
+    cycles = int(budget_s / (2 * max(cycle_s, 1e-9)))
+    return max(SLOW_TURN_COUNT, min(TURN_COUNT, cycles)), max(1, min(REPEAT_LIMIT, cycles // TURN_COUNT))
 
 
 def _turn(among: dict[str, Arm], bench: Bench, repeats: int, times: Times, index: int) -> wire.Trial:

@@ -91,3 +91,17 @@ def test_the_gate_can_not_be_shrunk(pair: tuple[Gate, Gate, int]) -> None:
     control = os.memfd_create("control", os.MFD_ALLOW_SEALING)
     os.ftruncate(control, GATE_BYTES)
     os.ftruncate(control, 0)
+
+
+def test_every_placement_of_a_batch_has_outputs_of_its_own() -> None:
+    """An output without axes has a place as any other; a scalar input has none."""
+    call = Call(
+        operation=Operation.PLACE,
+        inputs=(Slot(offset=512, shape=(3,)), Slot(offset=0, shape=(), scalar=0.5)),
+        outputs=(Slot(offset=4096, shape=()), Slot(offset=8192, shape=(3,))),
+        count=3,
+        stride_bytes=65536,
+    )
+    third = call.at(2)
+    assert [slot.offset for slot in third.outputs] == [4096 + 2 * 65536, 8192 + 2 * 65536]
+    assert [slot.offset for slot in third.inputs] == [512 + 2 * 65536, 0] and third.count == 1

@@ -6,9 +6,10 @@ import math
 import pytest
 
 from sandbox import wire
-from sandbox.judge.measure import EARLY_NS, confirmed, waited_for
+from sandbox.judge.measure import EARLY_NS, _forgiven, confirmed, waited_for
+from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import midmean, speedup
-from sandbox.judge.turns import REPEAT_LIMIT, TURN_COUNT, TURN_FLOOR, TURN_LIMIT, plan_turns, together
+from sandbox.judge.turns import NULL, REPEAT_LIMIT, SLOW_TURN_COUNT, TURN_COUNT, TURN_FLOOR, TURN_LIMIT, Alone, Times, plan_turns, together
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -42,7 +43,8 @@ def test_the_judge_decides_how_many_turns() -> None:
     assert plan_turns(wire.Clock.HOST, 1e-9, 20.0) == (TURN_LIMIT, 1)
     assert plan_turns(wire.Clock.HOST, 1000.0, 20.0) == (TURN_FLOOR, 1)
     assert plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0) == (TURN_COUNT, REPEAT_LIMIT)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1000.0, 20.0) == (TURN_COUNT, 1)
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1000.0, 20.0) == (SLOW_TURN_COUNT, 1)
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1.0, 20.0) == (10, 1)
 
 
 def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
@@ -86,5 +88,35 @@ def test_a_done_that_was_no_end_is_seen_in_the_reading() -> None:
     """An honest runner's outputs are read as quickly as nothing is; the first that is not had work left."""
     null = [170_000, 171_000, 172_000]
     assert waited_for([174_000, 176_000, 175_000], null) == 4_000
-    assert waited_for([160_000, 150_000, 400_000_000], null) < EARLY_NS
+    assert waited_for([160_000, 150_000, 155_000, 400_000_000], null) < EARLY_NS
     assert waited_for([200_000, 210_000, 190_000], null) > EARLY_NS
+
+
+class Parties:
+    """What `slowed` and `measure` ask of the parties."""
+
+    clock = wire.Clock.DEVICE_EVENTS
+    copies = True
+
+    def __init__(self, alone_ns: int) -> None:
+        self.alone = Alone(null_ns={False: [300_000], True: [300_000]}, floor_ns=[290_000], run_ns={"eager": [300_000 + alone_ns]})
+
+
+def _times(subject: list[int], eager: list[int], null: list[int]) -> Times:
+    return Times(taken_ns={"subject": [subject] * 12, "eager": [eager] * 12, NULL[True]: [null] * 12})
+
+
+def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
+    """A gross time is mostly the protocol: 63 us instead of 30 is a tenth of it, and twice the speedup."""
+    parties = Parties(alone_ns=30_000)
+    slowed = baseline_times(parties, _times([0], [363_000] * 4, [300_000] * 4), [])["eager"]  # type: ignore[arg-type]
+    assert slowed.slowed and set(slowed.turns_ns) == {1.1 * 30_000 + 5_000}
+    honest = baseline_times(parties, _times([0], [331_000] * 4, [300_000] * 4), [])["eager"]  # type: ignore[arg-type]
+    assert not honest.slowed and set(honest.turns_ns) == {31_000}
+
+
+def test_null_runs_that_were_disturbed_forgive_no_more_than_alone() -> None:
+    """Under half of them, so that a median would not see it; each turn is held to what null runs took before there was a subject."""
+    times = _times([400_000] * 4, [], [300_000] * 32 + [500_000] * 28)
+    assert set(_forgiven(Parties(alone_ns=1), times, [])) == {310_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(Parties(alone_ns=1), _times([400_000], [], [303_000] * 8), [])) == {303_000.0}  # type: ignore[arg-type]

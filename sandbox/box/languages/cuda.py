@@ -7,6 +7,7 @@ the stream (System V ABI, section 3.2.3).
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -69,4 +70,8 @@ def load(artifact_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
 def _argument(arena: Arena, slot: Slot, dtype: str) -> object:
     if slot.shape:
         return ctypes.c_void_p(arena.address(slot.offset))
+    if dtype == "float16":  # a struct of two bytes travels as an integer
+        return ctypes.c_int64(int.from_bytes(struct.pack("<e", slot.scalar), "little"))
+    if dtype == "bfloat16":
+        return ctypes.c_int64(int.from_bytes(struct.pack("<f", slot.scalar), "little") >> 16)
     return _FLOATS[dtype](slot.scalar) if dtype in _FLOATS else ctypes.c_int64(int(slot.scalar))

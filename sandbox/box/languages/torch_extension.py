@@ -122,7 +122,9 @@ def _copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob) 
         if value.shape != target.shape:
             told = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
             raise Refused(Status.WRONG_SHAPE, told)
-        if value.layout != torch.strided or value.is_meta:
-            raise Refused(Status.WRONG_SHAPE, f"output {tensor.name!r} is not a dense tensor on the device; return one")
+        if value.layout != torch.strided or value.device != target.device or not value.is_contiguous():
+            # A view would leave its work to the copy, which everybody is forgiven.
+            told = f"output {tensor.name!r} is not a contiguous tensor on the device; return one, such as by .contiguous()"
+            raise Refused(Status.WRONG_SHAPE, told)
         with torch.no_grad():
             target.copy_(value)

@@ -1,0 +1,57 @@
+"""The baselines' times beside a subject, held to what they took alone: slowing PyTorch must not make a kernel look fast (cheating F2)."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from sandbox import wire
+from sandbox.judge.speedup import midmean
+from sandbox.judge.turns import NULL, Parties, Times
+
+# How much slower than alone a baseline may run beside an idle subject before that is the subject's doing.
+FACTOR = {wire.Clock.DEVICE_EVENTS: 1.1, wire.Clock.HOST: 2.0}
+SLACK_NS = 5_000.0  # by device clock, for the shortest
+SHARE = 0.25  # of the turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineTimes:
+    """One baseline, less the protocol: all runs, a value per turn, and whether it had to be held back."""
+
+    samples: wire.Samples
+    turns_ns: list[float]
+    slowed: bool
+
+
+def baseline_times(parties: Parties, times: Times, nulls: list[int]) -> dict[str, BaselineTimes]:
+    """Every baseline that ran."""
+    of = _by_host_clock if parties.clock is wire.Clock.HOST else _by_device_clock
+    return {name: of(parties, times, nulls, name) for name in parties.alone.run_ns}
+
+
+def _by_device_clock(parties: Parties, times: Times, _: list[int], name: str) -> BaselineTimes:
+    """Net of the turn's own null runs, and turn by turn: a gross time is mostly the protocol, in which a slowed baseline would not show."""
+    alone_ns = statistics.median(parties.alone.run_ns[name]) - statistics.median(parties.alone.null_ns[True])
+    most_ns = FACTOR[parties.clock] * max(alone_ns, 0.0) + SLACK_NS
+    turns = list(zip(times.taken_ns[name], times.taken_ns[NULL[True]], strict=True))
+    nets = [midmean(taken) - midmean(null) for taken, null in turns]
+    held = sum(net > most_ns for net in nets)
+    return BaselineTimes(
+        samples=wire.Samples(durations_ns=tuple(round(one - midmean(null)) for taken, null in turns for one in taken)),
+        turns_ns=[min(net, most_ns) for net in nets],
+        slowed=held > SHARE * len(nets),
+    )
+
+
+def _by_host_clock(parties: Parties, times: Times, nulls: list[int], name: str) -> BaselineTimes:
+    """The time alone instead, where the median is far above it."""
+    alone_ns = statistics.median(parties.alone.run_ns[name])
+    null_ns = min(statistics.median(nulls), statistics.median(parties.alone.null_ns[True]))
+    slowed = statistics.median(times.flat(name)) > FACTOR[parties.clock] * alone_ns
+    turns = [[int(alone_ns)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name]
+    return BaselineTimes(
+        samples=wire.Samples(durations_ns=tuple(round(one - null_ns) for turn in turns for one in turn)),
+        turns_ns=[midmean(turn) - null_ns for turn in turns],
+        slowed=slowed,
+    )
