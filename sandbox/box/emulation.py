@@ -50,7 +50,8 @@ def compile_flags() -> list[str]:
     Run g++ in the directory of the sources as submitted: its messages then quote the user's own text.
     """
     return [
-        *("-std=c++20", "-O2", "-fPIC", "-x", "c++", "-pthread"),
+        # Large frames touch every page, so that they meet the guard of a small stack and do not jump over it.
+        *("-std=c++20", "-O2", "-fPIC", "-fstack-clash-protection", "-x", "c++", "-pthread"),
         # Two artifacts opened in one process must not share the device's state.
         "-fno-gnu-unique",
         # A kernel reads any memory as any type; nvcc never uses that rule against it.
