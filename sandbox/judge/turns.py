@@ -8,6 +8,7 @@ trusted runner, never through the subject: a subject that is slow at doing nothi
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import sys
 import time
@@ -25,11 +26,13 @@ SUBJECT, EAGER = "subject", "eager"
 VARIANTS = {EAGER: 0, "compile": 1}  # what the trusted runner can run, by the gate's number
 NULL = {False: "null", True: "null with copy"}
 FLOOR = "floor"
-NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 40, wire.Clock.HOST: 12}
+NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 16, wire.Clock.HOST: 12}
 ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 6}
 WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
 WARMUP_COUNT = 3
 TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
+RUN_NOISE_NS, RUN_NOISE_SHARE = 7_000.0, 0.004
+TARGET_NS, TARGET_SHARE = 500.0, 0.005
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
@@ -123,15 +126,17 @@ def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
 def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iterator[wire.Plan | wire.Trial]:
     """Warm up, say how many runs there will be, and do them; emits a trial per turn, and ends early after one that failed."""
     among = arms(parties, bench, own)
-    begun = time.monotonic()
+    begun, subject_ns = time.monotonic(), 0
     for _ in range(WARMUP_COUNT):
         for name, arm in among.items():
             done = arm()
+            subject_ns = done.duration_ns if name == SUBJECT else subject_ns
             trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, 0) if name == SUBJECT else None
             if trial is not None and trial.outcome is not PASSED:
                 yield trial
                 return
-    turns, repeats = plan_turns(parties.clock, (time.monotonic() - begun) / WARMUP_COUNT, parties.budget_s)
+    cycle_s, null_ns = (time.monotonic() - begun) / WARMUP_COUNT, statistics.median(parties.alone.null_ns[parties.copies])
+    turns, repeats = plan_turns(parties.clock, cycle_s, parties.budget_s, max(0.0, subject_ns - null_ns))
     yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
     for turn in range(turns):
         trial = _turn(among, bench, repeats, times, 2 * repeats * turn)
@@ -141,12 +146,23 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
         times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
 
 
-def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float) -> tuple[int, int]:
-    """How many turns, and ABBAs within one: decided by the judge from verified runs, within the budget. cycle_s: everyone once."""
+def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: float) -> tuple[int, int]:
+    """How many turns, and ABBAs within one: decided by the judge from verified runs, within the budget. cycle_s: everyone once.
+
+    By device clock no more than make the interval as narrow as it is meant to be: a long kernel needs few, and is not worth the wait.
+    """
     if clock is wire.Clock.HOST:
         return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s / 2 / max(cycle_s, 1e-9)))), 1
     cycles = int(budget_s / (2 * max(cycle_s, 1e-9)))
-    return max(SLOW_TURN_COUNT, min(TURN_COUNT, cycles)), max(1, min(REPEAT_LIMIT, cycles // TURN_COUNT))
+    return max(SLOW_TURN_COUNT, min(TURN_COUNT, cycles)), max(1, min(_needed(subject_ns), REPEAT_LIMIT, cycles // TURN_COUNT))
+
+
+def _needed(subject_ns: float) -> int:
+    """ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
+    middle half's mean) times what single runs of the H200 scatter."""
+    scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
+    runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
+    return max(1, math.ceil(runs / (2 * TURN_COUNT)))
 
 
 def _turn(among: dict[str, Arm], bench: Bench, repeats: int, times: Times, index: int) -> wire.Trial:

@@ -40,11 +40,17 @@ def test_a_time_below_the_floor_fails_closed(subject: list[int], baseline: list[
 
 def test_the_judge_decides_how_many_turns() -> None:
     """Slow kernels get fewer, none gets less than two, nobody gets more than the limit."""
-    assert plan_turns(wire.Clock.HOST, 1e-9, 20.0) == (TURN_LIMIT, 1)
-    assert plan_turns(wire.Clock.HOST, 1000.0, 20.0) == (TURN_FLOOR, 1)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0) == (TURN_COUNT, REPEAT_LIMIT)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1000.0, 20.0) == (SLOW_TURN_COUNT, 1)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1.0, 20.0) == (10, 1)
+    assert plan_turns(wire.Clock.HOST, 1e-9, 20.0, 0.0) == (TURN_LIMIT, 1)
+    assert plan_turns(wire.Clock.HOST, 1000.0, 20.0, 0.0) == (TURN_FLOOR, 1)
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0, 20_000.0) == (TURN_COUNT, REPEAT_LIMIT)
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1000.0, 20.0, 20_000.0) == (SLOW_TURN_COUNT, 1)
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1.0, 20.0, 20_000.0) == (10, 1)
+
+
+def test_a_long_kernel_is_not_run_more_often_than_its_interval_needs() -> None:
+    """What scatters by some microseconds is soon known to half a percent of milliseconds."""
+    repeats = [plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0, subject_ns)[1] for subject_ns in (1e5, 5e5, 1e6, 1e7)]
+    assert repeats == sorted(repeats, reverse=True) and repeats[0] == REPEAT_LIMIT and repeats[1] < 10 and repeats[-1] == 1
 
 
 def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
