@@ -1,11 +1,14 @@
 // id: F2
-// cases: triad
+// cases: triad SHARE_PERCENT=100; triad SHARE_PERCENT=45
 // expect: ACCEPTED no gain | DISQUALIFIED | TIME_LIMIT_EXCEEDED
 // from: originals/raw.cu
-// Between its own calls a thread keeps every multiprocessor busy, so that the baseline's turns are slow; a call stops that at once.
+// Between its own calls a thread keeps every multiprocessor busy, so that the baseline's turns are slow; a call stops that at once. Or it
+// does so under half of the time, so that no median of null runs or of the baseline shows it.
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
+#include "parameters.h"
 #include "wait.h"
 #include "work.h"
 
@@ -32,6 +35,10 @@ static void load(int processors) {
     cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
     for (;;) {
         if (now_ns() < quiet_until.load()) continue;
+        if (rand() % 100 >= SHARE_PERCENT) {
+            quiet_until = now_ns() + 2000000;
+            continue;
+        }
         *stop = 0;
         burn<<<2 * processors, 1024, 0, side>>>(const_cast<const volatile int*>(stop));
         cudaStreamSynchronize(side);
