@@ -48,7 +48,7 @@ def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int |
     for copies, taken in nulls.items():
         taken += null_runs(trusted, own, copies=copies)
     floors += null_runs(trusted, own, floor=True)
-    measurement = _measurement(parties, bench, times, nulls, min(floors))
+    measurement = _measurement(parties, bench, times, nulls, floors)
     throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
     yield replace(
         measurement,
@@ -69,9 +69,9 @@ def _batches(parties: Parties, bench: Bench, own: Bench, times: Times, nulls: li
     return time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, copies=parties.copies)
 
 
-def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int) -> wire.Measurement:
+def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> wire.Measurement:
     clock, subject_ns = parties.clock, times.taken_ns[SUBJECT]
-    floor_ns = min(floor_ns, *(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies]))))
+    floor_ns = min(*floors, *(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies]))))
     own_ns = _forgiven(parties, times, nulls[parties.copies])
     waited_ns = 0.0 if clock is wire.Clock.HOST else waited_for(times.read_ns[SUBJECT], times.read_ns[NULL[parties.copies]])
     early = waited_ns > EARLY_NS
