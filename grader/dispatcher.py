@@ -16,7 +16,7 @@ from typing import Protocol, assert_never, cast
 
 import structlog
 
-from grader.errors import CallRefused, GraderFault, LeaseLost
+from grader.errors import CallRefused, DeviceQuarantined, GraderFault, LeaseLost
 from grader.ledger import Ledger
 from grader.model import Failure, Lease, Report
 from grader.verdict import fold
@@ -25,6 +25,7 @@ from sandbox import wire
 log = structlog.get_logger()
 
 POLL_S = 1.0  # a submission of another process is noticed so late; those of this one wake us
+QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is quarantined before it is queued again
 ATTEMPT_LIMIT_S = 3600.0  # the pipeline's own limits are far below; this one is for what it forgot
 
 
@@ -72,11 +73,13 @@ class Dispatcher:
         device_kinds: tuple[str, ...] = (),
         lease_s: float = 30.0,
         poll_s: float = POLL_S,
+        quarantine_s: float = QUARANTINE_S,
         fold: Callable[[Iterable[wire.Fact]], Report] = fold,
     ) -> None:
         self.worker_id = secrets.token_hex(8)
         self._ledger, self._grade, self._fold = ledger, grade, fold
         self._device_kinds, self._lease_s, self._poll_s = device_kinds, lease_s, poll_s
+        self._quarantine_s = quarantine_s
         self._room = asyncio.Semaphore(capacity)
         self._attempts: set[_Attempt] = set()
         self._news = asyncio.Event()
@@ -181,6 +184,10 @@ class Dispatcher:
             return self._fold(facts)
         except LeaseLost:
             return None
+        except DeviceQuarantined as error:
+            log.error("attempt_waits_for_a_device", detail=str(error))
+            await asyncio.sleep(self._quarantine_s)
+            return Failure(reason=error.reason, message=str(error))
         except (GraderFault, CallRefused) as error:
             log.error("attempt_failed", reason=error.reason, detail=str(error))
             return Failure(reason=error.reason, message=str(error), final=isinstance(error, GraderFault) and error.final)
@@ -210,7 +217,9 @@ class Dispatcher:
                 settled = await self._ledger.settle(lease, outcome)
                 log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
             case Failure():
-                settled = await self._ledger.release(lease, outcome)
+                # A device that is away is nobody's attempt: counted, it would burn the whole queue within a moment.
+                counted = outcome.reason != DeviceQuarantined.reason
+                settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)
             case None:
                 await self._stopped(lease, attempt.stop)

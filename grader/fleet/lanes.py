@@ -1,6 +1,6 @@
 """Whose turn it is at which lane, and which lanes are still good.
 
-A lane is free, taken, looked after (its device is being checked when a job's box is gone), or quarantined, and then never used again.
+A lane is free, taken, looked after (its device is being checked when a job's box is gone), or quarantined until a later look finds it well.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from grader.fleet.judge_process import JudgeProcess
 from grader.isolation import GpuAccess
 from sandbox import wire
 
+LOOK_AGAIN_S = 300.0
 LOOKS = 2  # at a device whose job is over; between them its judge is started anew
 CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes to start
 
@@ -41,6 +42,7 @@ class DeviceLane:
         self.standing = Standing.FREE
         self.seated = 0
         self.illness = ""
+        self.unwell_since = 0.0
         self.carer: asyncio.Task[None] | None = None  # whoever looks after it now
         self._job_id = ""
         self._known: wire.Environment | None = None
@@ -103,6 +105,7 @@ class DeviceLane:
             log.exception("settling_broke", lane=self.title)
             self.illness = f"{type(error).__name__} while it was checked; the server's log has more"
         self.standing = Standing.QUARANTINED if self.illness else Standing.FREE
+        self.unwell_since = asyncio.get_running_loop().time()
         if self.illness:
             log.error("lane_quarantined", lane=self.title, reason=self.illness)
 
@@ -177,8 +180,8 @@ class LaneSeat:
 class Lanes:
     """The lanes of a host. default: what "" chooses."""
 
-    def __init__(self, lanes: Sequence[DeviceLane], default: str) -> None:
-        self._lanes, self._default = tuple(lanes), default
+    def __init__(self, lanes: Sequence[DeviceLane], default: str, look_again_s: float = LOOK_AGAIN_S) -> None:
+        self._lanes, self._default, self._look_again_s = tuple(lanes), default, look_again_s
         self._waiting: list[tuple[LaneSeat, asyncio.Future[DeviceLane]]] = []
         self._carers: set[asyncio.Task[None]] = set()
 
@@ -190,6 +193,7 @@ class Lanes:
     @contextmanager
     def seat(self, choice: str) -> Iterator[LaneSeat]:
         """A seat where the fewest sit; NoSuchDevice, or DeviceQuarantined where no such lane is left."""
+        self._look_again()
         lane = min(self._usable(choice or self._default), key=lambda one: one.load)
         seat = LaneSeat(self, choice or self._default, lane)
         lane.seated += 1
@@ -198,6 +202,13 @@ class Lanes:
         finally:
             seat.leave()
             self._deal()
+
+    def _look_again(self) -> None:
+        """A device may have come back since: whoever asks for one has those looked at that were unwell for a while."""
+        now = asyncio.get_running_loop().time()
+        for lane in self._lanes:
+            if lane.standing is Standing.QUARANTINED and now - lane.unwell_since > self._look_again_s:
+                self.look_after(lane)
 
     async def take(self, seat: LaneSeat) -> DeviceLane:
         """Wait for the seat's lane, or for one like it that is free before; first come, first served."""

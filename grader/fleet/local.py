@@ -15,7 +15,7 @@ from grader import devices, pipeline
 from grader.artifacts import ArtifactCache
 from grader.fleet.gpus import Gpu
 from grader.fleet.judge_process import JudgeProcess
-from grader.fleet.lanes import DeviceLane, Lanes
+from grader.fleet.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.host import Profile, Seat, Workspace
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.isolation.runtime import box_output, run_directory
@@ -53,6 +53,7 @@ class LocalFleet:
         builder_count: int = 2,
         profile: Profile | None = None,
         cache: ArtifactCache | None = None,
+        look_again_s: float = LOOK_AGAIN_S,
         make_judge: MakeJudge = JudgeProcess,
     ) -> None:
         self.isolation = isolation
@@ -66,7 +67,7 @@ class LocalFleet:
         for gpu in gpus:
             access = self._access(gpu)
             lanes.append(DeviceLane(devices.CUDA, make_judge(devices.CUDA, access, baselines), access))
-        self._lanes = Lanes(lanes, default or (devices.CUDA if gpus else devices.EMULATED))
+        self._lanes = Lanes(lanes, default or (devices.CUDA if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
         # While a lane is busy, what goes there next is built.
         self.capacity = len(lanes) + max(builder_count, len(lanes))

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from grader.dispatcher import Dispatcher
+from grader.errors import DeviceQuarantined
 from grader.ledger import Ledger
 from grader.model import SubmissionState
 from grader.verdict import IncompleteFacts
@@ -117,3 +118,21 @@ async def test_work_is_taken_up_without_waiting_for_the_poll(ledger):
         for one in submissions:
             await until(ledger, one, SubmissionState.SUCCEEDED)
     assert grade.running_most == 1
+
+
+async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
+    """Counted, a quarantine would end every queued submission within a moment."""
+    tries = []
+    well = fakes.FakeGrade()
+
+    async def grade(lease):
+        tries.append(lease.attempt)
+        if len(tries) < 6:
+            raise DeviceQuarantined("GPU 0", "the canary is unwell")
+        async for fact in well(lease):
+            yield fact
+
+    async with dispatching(ledger, grade, quarantine_s=0.01):
+        submission = await submit(ledger, "accept")
+        ended = await until(ledger, submission, SubmissionState.SUCCEEDED)
+    assert len(tries) == 6 and ended.state is SubmissionState.SUCCEEDED

@@ -195,6 +195,16 @@ async def test_a_device_that_is_unwell_twice_is_quarantined(make, judges) -> Non
     assert (await judged(fleet, "emulated"))[0] is None
 
 
+async def test_a_device_that_comes_back_is_used_again(make, judges) -> None:
+    """Whoever asks for it after a while has it looked at once more."""
+    fleet = make(gpus=FOUR[:1], look_again_s=0.0)
+    judges.order("0", "well", "unwell", "unwell", "well")
+    assert (await judged(fleet))[0] == 0
+    await settled(fleet)
+    assert (await judged(fleet, "cuda:0"))[0] == 0
+    assert judges.log("0")[-2:] != ["Check unwell", "Check unwell"]
+
+
 async def test_a_judge_that_lost_its_device_is_started_anew(make, judges) -> None:
     """It gets no second context in the same process; the next job has a fresh one and is right."""
     fleet = make(gpus=FOUR[:1])
