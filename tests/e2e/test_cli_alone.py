@@ -222,11 +222,18 @@ def on_a_terminal(words: list[str], environment: dict[str, str]) -> str:
 # -- interruption -----------------------------------------------------------------------------------------------------------
 
 
+def heed_interrupts() -> None:
+    """As from a terminal: a shell has its background jobs ignore them, and that would be inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_cancels_and_exits_130(cli: Cli, environment: dict[str, str], tmp_path: Path) -> None:
     """The submission is cancelled, and nothing of it is left running."""
     mine = write(tmp_path / "mine.cu", ENDLESS)
     command = [sys.executable, "-m", "grader.cli.main", "submit", str(mine), "--problem", "vector_add", *LOCAL]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=heed_interrupts
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("building: built"):
