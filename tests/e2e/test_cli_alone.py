@@ -232,7 +232,12 @@ def test_ctrl_c_cancels_and_exits_130(cli: Cli, environment: dict[str, str], tmp
     mine = write(tmp_path / "mine.cu", ENDLESS)
     command = [sys.executable, "-m", "grader.cli.main", "submit", str(mine), "--problem", "vector_add", *LOCAL]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=heed_interrupts
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509  nothing else runs in this process meanwhile
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
