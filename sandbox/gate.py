@@ -24,6 +24,7 @@ RANK_LIMIT = 8
 SAMPLE_LIMIT = 4096
 MESSAGE_LIMIT_BYTES = 2048
 NAP_S = 50e-6
+WARM_COUNT = 3  # launches that a WARM makes
 
 
 class Operation(IntEnum):

@@ -19,11 +19,10 @@ from sandbox import arena as link_protocol
 from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.box.languages.registry import LANGUAGES
 from sandbox.devices import Device, DeviceFault, open_device
-from sandbox.gate import FINE, Answer, Call, Gate, Operation, Status
+from sandbox.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operation, Status
 
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 ITEM_BYTES = (2, 4, 8)
-WARM_COUNT = 3
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -50,7 +50,7 @@ class RunnerLink:
         if self.silence is None:
             previous = self.gate.done
             self._await(self.gate.open(call), previous, limit_s)
-        return self.silence or self.answer()
+        return self.reply()
 
     def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
         """Copy what is to be published, let the runner do the operation on what was last placed, copy the snapshot. The judge's clock
@@ -87,12 +87,8 @@ class RunnerLink:
         return taken
 
     def reply(self) -> Answer | Silence:
-        """What became of the last turn."""
-        return self.silence or self.answer()
-
-    def answer(self) -> Answer:
-        """What the runner wrote beside its last `done`."""
-        return self.gate.answer()
+        """What the runner wrote beside its last `done`, or why there was none."""
+        return self.silence or self.gate.answer()
 
     def _await(self, number: int, previous: int, limit_s: float) -> None:
         self.silence = _await(self.gate, self.link, number, previous, limit_s)

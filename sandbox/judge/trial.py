@@ -9,7 +9,7 @@ import torch
 
 from sandbox import wire
 from sandbox.devices.clock import Taken
-from sandbox.gate import Answer, Call, Operation, Status
+from sandbox.gate import WARM_COUNT, Answer, Call, Operation, Status
 from sandbox.judge import inputs, poison
 from sandbox.judge.placement import BAND_BYTES, Placement, place
 from sandbox.judge.references import Reference, ReferenceFailed
@@ -17,7 +17,6 @@ from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.tolerance import Comparison, compare
 
 PLACE_S, STIR_S = 10.0, 10.0
-WARM_COUNT = 3  # as many as the runner makes
 REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: whoever remembers an answer by pointer is wrong
 
 

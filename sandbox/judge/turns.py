@@ -130,9 +130,11 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
     for _ in range(WARMUP_COUNT):
         for name, arm in among.items():
             done = arm()
-            subject_ns = done.duration_ns if name == SUBJECT else subject_ns
-            trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, 0) if name == SUBJECT else None
-            if trial is not None and trial.outcome is not PASSED:
+            if name != SUBJECT:
+                continue
+            subject_ns = done.duration_ns
+            trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, 0)
+            if trial.outcome is not PASSED:
                 yield trial
                 return
     cycle_s, null_ns = (time.monotonic() - begun) / WARMUP_COUNT, statistics.median(parties.alone.null_ns[parties.copies])
