@@ -33,7 +33,7 @@ class Operation(IntEnum):
     PLACE = 1  # where the tensors of the following calls lie; nothing runs
     CALL = 2  # one launch on each placement, then synchronise
     NULL = 3  # what the protocol itself costs: a kernel that does nothing, and a copy to the outputs where a call makes one
-    FLOOR = 4  # the least that it can cost: as NULL without the copy, and `done` before the kernel has ended
+    FLOOR = 4  # the least that it can cost: as NULL without the copy, and `done` before the kernel has run
     BENCH = 5  # do_bench on the first placement: a claim
     STIR = 6  # allocate and free memory of random sizes, filled with NaN
     WARM = 7  # some launches on inputs of an earlier call, so that the host's code is not cold when the clock runs

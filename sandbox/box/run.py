@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from sandbox import arena as link_protocol
 from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.box.languages.registry import LANGUAGES
-from sandbox.devices import Device, DeviceFault, open_device
+from sandbox.devices import Arena, Device, DeviceFault, open_device
 from sandbox.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operation, Status
 
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 ITEM_BYTES = (2, 4, 8)
+TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR)  # inside the judge's clock
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK))
-    serve(gate, first, device, {0: kernel})
+    serve(gate, first, device, arena, {0: kernel})
     return 0
 
 
@@ -67,7 +68,7 @@ class _Placed:
     verifying: bool
 
 
-def serve(gate: Gate, last: int, device: Device, kernels: Mapping[int, Loaded]) -> None:
+def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[int, Loaded]) -> None:
     """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one."""
     placed: _Placed | None = None
     gc.disable()  # a collection would fall into somebody's time
@@ -77,6 +78,8 @@ def serve(gate: Gate, last: int, device: Device, kernels: Mapping[int, Loaded]) 
             operation = gate.operation()
             answer = FINE
             try:
+                if operation in TIMED:
+                    device.hold(arena, last)
                 match operation:
                     case Operation.PLACE:
                         placed = None  # first: what it holds may lie where the next is to be
@@ -89,6 +92,7 @@ def serve(gate: Gate, last: int, device: Device, kernels: Mapping[int, Loaded]) 
                         device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
                     case Operation.FLOOR:
                         device.launch_null()
+                        device.wait_for_inputs()
                         gate.reply(last, answer)
                         device.synchronize()
                         continue

@@ -24,6 +24,7 @@ class Arena(Protocol):
 
     fd: int
     size_bytes: int
+    published: int  # the address of what says which inputs lie there; 0 where the judge publishes before it says go
 
     def address(self, offset: int) -> int:
         """The address of a byte, for a kernel that takes pointers."""
@@ -82,6 +83,12 @@ class Device(Protocol):
 
     def attach_arena(self, fd: int, size_bytes: int) -> Arena:
         """Look at an arena that the judge made; runner's side."""
+
+    def hold(self, arena: Arena, number: int) -> None:
+        """Let what is launched from now on wait, on the device, until the judge has published the inputs of that call."""
+
+    def wait_for_inputs(self) -> None:
+        """Wait until what the last `hold` held back may run, and for nothing more."""
 
     def synchronize(self) -> None:
         """Wait until everything launched on the device by this process has ended; DeviceFault where the device stopped it."""

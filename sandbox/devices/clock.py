@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).parents[1] / "native" / "clock" / "clock.cpp"
 COMPILE_S = 60.0
-FUNCTIONS = ("cuMemcpyDtoDAsync_v2", "cuMemsetD32Async", "cuCtxSynchronize", "cuCtxResetPersistingL2Cache")
+FUNCTIONS = (
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemsetD32Async",
+    "cuCtxSynchronize",
+    "cuCtxResetPersistingL2Cache",
+    "cuStreamWriteValue64_v2",
+    "cuEventRecord",
+    "cuEventElapsedTime",
+)
+SHADE_COUNT = 3  # of 60 us each on an H200: a launch takes 20 to 50, and on a host whose cores are shared up to 200
 
 
 class Ending(IntEnum):
@@ -47,6 +56,10 @@ class _Turn(ctypes.Structure):
         ("snapshot_count", ctypes.c_uint64),
         ("evict", ctypes.c_uint64),
         ("evict_bytes", ctypes.c_uint64),
+        ("published", ctypes.c_uint64),
+        ("shade_count", ctypes.c_uint64),
+        ("begin", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
         ("go", ctypes.c_void_p),
         ("done", ctypes.c_void_p),
         ("number", ctypes.c_uint64),
@@ -56,7 +69,7 @@ class _Turn(ctypes.Structure):
         ("ending", ctypes.c_int),
         ("code", ctypes.c_int),
         ("duration_ns", ctypes.c_int64),
-        ("done_ns", ctypes.c_int64),
+        ("read_ns", ctypes.c_int64),
     ]
 
 
@@ -76,6 +89,7 @@ class Signals:
 
     go_address: int
     done_address: int
+    published_address: int  # on the device
     number: int
     previous: int
     limit_ns: int
@@ -92,6 +106,7 @@ class NativeClock:
         self._cache = cache
         self._library = _compiled()
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
+        self._events = [self._event() for _ in range(2)]
         self._driver = _Driver(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
 
     def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> Taken:
@@ -104,6 +119,10 @@ class NativeClock:
             snapshot_count=len(snapshot),
             evict=self._cache.data_ptr(),
             evict_bytes=self._cache.nbytes,
+            published=signals.published_address,
+            shade_count=SHADE_COUNT,
+            begin=self._events[0],
+            end=self._events[1],
             go=signals.go_address,
             done=signals.done_address,
             number=signals.number,
@@ -112,8 +131,13 @@ class NativeClock:
             link=signals.link_fd,
         )
         self._library.take_turn(ctypes.byref(self._driver), ctypes.byref(turn))
-        read_ns = turn.duration_ns - turn.done_ns
-        return Taken(duration_ns=turn.duration_ns, read_ns=read_ns, ending=Ending(turn.ending), code=turn.code)
+        return Taken(duration_ns=turn.duration_ns, read_ns=turn.read_ns, ending=Ending(turn.ending), code=turn.code)
+
+    def _event(self) -> ctypes.c_void_p:
+        event = ctypes.c_void_p()
+        if code := self._libcuda.cuEventCreate(ctypes.byref(event), 0):
+            raise RuntimeError(f"the driver makes no event: code {code}")
+        return event
 
 
 def _copies(pairs: Pairs) -> ctypes.Array[_Copy]:

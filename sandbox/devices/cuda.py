@@ -13,6 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import torch
 from cuda.bindings import driver
 
 from sandbox import wire
-from sandbox.devices import DeviceFault, Identity, Others, State
+from sandbox.devices import Arena, DeviceFault, Identity, Others, State
 from sandbox.devices.clock import NativeClock
 from sandbox.gate import SAMPLE_LIMIT
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sandbox.devices.nvml import Watch
 
 EVICT_BYTES = 256 << 20  # what `do_bench` writes between its samples, too (triton 3.6, backends/nvidia/driver.py)
+FLAG_BYTES = 256  # the last of an arena: `published`
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20
 STIR_SHARE = 0.25  # of what is free: the kernel needs some
@@ -43,10 +45,11 @@ class CudaArena:
     """Device memory that two processes see."""
 
     def __init__(self, fd: int, size_bytes: int, handle: Any) -> None:
-        self.fd, self.size_bytes = fd, size_bytes
+        self.fd, self.size_bytes, self._mapped_bytes = fd, size_bytes - FLAG_BYTES, size_bytes
         self._handle = handle
         self._pointer = _ask(driver.cuMemAddressReserve(size_bytes, 0, 0, 0))
         self._base = int(self._pointer)
+        self.published = self._base + self.size_bytes
         _ask(driver.cuMemMap(self._pointer, size_bytes, 0, handle, 0))
         access = driver.CUmemAccessDesc()
         access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
@@ -69,8 +72,8 @@ class CudaArena:
     def close(self) -> None:
         """Unmap it here; the memory goes with its last holder."""
         _ask(driver.cuCtxSynchronize())
-        _ask(driver.cuMemUnmap(self._pointer, self.size_bytes))
-        _ask(driver.cuMemAddressFree(self._pointer, self.size_bytes))
+        _ask(driver.cuMemUnmap(self._pointer, self._mapped_bytes))
+        _ask(driver.cuMemAddressFree(self._pointer, self._mapped_bytes))
         _ask(driver.cuMemRelease(self._handle))
         os.close(self.fd)
 
@@ -93,6 +96,7 @@ class CudaDevice:
     def __init__(self) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._one = torch.zeros(1, device="cuda")  # makes the primary context, and current
+        self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
         self._watch: Watch | None = None
         self._known: frozenset[int] = frozenset()
@@ -100,14 +104,24 @@ class CudaDevice:
 
     def create_arena(self, size_bytes: int) -> CudaArena:
         """Make an arena of at least size_bytes."""
-        prop, size_bytes = _prop(), _rounded(size_bytes)
+        prop, size_bytes = _prop(), _rounded(size_bytes + FLAG_BYTES)
         handle = _ask(driver.cuMemCreate(size_bytes, prop, 0))
         fd = int(_ask(driver.cuMemExportToShareableHandle(handle, _HANDLE, 0)))
         return CudaArena(fd, size_bytes, handle)
 
     def attach_arena(self, fd: int, size_bytes: int) -> CudaArena:
         """Look at the judge's arena."""
-        return CudaArena(fd, _rounded(size_bytes), _ask(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
+        return CudaArena(fd, _rounded(size_bytes + FLAG_BYTES), _ask(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
+
+    def hold(self, arena: Arena, number: int) -> None:
+        """A wait on the default stream; what is launched on a stream that waits for it waits, too."""
+        _ask(driver.cuStreamWaitValue64(0, arena.published, number, driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ))
+        self._released.record()
+
+    def wait_for_inputs(self) -> None:
+        """Spin: this is inside the clock."""
+        while not self._released.query():  # type: ignore[no-untyped-call]
+            pass
 
     def synchronize(self) -> None:
         """Wait for every stream of this process."""
@@ -184,7 +198,10 @@ class CudaDevice:
 
     def remember(self, before: Others, kept: Path | None) -> None:
         """Ours is what has begun since before; the rest is as the server's first judge saw it."""
-        own = set(self._nvml().compute_pids()) - before.pids
+        watch = self._nvml()
+        own = set(watch.compute_pids()) - before.pids
+        # What the driver keeps for itself while there is a context shows only now.
+        before = replace(before, untold_bytes=max(before.untold_bytes, watch.untold_bytes()))
         if kept is not None and kept.exists():
             told = json.loads(kept.read_text("utf-8"))
             before = Others(pids=frozenset(told["pids"]), untold_bytes=int(told["untold_bytes"]))

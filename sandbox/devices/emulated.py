@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox import wire
-from sandbox.devices import Identity, Others, State
+from sandbox.devices import Arena, Identity, Others, State
 from sandbox.gate import SPIN_NS, create_sealed
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ SAMPLE_COUNT = 128
 
 class EmulatedArena:
     """A memfd, mapped."""
+
+    published = 0
 
     def __init__(self, fd: int, size_bytes: int) -> None:
         self.fd, self.size_bytes = fd, size_bytes
@@ -84,6 +86,12 @@ class EmulatedDevice:
     def attach_arena(self, fd: int, size_bytes: int) -> EmulatedArena:
         """Look at the judge's arena."""
         return EmulatedArena(fd, size_bytes)
+
+    def hold(self, arena: Arena, number: int) -> None:
+        """Nothing: the inputs lie there before the judge says go."""
+
+    def wait_for_inputs(self) -> None:
+        """Nothing: they lie there."""
 
     def synchronize(self) -> None:
         """Nothing to wait for: a launch returns when its blocks have ended."""

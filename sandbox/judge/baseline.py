@@ -175,7 +175,7 @@ def main() -> None:
         first = gate.next(0)
         gate.reply(first, Answer(status=Status.OK))
         with torch.no_grad():
-            serve(gate, first, device, kernels)
+            serve(gate, first, device, arena, kernels)
         arena.close()
         kernels.clear()
         gc.collect()

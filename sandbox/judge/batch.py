@@ -47,7 +47,7 @@ def time_batches(
         return None
     nulls, taken = [], []
     for _ in range(BATCH_COUNT + 1):
-        empty = run_batch(trusted, own, How(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm=True))
+        empty = run_batch(trusted, own, How(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm=True, inspect=False))
         nulls.append(empty[0].duration_ns)
         done = run_batch(subject, bench, How(count=size, warm=True))
         for one in done:

@@ -6,7 +6,7 @@ How it is taken is in `turns.py`; why it is taken so, in docs/decisions/0008 and
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sandbox import wire
@@ -14,13 +14,13 @@ from sandbox.gate import Answer, Call, Operation
 from sandbox.judge.batch import Batch, time_batches
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.judge.slowed import baseline_times
-from sandbox.judge.speedup import midmean, speedup
+from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.trial import Bench, How, run
 from sandbox.judge.turns import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Parties, Times, null_runs, take_turns
 
 NULL_SLACK_NS = 10_000
 # A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
-EARLY_NS = 10_000
+EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_S = 10.0
 # By how much two processes that do the same differ, however long they are timed: from the A/A table of docs/measurements.
@@ -73,8 +73,8 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
     clock, subject_ns = parties.clock, times.taken_ns[SUBJECT]
     floor_ns = min(*floors, *(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies]))))
     own_ns = _forgiven(parties, times, nulls[parties.copies])
-    waited_ns = 0.0 if clock is wire.Clock.HOST else waited_for(times.read_ns[SUBJECT], times.read_ns[NULL[parties.copies]])
-    early = waited_ns > EARLY_NS
+    waited_ns = 0.0 if clock is wire.Clock.HOST else steady(times.read_ns[SUBJECT]) - parties.alone.read_ns
+    early = is_early(waited_ns, parties.alone.read_ns)
     if early:
         own_ns = [float(floor_ns)] * len(subject_ns)  # the least that the protocol costs a runner that does not wait
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
@@ -109,9 +109,9 @@ def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock
     return abs(seen - claim) <= slack
 
 
-def waited_for(subject_read_ns: Sequence[int], null_read_ns: Sequence[int]) -> float:
-    """How much longer reading the outputs took than after a null run: what the subject still did when it had said that it was done."""
-    return midmean(subject_read_ns) - midmean(null_read_ns)
+def is_early(waited_ns: float, alone_ns: float) -> bool:
+    """Whether reading the outputs took so much longer than after an eager run while there was no subject that work was left."""
+    return waited_ns > EARLY_NS + EARLY_SHARE * alone_ns
 
 
 def _forgiven(parties: Parties, times: Times, nulls: list[int]) -> list[float]:
@@ -120,7 +120,7 @@ def _forgiven(parties: Parties, times: Times, nulls: list[int]) -> list[float]:
     alone_ns = float(statistics.median(parties.alone.null_ns[parties.copies]))
     if parties.clock is wire.Clock.HOST:
         return [min(float(statistics.median(nulls)), alone_ns)] * len(times.taken_ns[SUBJECT])
-    return [min(midmean(turn), alone_ns + NULL_SLACK_NS) for turn in times.taken_ns[NULL[parties.copies]]]
+    return [min(steady(turn), alone_ns + NULL_SLACK_NS) for turn in times.taken_ns[NULL[parties.copies]]]
 
 
 def _samples(turns: list[list[int]], less_ns: list[float]) -> wire.Samples:
@@ -128,7 +128,7 @@ def _samples(turns: list[list[int]], less_ns: list[float]) -> wire.Samples:
 
 
 def _values(turns: list[list[int]], less_ns: list[float]) -> list[float]:
-    return [midmean(turn) - less for turn, less in zip(turns, less_ns, strict=True)]
+    return [steady(turn) - less for turn, less in zip(turns, less_ns, strict=True)]
 
 
 def _reported(runner: RunnerLink, bench: Bench, how: How) -> wire.Samples | None:

@@ -73,6 +73,7 @@ class RunnerLink:
         signals = Signals(
             go_address=go,
             done_address=done,
+            published_address=self.arena.published,
             previous=self.gate.done,
             number=self.gate.arm(operation),
             limit_ns=int(limit_s * 1e9),

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from sandbox import wire
-from sandbox.judge.speedup import midmean
+from sandbox.judge.speedup import steady
 from sandbox.judge.turns import NULL, Parties, Times
 
 # How much slower than alone a baseline may run beside an idle subject before that is the subject's doing.
@@ -35,10 +35,10 @@ def _by_device_clock(parties: Parties, times: Times, _: list[int], name: str) ->
     alone_ns = statistics.median(parties.alone.run_ns[name]) - statistics.median(parties.alone.null_ns[True])
     most_ns = FACTOR[parties.clock] * max(alone_ns, 0.0) + SLACK_NS
     turns = list(zip(times.taken_ns[name], times.taken_ns[NULL[True]], strict=True))
-    nets = [midmean(taken) - midmean(null) for taken, null in turns]
+    nets = [steady(taken) - steady(null) for taken, null in turns]
     held = sum(net > most_ns for net in nets)
     return BaselineTimes(
-        samples=wire.Samples(durations_ns=tuple(round(one - midmean(null)) for taken, null in turns for one in taken)),
+        samples=wire.Samples(durations_ns=tuple(round(one - steady(null)) for taken, null in turns for one in taken)),
         turns_ns=[min(net, most_ns) for net in nets],
         slowed=held > SHARE * len(nets),
     )
@@ -52,6 +52,6 @@ def _by_host_clock(parties: Parties, times: Times, nulls: list[int], name: str) 
     turns = [[int(alone_ns)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name]
     return BaselineTimes(
         samples=wire.Samples(durations_ns=tuple(round(one - null_ns) for turn in turns for one in turn)),
-        turns_ns=[midmean(turn) - null_ns for turn in turns],
+        turns_ns=[steady(turn) - null_ns for turn in turns],
         slowed=slowed,
     )

@@ -12,11 +12,11 @@ from sandbox import wire
 _T = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 
 
-def midmean(values: Sequence[float]) -> float:
-    """The mean of the middle half: as deaf to stray values as the median, and nearer to the mean's precision."""
+def steady(values: Sequence[float]) -> float:
+    """The mean of the lower half but its lowest tenth: what a host puts on top of a time it only ever adds, and now and then takes away
+    from the protocol."""
     ordered = sorted(values)
-    cut = len(ordered) // 4
-    return statistics.fmean(ordered[cut : len(ordered) - cut])
+    return statistics.fmean(ordered[len(ordered) // 10 : (len(ordered) + 1) // 2])
 
 
 def speedup(

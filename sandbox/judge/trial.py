@@ -69,6 +69,7 @@ class How:
     variant: int = 0
     copy_out: bool = False
     count: int = 1
+    inspect: bool = True  # look for what was not written, or where it should not be; of the trusted runner that is known
 
 
 def run(runner: RunnerLink, bench: Bench, how: How) -> Run:
@@ -96,7 +97,8 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     device.synchronize()
     taken = runner.take_turn(how.operation, limit_s, publish, read)
     reply = runner.reply()
-    return [scene.left(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
+    runs = (scene.left(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
+    return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
 
 
 def _make_ready(runner: RunnerLink, bench: Bench, how: How, call: Call, scenes: list[_Scene], limit_s: float) -> Answer | Silence:
@@ -145,9 +147,6 @@ class _Scene:
 
     def left(self, reply: Answer | Silence, taken: Taken, outputs: list[torch.Tensor]) -> Run:
         """What the runner left here, with outputs the private copies."""
-        modified = any(
-            place is not None and not _same_bytes(place, private) for place, private in zip(self.places, self.drawn, strict=True)
-        )
         return Run(
             key=self.key,
             reply=reply,
@@ -155,7 +154,16 @@ class _Scene:
             read_ns=taken.read_ns,
             inputs=self.drawn,
             outputs=outputs,
-            unwritten=[poison.unwritten(output, bits) for output, bits in zip(outputs, self.poison_bits, strict=True)],
+        )
+
+    def inspected(self, done: Run) -> Run:
+        """The same, with what it says of the runner's manners."""
+        modified = any(
+            place is not None and not _same_bytes(place, private) for place, private in zip(self.places, self.drawn, strict=True)
+        )
+        return replace(
+            done,
+            unwritten=[poison.unwritten(output, bits) for output, bits in zip(done.outputs, self.poison_bits, strict=True)],
             inputs_modified=modified,
             out_of_bounds=any(not torch.equal(band, self.guard[: len(band)]) for band in self.bands),
         )

@@ -20,18 +20,19 @@ from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.speedup import steady
 from sandbox.judge.trial import Bench, How, Run, judge_run, run
 
 SUBJECT, EAGER = "subject", "eager"
 VARIANTS = {EAGER: 0, "compile": 1}  # what the trusted runner can run, by the gate's number
 NULL = {False: "null", True: "null with copy"}
 FLOOR = "floor"
-NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 16, wire.Clock.HOST: 8}
+NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
 ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 6}
 WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
 WARMUP_COUNT = 3
 TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
-RUN_NOISE_NS, RUN_NOISE_SHARE = 7_000.0, 0.004
+RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
@@ -48,12 +49,13 @@ class Alone:
     """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
 
     null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
-    there.
+    there. read_ns: how much of an eager run was after `done`; whoever waits for its kernel leaves as much.
     """
 
     null_ns: dict[bool, list[int]]
     floor_ns: list[int]
     run_ns: dict[str, list[int]]
+    read_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +90,15 @@ class Times:
 def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> Alone:
     """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
     clock = trusted.device.CLOCK
-    taken = {}
+    taken, read_ns = {}, 0.0
     for name in variants:
         how = How(variant=VARIANTS[name], limit_s=COMPILE_S)
         first = [run(trusted, bench, how) for _ in range(WARMUP_COUNT)]
         if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
-            taken[name] = [timed(trusted, bench, name).duration_ns for _ in range(ALONE_COUNT[clock])]
+            runs = [timed(trusted, bench, name) for _ in range(ALONE_COUNT[clock])]
+            taken[name] = [one.duration_ns for one in runs]
+            if name == EAGER:
+                read_ns = steady([one.read_ns for one in runs])
         elif trusted.silence is not None:
             raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {first[-1].reply}")
         elif name == EAGER:
@@ -101,7 +106,7 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
         else:
             sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {first[-1].reply}\n")
     nulls = {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
-    return Alone(null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=taken)
+    return Alone(null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=taken, read_ns=read_ns)
 
 
 def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
@@ -161,7 +166,7 @@ def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: f
 
 def _needed(subject_ns: float) -> int:
     """ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
-    middle half's mean) times what single runs of the H200 scatter."""
+    estimator's own) times what single runs of the H200 scatter."""
     scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
     runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
     return max(1, math.ceil(runs / (2 * TURN_COUNT)))
@@ -202,7 +207,7 @@ def together(trials: list[wire.Trial]) -> wire.Trial:
 
 def timed(trusted: RunnerLink, bench: Bench, name: str) -> Run:
     """One run of a baseline."""
-    how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s, warm=WARM[trusted.device.CLOCK])
+    how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s, warm=WARM[trusted.device.CLOCK], inspect=False)
     done = run(trusted, bench, how)
     if not (isinstance(done.reply, Answer) and done.reply.status is Status.OK):
         raise RuntimeError(f"the baseline's runner did not run {name!r}: {done.reply}")
@@ -219,4 +224,4 @@ def null_runs(trusted: RunnerLink, bench: Bench, *, copies: bool = False, floor:
 
 
 def _null(*, copies: bool = False, floor: bool = False) -> How:
-    return How(operation=Operation.FLOOR if floor else Operation.NULL, limit_s=BASELINE_S, copy_out=copies, warm=True)
+    return How(operation=Operation.FLOOR if floor else Operation.NULL, limit_s=BASELINE_S, copy_out=copies, warm=True, inspect=False)

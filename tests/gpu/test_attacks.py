@@ -19,7 +19,7 @@ from tests.gpu.kernels.files import NO_GAIN, Kernel, all_in, original_of
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 ATTACKS = all_in("attacks")
-MEASURE_S = 2.0
+MEASURE_S = 1.0
 GAIN_NS, GAIN_SHARE = 10_000, 0.01  # what an early `done` may win, and what the clock's median wanders by on long kernels
 SPEEDUP_FACTOR = 1.15  # how much better than honest a speedup may look: two medians and the baseline's own drift
 HEADING = ("id", "attack", "problem", "verdict", "reason", "reported us", "certified us", "honest us", "speedup", "honest speedup", "gain")

@@ -10,18 +10,28 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sandbox.devices.clock import FUNCTIONS, Ending, NativeClock, Signals, Taken
+from sandbox.devices.clock import FUNCTIONS, SHADE_COUNT, Ending, NativeClock, Signals, Taken
 from sandbox.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
 
 COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
 FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p)
 PLAIN = ctypes.CFUNCTYPE(ctypes.c_int)
+WRITE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint)
+RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+ELAPSED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
 
 
 class FakeDriver:
-    """The four functions of the driver, on the host's memory."""
+    """The functions of the driver, on the host's memory and by the host's clock."""
+
+    def cuEventCreate(self, event: object, _: int) -> int:
+        """An event is the place of its time."""
+        self.created += 1
+        event._obj.value = self.created  # type: ignore[attr-defined]
+        return 0
 
     def __init__(self, code: int = 0) -> None:
+        self.created = 0
         self.calls: list[str] = []
 
         def copy(to: int, source: int, size: int, _: object) -> int:
@@ -33,7 +43,28 @@ class FakeDriver:
             self.calls.append(name)
             return 0
 
-        self._kept = (COPY(copy), FILL(lambda *_: said("evict")), PLAIN(lambda: said("synchronize")), PLAIN(lambda: said("unpin")))
+        def write(_: object, to: int, value: int, __: int) -> int:
+            ctypes.c_uint64.from_address(to).value = value
+            return said("published")
+
+        def record(event: int, _: object) -> int:
+            self.times[event - 1] = time.monotonic()
+            return said("record")
+
+        def elapsed(milliseconds: object, begin: int, end: int) -> int:
+            milliseconds[0] = 1e3 * (self.times[end - 1] - self.times[begin - 1])  # type: ignore[index]
+            return 0
+
+        self.times = [0.0, 0.0]
+        self._kept = (
+            COPY(copy),
+            FILL(lambda *_: said("evict")),
+            PLAIN(lambda: said("synchronize")),
+            PLAIN(lambda: said("unpin")),
+            WRITE(write),
+            RECORD(record),
+            ELAPSED(elapsed),
+        )
         for name, function in zip(FUNCTIONS, self._kept, strict=True):
             setattr(self, name, function)
 
@@ -54,9 +85,11 @@ def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 
     clock = NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
     private, arena, snapshot = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3), torch.zeros(3)
     go, done = gate.addresses()
+    published = ctypes.c_uint64(0)
     signals = Signals(
         go_address=go,
         done_address=done,
+        published_address=ctypes.addressof(published),
         previous=gate.done,
         number=gate.arm(Operation.CALL),
         limit_ns=int(limit_s * 1e9),
@@ -65,17 +98,17 @@ def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 
     return clock.take([(arena, private)], [(snapshot, arena)], signals), arena, snapshot
 
 
-def test_a_turn_publishes_then_goes_then_reads(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
-    """The runner sees `go` when the inputs lie there, and the snapshot is taken after its `done`."""
+def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+    """The inputs are published after `go`, in one order on the device, and the snapshot is taken after `done`."""
     ours, theirs, link, _ = runner
     driver = FakeDriver()
     seen: list[str] = []
 
     def serve() -> None:
         number = theirs.next(0)
-        seen.extend(driver.calls)
         assert theirs.operation() is Operation.CALL
         time.sleep(0.02)
+        seen.extend(driver.calls)
         theirs.reply(number, FINE)
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -84,7 +117,9 @@ def test_a_turn_publishes_then_goes_then_reads(runner: tuple[Gate, Gate, socket.
     thread.join(2)
     assert (found.ending, found.code) == (Ending.DONE, 0)
     assert found.duration_ns > 20_000_000 > found.read_ns > 0
-    assert seen == ["copy", "unpin", "evict", "synchronize"] and driver.calls[4:] == ["copy", "synchronize"]
+    shade = ["evict"] * (1 + SHADE_COUNT)
+    assert seen == ["unpin", "record", *shade, "copy", "evict", "published"]
+    assert driver.calls[len(seen) :] == ["copy", "record", "synchronize"]
     assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
 
 

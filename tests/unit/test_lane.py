@@ -21,6 +21,7 @@ from sandbox import arena as link_protocol
 from sandbox import wire
 from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.box.run import serve
+from sandbox.devices import Arena
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.baseline import Baseline
@@ -100,7 +101,7 @@ def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
 
     first = gate.next(0)
     gate.reply(first, Answer(status=Status.OK))
-    serve(gate, first, device, {0: Loaded(bind=bind, uses_torch=False)})
+    serve(gate, first, device, arena, {0: Loaded(bind=bind, uses_torch=False)})
     link.close()
 
 
@@ -184,7 +185,7 @@ def test_a_wrong_kernel_stops_at_its_first_trial(tmp_path: Path, kernel: Kernel,
 def test_saying_done_before_the_work_gains_nothing(tmp_path: Path) -> None:
     """The snapshot is taken at `done`; what comes later is not in it."""
 
-    def early(gate: Gate, last: int, device: EmulatedDevice, kernels: dict[int, Loaded]) -> None:
+    def early(gate: Gate, last: int, device: EmulatedDevice, arena: Arena, kernels: dict[int, Loaded]) -> None:
         while True:
             last = gate.next(last)
             call = gate.call()
@@ -203,7 +204,7 @@ def test_saying_done_before_the_work_gains_nothing(tmp_path: Path) -> None:
 def test_a_number_out_of_nowhere_is_a_violation(tmp_path: Path) -> None:
     """Answering calls that were never made is what no shim does."""
 
-    def babble(gate: Gate, last: int, device: EmulatedDevice, kernels: dict[int, Loaded]) -> None:
+    def babble(gate: Gate, last: int, device: EmulatedDevice, arena: Arena, kernels: dict[int, Loaded]) -> None:
         number = gate.next(last)
         gate.reply(number + 2, Answer(status=Status.OK))
 

@@ -1,4 +1,7 @@
-// One turn of the judge's clock on a GPU, without an interpreter in it: publish, go, wait for done, snapshot (DESIGN section 4).
+// One turn of the judge's clock on a GPU, without an interpreter in it: go, publish, wait for done, snapshot (DESIGN section 4).
+//
+// `go` comes first: what the runner launches waits on the device until the inputs lie there, so that a host's slow launch is in nobody's
+// time. The clock is the device's own, by events of this process.
 //
 // Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
 // and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
@@ -15,6 +18,9 @@ struct Driver {
     int (*fill)(uint64_t to, unsigned int value, size_t count, void* stream);           // cuMemsetD32Async
     int (*synchronize)();                                                               // cuCtxSynchronize
     int (*unpin)();                                                                     // cuCtxResetPersistingL2Cache
+    int (*write)(void* stream, uint64_t to, uint64_t value, unsigned int flags);        // cuStreamWriteValue64_v2
+    int (*record)(void* event, void* stream);                                           // cuEventRecord
+    int (*elapsed)(float* milliseconds, void* begin, void* end);                        // cuEventElapsedTime
 };
 
 struct Copy {
@@ -30,6 +36,10 @@ struct Turn {
     uint64_t snapshot_count;
     uint64_t evict;  // an address whose overwriting leaves nothing of the inputs in the cache
     uint64_t evict_bytes;
+    uint64_t published;  // an address that becomes `number` when the inputs lie there
+    uint64_t shade_count;  // how often `evict` is overwritten before the inputs are published: time in which a runner can launch
+    void* begin;  // events
+    void* end;
     uint64_t* go;
     const uint64_t* done;
     uint64_t number;
@@ -40,7 +50,7 @@ struct Turn {
     int ending;
     int code;  // the first CUresult that was no success
     int64_t duration_ns;
-    int64_t done_ns;  // until `done` was seen, or not
+    int64_t read_ns;  // of the host's time, after `done` was seen, or not
 };
 
 static int64_t now_ns() {
@@ -75,21 +85,27 @@ void take_turn(const Driver* driver, Turn* turn) {
     auto checked = [turn](int code) {
         if (code != 0 && turn->code == 0) turn->code = code;
     };
-    const int64_t begun = now_ns();
+    checked(driver->unpin());
+    checked(driver->record(turn->begin, nullptr));
+    checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
+    __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
+    for (uint64_t i = 0; i < turn->shade_count; ++i) checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
     for (uint64_t i = 0; i < turn->publish_count; ++i) {
         checked(driver->copy(turn->publish[i].to, turn->publish[i].from, turn->publish[i].size_bytes, nullptr));
     }
-    checked(driver->unpin());
     checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
-    checked(driver->synchronize());
-    __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
+    checked(driver->write(nullptr, turn->published, turn->number, 0));
     turn->ending = wait(*turn);
-    turn->done_ns = now_ns() - begun;
+    const int64_t done = now_ns();
     for (uint64_t i = 0; i < turn->snapshot_count; ++i) {
         checked(driver->copy(turn->snapshot[i].to, turn->snapshot[i].from, turn->snapshot[i].size_bytes, nullptr));
     }
+    checked(driver->record(turn->end, nullptr));
     checked(driver->synchronize());
-    turn->duration_ns = now_ns() - begun;
+    turn->read_ns = now_ns() - done;
+    float milliseconds = 0;
+    checked(driver->elapsed(&milliseconds, turn->begin, turn->end));
+    turn->duration_ns = int64_t(double(milliseconds) * 1e6);
 }
 
 }  // extern "C"
