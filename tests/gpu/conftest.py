@@ -16,7 +16,7 @@ import pytest_asyncio
 from tests.gpu.grading import Grading, grader, isolation_from_environment, usable_gpus
 
 TABLES_VARIABLE = "GRADER_GPU_TABLES"  # a directory; each table is also written there, as NAME.md
-LOCK = Path(tempfile.gettempdir()) / f"grader-gpu-tests-{os.geteuid()}.lock"
+LOCKS = Path(tempfile.gettempdir()) / f"grader-gpu-tests-{os.geteuid()}"
 _TABLES = pytest.StashKey[dict[str, list[tuple[str, ...]]]]()
 
 Tell = Callable[..., None]
@@ -37,15 +37,15 @@ async def grading() -> AsyncIterator[Grading]:
     missing = why_no_gpu()
     if missing is not None:
         pytest.skip(missing)
-    with one_at_a_time():
-        async with grader(isolation=isolation_from_environment(), lanes=(usable_gpus()[0].index,)) as made:
+    with one_at_a_time(usable_gpus()[0].uuid):
+        async with grader(isolation=isolation_from_environment(), lanes=(0,)) as made:
             yield made
 
 
 @contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Wait until no other process runs these tests: times and memory are of one lane alone."""
-    with LOCK.open("w") as lock:
+def one_at_a_time(uuid: str) -> Iterator[None]:
+    """Wait until no other process runs these tests on this GPU: times and memory are of one lane alone."""
+    with Path(f"{LOCKS}-{uuid}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -169,7 +169,7 @@ class Grading:
 
 @asynccontextmanager
 async def grader(*, isolation: str = "auto", lanes: tuple[int, ...] | None = None, cache: bool = True) -> AsyncIterator[Grading]:
-    """A fleet on this host's GPUs, all or those of these indices in PCI order, beside an emulated device. Its state is temporary."""
+    """A fleet on this host's GPUs, all or those of these places among them in PCI order, beside an emulated device. Its state is temporary."""
     # Short, and open to pass: a box's uid goes through it to its link.
     state = Path(tempfile.mkdtemp(prefix="grader-gpu-"))
     state.chmod(0o711)
@@ -187,11 +187,11 @@ async def grader(*, isolation: str = "auto", lanes: tuple[int, ...] | None = Non
         shutil.rmtree(state, ignore_errors=True)
 
 
-def usable_gpus(indices: tuple[int, ...] | None = None) -> tuple[Gpu, ...]:
-    """This host's GPUs, or those of these indices in PCI order; none where the packages here can't use one."""
+def usable_gpus(places: tuple[int, ...] | None = None) -> tuple[Gpu, ...]:
+    """The GPUs that are ours, or those of these places among them in PCI order; none where the packages here can't use one."""
     if why_unusable() is not None:
         return ()
-    return tuple(gpu for gpu in discover() if indices is None or gpu.index in indices)
+    return tuple(gpu for place, gpu in enumerate(discover()) if places is None or place in places)
 
 
 def load_problem(name: str) -> Problem:

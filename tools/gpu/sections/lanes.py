@@ -54,7 +54,7 @@ async def run(run: Run) -> None:
     walls: dict[int, float] = {}
     right = True
     for lanes in (1, 2):
-        chosen = tuple(gpu.index for gpu in gpus[:lanes])
+        chosen = tuple(range(lanes))
         async with grader(isolation=run.choices.isolation, lanes=chosen) as grading:
             run.environment = run.environment or await grading.environment(run.choices.device)
             with grading.profile(measure_s=MEASURE_S):
