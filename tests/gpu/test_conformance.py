@@ -70,7 +70,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory, tell: Tell) -> Iterator[Suit
     capability = capability_of(gpu.uuid)
     tell(TABLE, "programs", "the same on the GPU", "others", "GPU", "CUDA")
     complaints = built(folder, "sm_{}{}".format(*capability))
-    with one_at_a_time():
+    with one_at_a_time(gpu.uuid):
         made = Suite(folder=folder, uuid=gpu.uuid, capability=capability, toolkit=toolkit(), complaints=complaints)
         yield made
     others = ", ".join(name for name, same in made.same.items() if not same) or "-"
