@@ -10,8 +10,8 @@ from sandbox.judge.speedup import steady
 from sandbox.judge.turns import NULL, Parties, Times
 
 # How much slower than alone a baseline may run beside an idle subject before that is the subject's doing.
-FACTOR = {wire.Clock.DEVICE_EVENTS: 1.1, wire.Clock.HOST: 2.0}
-SLACK_NS = 5_000.0  # by device clock, for the shortest
+FACTOR = {wire.Clock.DEVICE_EVENTS: 1.05, wire.Clock.HOST: 2.0}
+SLACK_NS = 3_000.0  # by device clock, for the shortest
 SHARE = 0.25  # of the turns
 
 
@@ -31,15 +31,16 @@ def baseline_times(parties: Parties, times: Times, nulls: list[int]) -> dict[str
 
 
 def _by_device_clock(parties: Parties, times: Times, _: list[int], name: str) -> BaselineTimes:
-    """Net of the turn's own null runs, and turn by turn: a gross time is mostly the protocol, in which a slowed baseline would not show."""
-    alone_ns = statistics.median(parties.alone.run_ns[name]) - statistics.median(parties.alone.null_ns[True])
-    most_ns = FACTOR[parties.clock] * max(alone_ns, 0.0) + SLACK_NS
+    """Net of the turn's own null runs, and turn by turn: a gross time is mostly the protocol, in which a slowed baseline would not show.
+    A turn that was slowed counts as alone."""
+    alone_ns = max(0.0, steady(parties.alone.run_ns[name]) - steady(parties.alone.null_ns[True]))
+    most_ns = FACTOR[parties.clock] * alone_ns + SLACK_NS
     turns = list(zip(times.taken_ns[name], times.taken_ns[NULL[True]], strict=True))
     nets = [steady(taken) - steady(null) for taken, null in turns]
     held = sum(net > most_ns for net in nets)
     return BaselineTimes(
         samples=wire.Samples(durations_ns=tuple(round(one - steady(null)) for taken, null in turns for one in taken)),
-        turns_ns=[min(net, most_ns) for net in nets],
+        turns_ns=[alone_ns if net > most_ns else net for net in nets],
         slowed=held > SHARE * len(nets),
     )
 

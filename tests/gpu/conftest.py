@@ -60,20 +60,24 @@ def tell(request: pytest.FixtureRequest) -> Tell:
         rows = tables.setdefault(table, [])
         if row not in rows:
             rows.append(row)
+            _write(table, rows)  # at once: a run that is cut has shown what it has shown
 
     return add
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the tables, and write them where $GRADER_GPU_TABLES says."""
+    """Print the tables."""
     for name, rows in config.stash.get(_TABLES, {}).items():
         lines = markdown(rows)
         terminalreporter.section(name)
         for line in lines:
             terminalreporter.write_line(line)
-        if directory := os.environ.get(TABLES_VARIABLE):
-            Path(directory).mkdir(parents=True, exist_ok=True)
-            (Path(directory) / f"{name}.md").write_text("\n".join([f"# {name}", "", *lines, ""]), "utf-8")
+
+
+def _write(name: str, rows: list[tuple[str, ...]]) -> None:
+    if directory := os.environ.get(TABLES_VARIABLE):
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        (Path(directory) / f"{name}.md").write_text("\n".join([f"# {name}", "", *markdown(rows), ""]), "utf-8")
 
 
 def markdown(rows: list[tuple[str, ...]]) -> list[str]:

@@ -37,7 +37,7 @@ ROOT = HERE.parents[1]
 PROBLEM_ROOTS = (HERE / "problems", ROOT / "kernels_examples")
 ISOLATION_VARIABLE = "GRADER_GPU_ISOLATION"  # what the tests ask for; "auto" where it is not set
 CACHE_BYTES = 1 << 30
-BUILDER_COUNT = 4
+BUILDER_COUNT = max(4, len(os.sched_getaffinity(0)) // 2)
 SOURCE_NAME = "kernel.cu"
 
 
@@ -169,7 +169,7 @@ class Grading:
 
 @asynccontextmanager
 async def grader(*, isolation: str = "auto", lanes: tuple[int, ...] | None = None, cache: bool = True) -> AsyncIterator[Grading]:
-    """A fleet on this host's GPUs, all or those of these places among them in PCI order, beside an emulated device. Its state is temporary."""
+    """A fleet on this host's GPUs, or on those of these places among them, beside an emulated device."""
     # Short, and open to pass: a box's uid goes through it to its link.
     state = Path(tempfile.mkdtemp(prefix="grader-gpu-"))
     state.chmod(0o711)

@@ -53,18 +53,20 @@ async def run(run: Run) -> None:
     table = run.section.table("lanes", "jobs", "wall time, s", "jobs a minute", "verdicts as expected")
     walls: dict[int, float] = {}
     right = True
-    for lanes in (1, 2):
-        chosen = tuple(range(lanes))
-        async with grader(isolation=run.choices.isolation, lanes=chosen) as grading:
-            run.environment = run.environment or await grading.environment(run.choices.device)
-            with grading.profile(measure_s=MEASURE_S):
-                run.say(f"{lanes} lane(s): warming builds, judges and baselines")
-                await asyncio.gather(*(_warm(grading, mix, device) for device in _devices(run, chosen)))
+    async with grader(isolation=run.choices.isolation, lanes=(0, 1)) as grading:
+        run.environment = run.environment or await grading.environment(run.choices.device)
+        with grading.profile(measure_s=MEASURE_S):
+            run.say("warming builds, judges and baselines")
+            await grading.prebuild(((work.problem, work.source, work.language) for work in mix), device=run.choices.device)
+            devices = [run.choices.device] * 2 if run.choices.emulated else [f"cuda:{gpu.index}" for gpu in gpus[:2]]
+            await asyncio.gather(*(_warm(grading, mix, device) for device in devices[: len(gpus) or 1]))
+            for lanes, device in ((1, devices[0]), (2, run.choices.device)):
                 begun = time.monotonic()
-                good = await _all(run, grading, [mix[at % len(mix)] for at in range(n * lanes)], lanes)
+                good = await _all(run, grading, [mix[at % len(mix)] for at in range(n * lanes)], lanes, device)
                 walls[lanes] = time.monotonic() - begun
-        right &= good == n * lanes
-        table.rows.append((lanes, n * lanes, f"{walls[lanes]:.1f}", f"{60 * n * lanes / walls[lanes]:.1f}", f"{good} of {n * lanes}"))
+                right &= good == n * lanes
+                row = (f"{walls[lanes]:.1f}", f"{60 * n * lanes / walls[lanes]:.1f}", f"{good} of {n * lanes}")
+                table.rows.append((lanes, n * lanes, *row))
     ratio = walls[2] / walls[1]
     run.section.raw |= {"wall_s": walls, "ratio": ratio}
     run.claim(
@@ -92,20 +94,13 @@ def language_of(path: Path, source: str) -> str:
     return detect((SourceFile(path=path.name, content=source),)) or "cuda"
 
 
-def _devices(run: Run, chosen: tuple[int, ...]) -> list[str]:
-    return [run.choices.device] if run.choices.emulated else [f"cuda:{index}" for index in chosen]
-
-
 async def _warm(grading: Grading, mix: list[Work], device: str) -> None:
-    """Build everything, and let the lane's judge compile each problem's baselines."""
-    timed: set[str] = set()
-    for work in mix:
-        mode = wire.Mode.TEST if work.problem.problem_id in timed or work.expected != "ACCEPTED" else wire.Mode.BENCHMARK
-        timed |= {work.problem.problem_id} if mode is wire.Mode.BENCHMARK else set()
-        await grading.grade(work.problem, work.source, language=work.language, mode=mode, device=device)
+    """Let the lane's judge compile each problem's baselines."""
+    for work in {work.problem.problem_id: work for work in mix if work.expected == "ACCEPTED"}.values():
+        await grading.grade(work.problem, work.source, language=work.language, mode=wire.Mode.BENCHMARK, device=device)
 
 
-async def _all(run: Run, grading: Grading, jobs: list[Work], lanes: int) -> int:
+async def _all(run: Run, grading: Grading, jobs: list[Work], lanes: int, device: str) -> int:
     """How many had the verdict that they should have."""
     free = asyncio.Semaphore(lanes + BUILDS_AHEAD)
     done = 0
@@ -113,9 +108,7 @@ async def _all(run: Run, grading: Grading, jobs: list[Work], lanes: int) -> int:
     async def one(work: Work) -> bool:
         nonlocal done
         async with free:
-            graded = await grading.grade(
-                work.problem, work.source, language=work.language, mode=wire.Mode.BENCHMARK, device=run.choices.device
-            )
+            graded = await grading.grade(work.problem, work.source, language=work.language, mode=wire.Mode.BENCHMARK, device=device)
         done += 1
         run.say(f"{lanes} lane(s), {done} of {len(jobs)}: {work.name} {graded.verdict}, {graded.seconds:.1f} s")
         return graded.is_one_of((work.expected,))
