@@ -344,6 +344,7 @@ class Measurement:
     reported_confirmed: bool = False
     waited_ns: int = 0  # reading its outputs took so much longer than after an eager run
     done_early: bool = False  # the runner said that it had ended while its work still ran; then it is forgiven the least
+    disturbed: bool = False  # null runs scattered as they do when somebody else is on the device; then it is forgiven the least
     baseline_slowed: bool = False  # beside the subject it ran slower than alone; then its time alone was taken
     baselines: dict[str, Samples] = field(default_factory=dict)
     speedups: tuple[Speedup, ...] = ()

@@ -6,7 +6,7 @@ How it is taken is in `turns.py`; why it is taken so, in docs/decisions/0008 and
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sandbox import wire
@@ -19,6 +19,7 @@ from sandbox.judge.trial import Bench, How, run
 from sandbox.judge.turns import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Parties, Times, null_runs, take_turns
 
 NULL_SLACK_NS = 10_000
+DISTURBED_NS = 15_000  # on a quiet device the middle half of the null runs lies within 3 to 6 us
 # A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
 EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
@@ -89,6 +90,7 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
         floor_ns=floor_ns,
         waited_ns=round(waited_ns),
         done_early=early,
+        disturbed=clock is not wire.Clock.HOST and is_disturbed(times.taken_ns[NULL[parties.copies]]),
         baseline_slowed=any(one.slowed for one in baselines.values()),
         baselines={name: one.samples for name, one in baselines.items()},
         speedups=tuple(
@@ -116,11 +118,20 @@ def is_early(waited_ns: float, alone_ns: float) -> bool:
 
 def _forgiven(parties: Parties, times: Times, nulls: list[int]) -> list[float]:
     """What the subject is forgiven of the protocol's time in each turn: that turn's null runs', for what slows one run slows all of them.
-    But not what it made longer by keeping the machine busy, in any turn."""
-    alone_ns = float(statistics.median(parties.alone.null_ns[parties.copies]))
+    But not what it made longer by keeping the machine busy, in any turn; and the least where somebody kept the device busy."""
+    alone = parties.alone.null_ns[parties.copies]
     if parties.clock is wire.Clock.HOST:
-        return [min(float(statistics.median(nulls)), alone_ns)] * len(times.taken_ns[SUBJECT])
-    return [min(steady(turn), alone_ns + NULL_SLACK_NS) for turn in times.taken_ns[NULL[parties.copies]]]
+        return [min(float(statistics.median(nulls)), float(statistics.median(alone)))] * len(times.taken_ns[SUBJECT])
+    turns = times.taken_ns[NULL[parties.copies]]
+    if is_disturbed(turns):
+        return [float(min(*alone, *(one for turn in turns for one in turn)))] * len(turns)
+    return [min(steady(turn), steady(alone) + NULL_SLACK_NS) for turn in turns]
+
+
+def is_disturbed(turns: Sequence[Sequence[int]]) -> bool:
+    """Whether null runs scatter as they do when somebody else is on the device."""
+    ordered = sorted(one for turn in turns for one in turn)
+    return ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > DISTURBED_NS
 
 
 def _samples(turns: list[list[int]], less_ns: list[float]) -> wire.Samples:

@@ -148,6 +148,7 @@ def test_long_times_are_said_in_milliseconds() -> None:
     ("fields", "flag"),
     [
         ({"reported_confirmed": False}, "REPORTED_TIME_NOT_CONFIRMED"),
+        ({"disturbed": True}, "DEVICE_NOT_QUIET"),
         ({"baseline_slowed": True}, "BASELINE_SLOWED"),
         ({"speedups": ()}, "SPEEDUP_NOT_RESOLVED"),
         ({"clock": wire.Clock.HOST}, "EMULATED_NOT_RANKED"),

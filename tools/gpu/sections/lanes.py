@@ -1,4 +1,4 @@
-"""Two lanes on two GPUs: twice the jobs in about the same time."""
+"""Two lanes on two GPUs: the same jobs twice in about the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIX = (
 )
 RATIO_LIMIT = 1.15
 MEASURE_S = 1.0
-BUILDS_AHEAD = 2  # jobs that build while all lanes are taken
+AHEAD = 2  # jobs a lane that build, or have a box made ready, while it is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ async def run(run: Run) -> None:
             await asyncio.gather(*(_warm(grading, mix, device) for device in devices[: len(gpus) or 1]))
             for lanes, device in ((1, devices[0]), (2, run.choices.device)):
                 begun = time.monotonic()
-                good = await _all(run, grading, [mix[at % len(mix)] for at in range(n * lanes)], lanes, device)
+                good = await _all(run, grading, [mix[at % len(mix)] for at in range(n)] * lanes, lanes, device)
                 walls[lanes] = time.monotonic() - begun
                 right &= good == n * lanes
                 row = (f"{walls[lanes]:.1f}", f"{60 * n * lanes / walls[lanes]:.1f}", f"{good} of {n * lanes}")
@@ -102,7 +102,7 @@ async def _warm(grading: Grading, mix: list[Work], device: str) -> None:
 
 async def _all(run: Run, grading: Grading, jobs: list[Work], lanes: int, device: str) -> int:
     """How many had the verdict that they should have."""
-    free = asyncio.Semaphore(lanes + BUILDS_AHEAD)
+    free = asyncio.Semaphore(lanes * (1 + AHEAD))
     done = 0
 
     async def one(work: Work) -> bool:
