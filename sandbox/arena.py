@@ -14,11 +14,11 @@ from typing import Any
 from sandbox import wire
 
 _HEADER = struct.Struct("<I")
-FD_COUNT = 3  # gate, arena, artifact
+FD_COUNT = 4  # gate, arena, artifact, state
 
 
 def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...]) -> None:
-    """Send the job and the descriptors of gate, arena and artifact."""
+    """Send the job and the descriptors of gate, arena, artifact and state."""
     body = wire.encode(job)
     socket.send_fds(link, [_HEADER.pack(len(body)) + body], list(fds))
 

@@ -140,6 +140,7 @@ class Workload:
 
     moved_bytes, flops: what every right kernel has to move through the device's memory, and to compute; None: not declared.
     device_kind: the one kind of device that it is meant for; "": every kind. tolerance: its own; None: the problem's.
+    arguments: what the problem's own generator is called with, as a JSON object; "": the inputs come from their distributions.
     """
 
     workload_id: str
@@ -149,11 +150,22 @@ class Workload:
     flops: int | None = None
     device_kind: str = ""
     tolerance: Tolerance | None = None
+    arguments: str = ""
+
+
+class Convention(StrEnum):
+    """How a Python entry is called; what is built to an artifact with C linkage or bindings takes `POSITIONAL` only."""
+
+    POSITIONAL = "positional"  # entry(*inputs), which returns the outputs
+    MODEL = "model"  # entry is a class: made of the state's arguments, given the state's weights, then called as above
+    DATA = "data"  # entry(data), where data is the nest of tensors and values that the template says; returns such a nest
+    DESTINATION = "destination"  # entry(*inputs, *outputs), which returns nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemSpec:
-    """What the judge needs of a problem. reference is source text that only the judge executes."""
+    """What the judge needs of a problem. reference is source text that only the judge executes: of more files than one it is a JSON object
+    of texts by name. inputs, outputs: () where only the problem's own code knows them; then `sandbox/judge/references` fills them in."""
 
     problem_id: str
     format: str
@@ -167,6 +179,7 @@ class ProblemSpec:
     trial_count: int = 3
     trial_s: float = 10.0
     digest: str = ""
+    convention: Convention = Convention.POSITIONAL
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------
@@ -210,6 +223,8 @@ class RunnerJob:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     arena_bytes: int
+    convention: Convention = Convention.POSITIONAL
+    templates: tuple[str, ...] = ()  # of `DATA`: the nests of inputs and outputs, as `sandbox/nest.py` writes them; a call says which
 
 
 # -- facts ---------------------------------------------------------------------------------------------------------------

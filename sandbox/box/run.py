@@ -31,13 +31,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     warm = preload(arguments)  # while the kernel is still being built
     link = _connect(arguments[0])
-    job, (gate_fd, arena_fd, artifact_fd) = link_protocol.receive(link)
+    job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
     device = warm if warm is not None and job.device_kind == warm.KIND else open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
     first = gate.next(0)
     try:
         # From here on untrusted code has run in this process: nothing that it says is believed.
-        kernel = LANGUAGES[job.language].load(artifact_fd, job, arena)
+        kernel = LANGUAGES[job.language].load(artifact_fd, state_fd, job, arena)
     except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
         gate.reply(first, failure(error, device))
         return 1

@@ -26,7 +26,7 @@ from sandbox.devices import Arena, Device, open_device
 from sandbox.gate import Answer, Call, Gate, Status
 from sandbox.judge.batch import BATCH_BYTES
 from sandbox.judge.placement import arena_bytes
-from sandbox.judge.references import Reference, load_reference
+from sandbox.judge.references import Reference, load_task
 from sandbox.judge.runner_link import RunnerLink, connect
 from sandbox.judge.turns import EAGER, VARIANTS
 
@@ -76,7 +76,7 @@ class Baseline:
         self._link.close()
 
 
-def runner_job(problem: wire.ProblemSpec, language: str, entry: str, device: Device) -> wire.RunnerJob:
+def runner_job(problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = ()) -> wire.RunnerJob:
     """What a runner is told of a problem."""
     return wire.RunnerJob(
         device_kind=device.KIND,
@@ -84,6 +84,8 @@ def runner_job(problem: wire.ProblemSpec, language: str, entry: str, device: Dev
         entry=entry,
         inputs=problem.inputs,
         outputs=problem.outputs,
+        convention=problem.convention,
+        templates=templates,
         arena_bytes=arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0),
     )
 
@@ -151,7 +153,7 @@ class _References:
         """Load a problem's reference, or find it; the oldest goes."""
         if problem.digest and problem.digest in self._kept:
             return self._kept[problem.digest]
-        found = {VARIANTS[EAGER]: load_reference(problem)}
+        found = {VARIANTS[EAGER]: load_task(problem, device.TORCH).reference}
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
             # Compiled when it is first run at a shape.
             found[VARIANTS["compile"]] = torch.compile(found[VARIANTS[EAGER]], dynamic=False)
@@ -169,7 +171,7 @@ def main() -> None:
     link.sendall(b"r")
     while line := sys.stdin.buffer.readline():
         problem = wire.decode(line).problem
-        job, (gate_fd, arena_fd, artifact_fd) = link_protocol.receive(link)
+        job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
         kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
         first = gate.next(0)
@@ -181,7 +183,7 @@ def main() -> None:
         gc.collect()
         if device.KIND == "cuda":
             torch.cuda.empty_cache()  # the next job's subject may need it
-        for fd in (gate_fd, artifact_fd):
+        for fd in (gate_fd, artifact_fd, state_fd):
             os.close(fd)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ from sandbox.gate import Answer, GateViolated, Status
 from sandbox.judge.baseline import Baseline, runner_job
 from sandbox.judge.measure import measure
 from sandbox.judge.placement import byte_count
-from sandbox.judge.references import Reference, ReferenceFailed, load_reference
+from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.trial import Bench, How, judge_run, run
 from sandbox.judge.turns import EAGER, VARIANTS, Alone, Parties, time_alone
@@ -37,7 +37,8 @@ INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 6, 28, 1 << 30
 def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
     """Emit the facts of one job. Ends with Finished, or with Broken where the kernel is not to blame."""
     try:
-        reference = load_reference(job.problem)
+        task = load_task(job.problem, device.TORCH)
+        job = replace(job, problem=task.spec)
         artifact = _read_artifact(job)
         yield plan_trials(job)
         device.reserve(working_bytes(job.problem))
@@ -45,15 +46,15 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             clock = None
             if _measured(job):
                 clock = _Clock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
-                yield from _time_alone(job, clock, reference)
+                yield from _time_alone(job, clock, task)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
             yield wire.Progress(stage=wire.Stage.LOADING)
             # From here on the runner has run untrusted code: believe nothing it says.
-            work = runner_job(job.problem, job.language, job.entry, device)
-            subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s))
+            work = runner_job(task.spec, job.language, job.entry, device, task.templates)
+            subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             yield _load_fact(subject)
             if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
-                yield from _verify_and_measure(job, subject, reference, clock)
+                yield from _verify_and_measure(job, subject, task, clock)
         yield wire.Finished(job_id=job.job_id)
     except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
         yield wire.Broken(job_id=job.job_id, message=str(absence))
@@ -94,22 +95,22 @@ class _Clock:
     alone: dict[str, Alone] = field(default_factory=dict)
 
 
-def _time_alone(job: wire.Job, clock: _Clock, reference: Reference) -> Iterator[wire.Fact]:
+def _time_alone(job: wire.Job, clock: _Clock, task: Task) -> Iterator[wire.Fact]:
     """Time the baselines while there is no subject; says so, for what is compiled for the first time takes a while."""
     variants = tuple(VARIANTS) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else (EAGER,)
     for workload in _measured(job):
         yield wire.Progress(stage=wire.Stage.LOADING)
-        bench = Bench(problem=job.problem, workload=workload, reference=reference)
+        bench = Bench.of(task, workload)
         clock.alone[workload.workload_id] = time_alone(clock.trusted, bench, variants)
 
 
-def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference, clock: _Clock | None) -> Iterator[wire.Fact]:
+def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _Clock | None) -> Iterator[wire.Fact]:
     """Every workload is verified before the first is timed. The device's memory was reserved: where it runs out, the subject has it."""
     workload = job.problem.workloads[0]
     try:
         for workload in job.problem.workloads:
             yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
-            bench = Bench(problem=job.problem, workload=workload, reference=reference)
+            bench = Bench.of(task, workload)
             for index in range(job.problem.trial_count):
                 done = run(subject, bench, How(poison_allocations=True, stir=True))
                 trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
@@ -119,7 +120,7 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference
         for workload in _measured(job) if clock else ():
             assert clock is not None
             yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-            for fact in _measure(job, subject, workload, reference, clock):
+            for fact in _measure(job, subject, workload, task, clock):
                 yield fact
                 if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
                     return
@@ -134,7 +135,7 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, reference: Reference
         )
 
 
-def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, reference: Reference, clock: _Clock) -> Iterator[wire.Fact]:
+def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: _Clock) -> Iterator[wire.Fact]:
     problem = job.problem
     parties = Parties(
         subject=subject,
@@ -150,7 +151,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, refere
         sum(byte_count(one, workload.axes) for one in problem.outputs),
         clock.ceilings,
     )
-    bench, own = (Bench(problem=problem, workload=workload, reference=reference) for _ in range(2))
+    bench, own = (Bench.of(task, workload) for _ in range(2))
     yield from measure(parties, bench, own, floor_ns)
 
 

@@ -100,16 +100,18 @@ class RunnerLink:
 
 
 @contextmanager
-def connect(device: Device, link: socket.socket, job: wire.RunnerJob, artifact: bytes, load_s: float) -> Iterator[RunnerLink]:
-    """Hand memory and artifact to the runner at the other end, and wait until it has loaded them."""
+def connect(
+    device: Device, link: socket.socket, job: wire.RunnerJob, artifact: bytes, load_s: float, state: bytes = b""
+) -> Iterator[RunnerLink]:
+    """Hand memory, artifact and state to the runner at the other end, and wait until it has loaded them."""
     arena = device.create_arena(job.arena_bytes)
-    gate_fd, artifact_fd = create_sealed("gate", GATE_BYTES), link_protocol.sealed_copy(artifact)
+    gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(link_protocol.sealed_copy(data) for data in (artifact, state))
     gate = Gate(gate_fd)
     try:
         first = int.from_bytes(os.urandom(7), "little") | 1
         gate.expect(first)
         try:
-            link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd))
+            link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd))
             loaded = _await(gate, link, first, 0, load_s) or gate.answer()
         except (BrokenPipeError, ConnectionResetError):
             loaded = Silence.GONE
@@ -120,8 +122,8 @@ def connect(device: Device, link: socket.socket, job: wire.RunnerJob, artifact: 
             if runner.alive() and isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK:
                 runner.gate.open(Call(operation=Operation.EXIT))
     finally:
-        os.close(gate_fd)
-        os.close(artifact_fd)
+        for fd in (gate_fd, artifact_fd, state_fd):
+            os.close(fd)
         arena.close()
 
 

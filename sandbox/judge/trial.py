@@ -12,7 +12,7 @@ from sandbox.devices.clock import Taken
 from sandbox.gate import WARM_COUNT, Answer, Call, Operation, Status
 from sandbox.judge import inputs, poison
 from sandbox.judge.placement import BAND_BYTES, Placement, place
-from sandbox.judge.references import Reference, ReferenceFailed
+from sandbox.judge.references import Compare, Draw, Reference, ReferenceFailed, Task
 from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.tolerance import Comparison, compare
 
@@ -27,8 +27,17 @@ class Bench:
     problem: wire.ProblemSpec
     workload: wire.Workload
     reference: Reference
+    reference64: Reference | None = None
+    draw: Draw | None = None
+    compare: Compare | None = None
     placement: Placement | None = None
     spent: list[torch.Tensor] | None = None
+
+    @classmethod
+    def of(cls, task: Task, workload: wire.Workload) -> Bench:
+        """A task at one of its workloads."""
+        parts = {name: getattr(task, name) for name in ("reference", "reference64", "draw", "compare")}
+        return cls(problem=task.spec, workload=workload, **parts)
 
     @property
     def tolerance(self) -> wire.Tolerance:
@@ -81,7 +90,7 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     """Do how.count runs inside one turn of the clock, each on inputs and in a place of its own."""
     placement, device = bench.next_placement(), runner.device
     limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
-    scenes = [_draw(runner, bench, placement, index * placement.end) for index in range(how.count)]
+    scenes = [_scene(runner, bench, placement, index * placement.end) for index in range(how.count)]
     scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
     ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
     if isinstance(ready, Silence) or ready.status is not Status.OK:
@@ -169,11 +178,12 @@ class _Scene:
         )
 
 
-def _draw(runner: RunnerLink, bench: Bench, placement: Placement, shift: int) -> _Scene:
+def _scene(runner: RunnerLink, bench: Bench, placement: Placement, shift: int) -> _Scene:
     """Draw inputs in private memory."""
     problem, arena = bench.problem, runner.arena
     key = inputs.fresh_key()
-    drawn = inputs.draw(problem.inputs, bench.workload.axes, key, runner.device)
+    own = bench.draw
+    drawn = own(bench.workload, key) if own is not None else inputs.draw(problem.inputs, bench.workload.axes, key, runner.device)
     guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
     bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
     targets = [
@@ -201,6 +211,7 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: Ho
         variant=how.variant,
         copy_out=how.copy_out,
         count=how.count,
+        template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
         stride_bytes=placement.end,
     )
 
@@ -286,6 +297,8 @@ def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome | None, str]:
 def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
     problem = bench.problem
     references = expected(bench.reference, done.inputs, problem)
+    if bench.compare is not None:
+        return bench.compare(bench.workload, done.inputs, done.outputs, references, done.unwritten)
     wide = _expected64(done, bench, references)
     found = []
     for index, (output, reference, tensor) in enumerate(zip(done.outputs, references, problem.outputs, strict=True)):
@@ -306,4 +319,4 @@ def _expected64(done: Run, bench: Bench, references: list[torch.Tensor]) -> list
     if bench.tolerance.budget_factor is None or not any(one.dtype.is_floating_point for one in references):
         return [None] * len(references)
     widened = [one.double() if one.dtype.is_floating_point else one for one in done.inputs]
-    return list(expected(bench.reference, widened, bench.problem))
+    return list(expected(bench.reference64 or bench.reference, widened, bench.problem))

@@ -91,7 +91,7 @@ def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
             break
         except OSError:
             time.sleep(0.005)
-    job, (gate_fd, arena_fd, _) = link_protocol.receive(link)
+    job, (gate_fd, arena_fd, *_) = link_protocol.receive(link)
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
 

@@ -44,7 +44,7 @@ def check(artifact: bytes, entry: str) -> str | None:
     return f"no function '{entry}' in the artifact; define extern \"C\" void {entry}(inputs..., outputs..., sizes..., cudaStream_t stream)"
 
 
-def load(artifact_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
+def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
     """Load the artifact; its constructors run here."""
     try:
         library = ctypes.CDLL(f"/proc/self/fd/{artifact_fd}", mode=ctypes.RTLD_LOCAL)

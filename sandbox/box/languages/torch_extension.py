@@ -64,7 +64,7 @@ def check(artifact: bytes, entry: str) -> str | None:
     return 'no Python module in the artifact; add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
 
 
-def load(artifact_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
+def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
     """Import the artifact; its constructors and module body run here."""
     import torch  # noqa: F401  its libraries must be there first
 

@@ -1,18 +1,45 @@
 """References, a file per format: the judge's half of a format.  Trusted: those who write problems are.
 
-A reference promises: `load(spec)` executes the problem's code once; calling the result with tensors returns the expected outputs.
+A format promises: `task(spec, where)` executes the problem's code once, on the device that torch calls `where`, and returns what judging
+needs of it. It may be called again with the spec that it returned, in another process, and has to come to the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 
 from sandbox import wire
 from sandbox.judge.references import native
+from sandbox.judge.tolerance import Comparison
 
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+Draw = Callable[[wire.Workload, str], list[torch.Tensor]]
+Compare = Callable[[wire.Workload, list[torch.Tensor], list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]], list[Comparison]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A problem, ready to be judged.
+
+    spec: with inputs and outputs known, and each workload's axes. reference: a workload's inputs to its expected outputs; it keeps nothing
+    from call to call and changes no input. reference64: the same in double precision, from inputs in double; None: reference does.
+    draw: a workload's inputs from a 128-bit key in hex, contiguous and where the device is; None: from the distributions.
+    compare: (workload, inputs, outputs, expected, masks of what was not written) by the format's own rule; None: by the tolerance.
+    state: what a runner of `wire.Convention.MODEL` gets, as `torch.save` writes it of plain values and tensors.
+    templates: see wire.RunnerJob; as many as workloads, in their order.
+    """
+
+    spec: wire.ProblemSpec
+    reference: Reference
+    reference64: Reference | None = None
+    draw: Draw | None = None
+    compare: Compare | None = None
+    state: bytes = field(default=b"", repr=False)
+    templates: tuple[str, ...] = ()
+
 
 REFERENCES = {native.NAME: native}
 
@@ -21,10 +48,10 @@ class ReferenceFailed(Exception):
     """The problem's own code raised or returned something else than it declares: the problem's author has to mend it."""
 
 
-def load_reference(spec: wire.ProblemSpec) -> Reference:
-    """The reference of a problem."""
+def load_task(spec: wire.ProblemSpec, where: str) -> Task:
+    """A problem's task on the device that torch calls where."""
     try:
-        reference: Reference = REFERENCES[spec.format].load(spec)
-        return reference
+        found = REFERENCES[spec.format].task(spec, where)
+        return found if isinstance(found, Task) else Task(spec=spec, reference=found)
     except Exception as error:
         raise ReferenceFailed(f"reference of {spec.problem_id!r}: {type(error).__name__}: {error}") from error

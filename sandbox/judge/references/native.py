@@ -13,8 +13,8 @@ from sandbox import wire
 NAME = "native"
 
 
-def load(spec: wire.ProblemSpec) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
-    """Execute reference.py once and take its function `reference`."""
+def task(spec: wire.ProblemSpec, where: str) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    """Execute reference.py once and take its function `reference`; everything else is in the spec."""
     module = types.ModuleType(f"reference_{spec.problem_id}_{spec.digest[:12]}")
     sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
     exec(compile(spec.reference, f"{spec.problem_id}/reference.py", "exec"), module.__dict__)
