@@ -71,8 +71,8 @@ class _Page(ctypes.Structure):
         ("variant", ctypes.c_uint32),
         ("copy_out", ctypes.c_uint32),
         ("count", ctypes.c_uint32),
-        ("template", ctypes.c_uint32),
-        ("_c", ctypes.c_uint32),
+        ("template_index", ctypes.c_uint32),
+        ("_unused", ctypes.c_uint32),
         ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("budget_ns", ctypes.c_uint64),
@@ -157,7 +157,7 @@ class Gate:
         ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
         page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
         page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
-        page.template = call.template
+        page.template_index = call.template
         page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
         for index, axis in enumerate(call.axes):
             page.axes[index] = axis
@@ -246,7 +246,7 @@ class Gate:
             variant=page.variant,
             copy_out=bool(page.copy_out),
             count=page.count,
-            template=page.template,
+            template=page.template_index,
             stride_bytes=page.stride_bytes,
             seed=page.seed,
             budget_ns=page.budget_ns,
