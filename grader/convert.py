@@ -167,6 +167,7 @@ def report_to_proto(report: Report, mask: Mask, *, full: bool = False) -> report
         measurements=[_measurement(one, mask, full=full, environment=report.environment) for one in report.measurements],
         environment=_environment(report.environment) if report.environment else None,
         flags=report.flags,
+        libraries=report.libraries,
         output=report.output,
     )
 

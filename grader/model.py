@@ -92,6 +92,7 @@ class Report:
     environment: wire.Environment | None = None
     output: str = ""  # the head of what the kernel printed
     flags: tuple[str, ...] = ()  # such as REPORTED_TIME_NOT_CONFIRMED
+    libraries: tuple[str, ...] = ()  # what it uses that others have written, where the problem asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

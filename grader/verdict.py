@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from grader.failures import load_failed, trial_failed
 from grader.model import Decision, Report, Verdict
+from grader.policy import forbidden, used
 from grader.times import flags, impossible, median, overall
 from sandbox import wire
 from sandbox.wire import BuildOutcome, LoadOutcome, TrialOutcome
@@ -41,6 +42,7 @@ def fold(facts: Iterable[wire.Fact]) -> Report:
         environment=_last(facts, wire.Environment),
         output=end.output if end else "",
         flags=flags(measurements),
+        libraries=used(_last(facts, wire.Evidence)),
     )
 
 
@@ -63,6 +65,8 @@ def _decide(facts: tuple[wire.Fact, ...]) -> Decision:
     missing = _missing(facts)
     if missing:
         return Verdict.RUNTIME_ERROR, "INCOMPLETE", f"{missing}; the kernel's process must answer every call."
+    if (decision := forbidden(_last(facts, wire.Evidence))) is not None:
+        return decision
     return impossible(tuple(_of(facts, wire.Measurement))) or (Verdict.ACCEPTED, "", _accepted(facts))
 
 

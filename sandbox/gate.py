@@ -39,6 +39,7 @@ class Operation(IntEnum):
     WARM = 7  # some launches on inputs of an earlier call, so that the host's code is not cold when the clock runs
     WARM_NULL = 8
     EXIT = 9
+    OBSERVE = 10  # one launch on what was placed; the answer tells what it called. variant 1: kernels too
 
 
 class Status(IntEnum):

@@ -153,6 +153,14 @@ class Workload:
     arguments: str = ""
 
 
+class Libraries(StrEnum):
+    """Whether a kernel may call what others have written: PyTorch's operators, cuBLAS, cuDNN and so on."""
+
+    ALLOWED = "allowed"
+    LABELLED = "labelled"  # the report names what it uses
+    FORBIDDEN = "forbidden"
+
+
 class Convention(StrEnum):
     """How a Python entry is called; what is built to an artifact with C linkage or bindings takes `POSITIONAL` only."""
 
@@ -180,6 +188,7 @@ class ProblemSpec:
     trial_s: float = 10.0
     digest: str = ""
     convention: Convention = Convention.POSITIONAL
+    libraries: Libraries = Libraries.ALLOWED
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------
@@ -373,6 +382,17 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a kernel uses of libraries, by their functions' names. imported: the artifact wants them. seen: called in a run under
+    observation, as the runner says. hints: what could be used to hide more; decides nothing."""
+
+    policy: Libraries
+    imported: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     """Something that no honest kernel does."""
 
@@ -426,7 +446,7 @@ class Health:
     canary_ns: int | None = None  # what a tiny kernel took
 
 
-Fact = Environment | Progress | Build | Plan | Load | Trial | Measurement | Violation | RunEnd | Finished | Broken | Health
+Fact = Environment | Progress | Build | Plan | Load | Trial | Measurement | Evidence | Violation | RunEnd | Finished | Broken | Health
 
 MESSAGES: dict[str, type[Any]] = {
     cls.__name__: cls
@@ -442,6 +462,7 @@ MESSAGES: dict[str, type[Any]] = {
         Load,
         Trial,
         Measurement,
+        Evidence,
         Violation,
         RunEnd,
         Finished,

@@ -59,6 +59,8 @@ def _graded(report: report_pb2.Report) -> Iterator[RenderableType]:
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     for flag in (one for one in report.flags if one != _SAID_BELOW):
         yield plain(f"{one_line(flag)}{': ' + _FLAGS[flag] if flag in _FLAGS else ''}", "yellow")
+    if report.libraries:
+        yield plain(f"uses libraries: {one_line(', '.join(report.libraries), most_chars=400)}")
     if report.trials:
         yield Text()
         yield _workloads(report)

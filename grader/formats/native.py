@@ -84,6 +84,7 @@ class _Problem(_Strict):
     trial_s: float = Field(default=10.0, gt=0, le=600)
     moved_bytes: str | None = None
     flops: str | None = None
+    libraries: Literal["allowed", "labelled", "forbidden"] | None = None
 
     @model_validator(mode="after")
     def _names_agree(self) -> _Problem:
@@ -165,6 +166,7 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
         axes=tuple(parsed.axes),
         trial_count=parsed.trials,
         trial_s=parsed.trial_s,
+        libraries=wire.Libraries(parsed.libraries or "allowed"),
         digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
     )
 

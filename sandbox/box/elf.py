@@ -36,7 +36,7 @@ def soname(data: Bytes) -> str | None:
                 if tag == _DT_SONAME:
                     return _text(data, strings_at + value)
         return None
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise NotAnObject(f"damaged: {error}") from None
 
 
@@ -49,7 +49,7 @@ def _dynamic_symbols(data: Bytes) -> list[tuple[str, int, int]]:
                 name, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
                 symbols.append((_text(data, strings_at + name), info, section))
         return symbols
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise NotAnObject(f"damaged: {error}") from None
 
 

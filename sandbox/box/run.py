@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from sandbox import arena as link_protocol
 from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.box.languages.registry import LANGUAGES
+from sandbox.box.observe import observe
 from sandbox.devices import Arena, Device, DeviceFault, open_device
 from sandbox.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operation, Status
 
@@ -131,6 +132,10 @@ def _place(call: Call, kernels: Mapping[int, Loaded]) -> _Placed:
 def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: Device) -> Answer:
     if placed is None:
         raise RuntimeError("nothing was placed")
+    if operation is Operation.OBSERVE:
+        told = observe(lambda: _run(placed, device), kernels=bool(gate.call().variant))
+        device.synchronize()
+        return Answer(status=Status.OK, message=told)
     if operation is Operation.BENCH:
         samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
         device.synchronize()

@@ -21,6 +21,7 @@ from sandbox.box.languages.registry import LANGUAGES
 from sandbox.devices import Device
 from sandbox.devices.ceilings import physical_floor_ns
 from sandbox.gate import Answer, GateViolated, Status
+from sandbox.judge import policy
 from sandbox.judge.baseline import Baseline, runner_job
 from sandbox.judge.measure import measure
 from sandbox.judge.placement import byte_count
@@ -54,7 +55,7 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             yield _load_fact(subject)
             if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
-                yield from _verify_and_measure(job, subject, task, clock)
+                yield from _verify_and_measure(job, subject, task, clock, artifact)
         yield wire.Finished(job_id=job.job_id)
     except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
         yield wire.Broken(job_id=job.job_id, message=str(absence))
@@ -104,7 +105,7 @@ def _time_alone(job: wire.Job, clock: _Clock, task: Task) -> Iterator[wire.Fact]
         clock.alone[workload.workload_id] = time_alone(clock.trusted, bench, variants)
 
 
-def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _Clock | None) -> Iterator[wire.Fact]:
+def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _Clock | None, artifact: bytes) -> Iterator[wire.Fact]:
     """Every workload is verified before the first is timed. The device's memory was reserved: where it runs out, the subject has it."""
     workload = job.problem.workloads[0]
     try:
@@ -117,6 +118,8 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
                 yield trial
                 if trial.outcome is not PASSED:
                     return
+        if (found := policy.evidence(job.problem, artifact, subject)) is not None:
+            yield found
         for workload in _measured(job) if clock else ():
             assert clock is not None
             yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)

@@ -1,0 +1,95 @@
+"""What of PyTorch's and NVIDIA's libraries a kernel uses, where its problem asks.
+
+From the artifact's own symbols, which can't lie, and from a run under observation, of which the runner tells: it can only incriminate
+itself. A name in a source decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sandbox import wire
+from sandbox.box import elf
+from sandbox.gate import Answer, Call, Operation, Status
+from sandbox.judge.runner_link import RunnerLink
+
+NAMES_LIMIT = 32
+OBSERVE_S = 30.0
+# Operators that compute nothing: memory, shapes, and moving values as they are.
+_HARMLESS = """
+    alias as_strided chunk clone contiguous copy copy_ data_ptr detach detach_ empty empty_like empty_strided expand expand_as fill_ flatten
+    full full_like item lift_fresh narrow new_empty new_empty_strided new_full new_ones new_zeros numpy_T ones ones_like permute pin_memory
+    record_stream reshape resize_ select set_ size slice split squeeze t to transpose unbind unflatten unsqueeze view view_as zero_ zeros
+    zeros_like _local_scalar_dense _reshape_alias _to_copy _unsafe_view
+"""
+HARMLESS = frozenset(_HARMLESS.split())
+_OPERATOR = re.compile(r"_ZN2at4_ops\d+(\w+?)(?:4call|10redispatch)E")
+_INTERNAL = re.compile(r"_ZN2at(?:6native|4cuda4blas)\d+(\w+?)E")
+_LIBRARY = re.compile(r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|curand|nccl|npp|mkl_|cblas_)\w+")
+_LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
+_LAST_NAME = re.compile(r"(\w+)\s*(?:<.*)?(?:\(.*)?$", re.DOTALL)
+
+
+def evidence(problem: wire.ProblemSpec, artifact: bytes, subject: RunnerLink) -> wire.Evidence | None:
+    """What there is to say; None where the problem does not ask. The runner's last placement is launched once more."""
+    if problem.libraries is wire.Libraries.ALLOWED:
+        return None
+    imported, hints = from_symbols(artifact)
+    seen = from_run(_observed(subject, thoroughly=problem.libraries is wire.Libraries.FORBIDDEN), artifact)
+    return wire.Evidence(policy=problem.libraries, imported=imported, seen=seen, hints=hints)
+
+
+def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Functions of libraries that the artifact wants, as people call them; and what lets it find more while it runs."""
+    try:
+        wanted = elf.undefined_names(artifact)
+    except elf.NotAnObject:
+        return (), ()
+    found = [name for symbol in wanted if (name := _library_function(symbol)) is not None]
+    return _few(found), _few([name for name in wanted if name in _LOADER])
+
+
+def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
+    """What was called in the run under observation: operators that compute, and kernels that are not of the artifact."""
+    found = []
+    for line in observed.splitlines():
+        kind, _, name = line.partition(" ")
+        if kind == "operator" and name and name not in HARMLESS:
+            found.append(f"torch.{name}")
+        elif kind == "kernel" and (match := _LAST_NAME.search(_without_arguments(name))) and match[1].encode() not in artifact:
+            found.append(f"the kernel {match[1]}")
+    return _few(found)
+
+
+def _observed(subject: RunnerLink, *, thoroughly: bool) -> str:
+    reply = subject.call(Call(operation=Operation.OBSERVE, variant=int(thoroughly)), OBSERVE_S)
+    return reply.message if isinstance(reply, Answer) and reply.status is Status.OK else ""
+
+
+def _library_function(symbol: str) -> str | None:
+    if match := _OPERATOR.match(symbol):
+        name = _operator(match[1])
+        return None if name in HARMLESS else f"at::{name}"
+    if match := _INTERNAL.match(symbol):
+        return f"at::native::{match[1]}"
+    return symbol if _LIBRARY.match(symbol) else None
+
+
+def _operator(name: str) -> str:
+    """`matmul` of `add_Tensor`'s kind: an operator's overload is told by what follows its last underscore and a capital letter."""
+    return re.sub(r"_[A-Z]\w*$|_out$|_(?:int|dim|names|memory_format|dtype)$", "", name)
+
+
+def _without_arguments(name: str) -> str:
+    """A demangled kernel's name without what it is made for: `void f<int>(float*)` is `f`."""
+    depth, kept = 0, []
+    for character in name:
+        depth += character == "<"
+        if depth == 0:
+            kept.append(character)
+        depth -= character == ">" and depth > 0
+    return "".join(kept).split("(")[0].strip()
+
+
+def _few(names: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))[:NAMES_LIMIT]
