@@ -10,11 +10,12 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 GPU_ARGS ?=
+EXAMPLES_ARGS ?=
 FAST := not slow and not docker and not bubblewrap and not gpu
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test check gpu bench-build proto clean setup setup-dev headers
+.PHONY: help demo test check examples gpu bench-build proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extens
 
 gpu: setup-dev ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR')
 	@$(BIN)/python -m tools.gpu $(GPU_ARGS)
+
+examples: setup-dev ## Grade every file of kernels_examples/ on the emulated device and compare with its first line; on a GPU it is `make gpu GPU_ARGS='--only examples'`
+	@$(BIN)/python -m tools.gpu --device emulated --only examples --seconds 3600 $(EXAMPLES_ARGS)
 
 proto: setup-dev ## Generate grader/v1 from proto/
 	$(BIN)/python tools/generate_proto.py
