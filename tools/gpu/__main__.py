@@ -3,13 +3,14 @@
     python -m tools.gpu [--only six,agreement] [--isolation docker] [--out DIR]
 
 Each section runs alone too, and one that fails does not stop the others. Progress goes to stderr, the page to stdout; with --out it is also
-written to DIR/gpu.md and DIR/gpu.json, anew after every section. Exit code 1 where a claim fails or a section was not finished.
+written to DIR/gpu.md and DIR/gpu.json, anew with every line of progress. Exit code 1 where a claim fails or a section was not finished.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         section = page.Section(name=name, title=part.title, budget_s=own_s or given.seconds or part.budget_s)
         sections.append(section)
         say(f"\n== {name}: {part.title}; up to {section.budget_s:.0f} s")
-        facts |= _environment_facts(_made(part, section, _choices(given)))
+        write = functools.partial(_write, given.out, facts, sections)
+        facts |= _environment_facts(_made(part, section, _choices(given), write))
         failed = [claim.text for claim in section.claims if claim.holds is False]
         outcome = "done" if section.succeeded else "; ".join([*failed, page.first_line(section.failure)]).strip("; ")
         say(f"== {name}: {section.seconds:.0f} s of {section.budget_s:.0f} s: {outcome}")
@@ -58,11 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(not all(section.succeeded for section in sections))
 
 
-def _made(part: Part, section: page.Section, choices: Choices) -> wire.Environment | None:
+def _made(part: Part, section: page.Section, choices: Choices, write: Callable[[], None]) -> wire.Environment | None:
     """Make a section, whatever becomes of it; what the judge said of the device."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="grader-tables-", ignore_cleanup_errors=True) as place:
-        run = Run(choices=choices, section=section, place=Path(place))
+        run = Run(choices=choices, section=section, place=Path(place), on_progress=write)
         try:
             asyncio.run(_cut(part, run))
         # A section's failure is a finding, and the others are still wanted.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class Run:
     section: Section
     place: Path
     environment: wire.Environment | None = None
+    on_progress: Callable[[], None] = lambda: None
     begun: float = field(default_factory=time.monotonic)
 
     @property
@@ -62,6 +64,8 @@ class Run:
     def say(self, line: str) -> None:
         """A line of progress, at once."""
         say(f"[{self.section.name} {self.seconds:5.0f} s] {line}")
+        self.section.seconds = self.seconds
+        self.on_progress()
 
     def claim(self, text: str, holds: bool | None, detail: str = "") -> None:
         """Say how a claim came out; without a GPU no claim is made."""
