@@ -14,6 +14,7 @@ from grader.log import LogFormat
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
+IMPORTED_NAME = "problems"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -73,6 +74,11 @@ class Settings(BaseModel):
     def cache_path(self) -> Path:
         """The directory of built artifacts; several servers may name the same."""
         return self.cache_dir or self.state_dir / CACHE_NAME
+
+    @property
+    def imported_path(self) -> Path:
+        """The directory of problems that were imported."""
+        return self.state_dir / IMPORTED_NAME
 
     @property
     def lock_path(self) -> Path:

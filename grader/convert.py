@@ -44,7 +44,8 @@ class Mask:
     def of(cls, problem: Problem) -> Mask:
         """hidden-1, hidden-2 and so on, in the problem's order."""
         ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
-        return cls({workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}, problem.spec.inputs[0].dtype)
+        dtype = problem.spec.inputs[0].dtype if problem.spec.inputs else ""  # of some formats only the judge knows
+        return cls({workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}, dtype)
 
     def name(self, workload_id: str, hidden: bool = False) -> str:
         """The id to show."""

@@ -54,6 +54,10 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     violations += found
     language, found = _language(asked.language, sources, problem)
     violations += found
+    known = languages.LANGUAGES.get(language)
+    if known is not None and 0 < known.most_files < len(sources):
+        text = f"are {len(sources)} files, and a submission in {language!r} is {known.most_files}; put CUDA sources into it as strings"
+        violations.append(FieldViolation("sources", text))
     if not violations:
         wanted = asked.entry or problem.spec.entry
         if (remedy := languages.missing_entry(language, sources, wanted)) is not None:

@@ -16,21 +16,30 @@ from tree_sitter import Parser
 
 from grader.model import SourceFile
 
-SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
+COMPILED_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
+PYTHON_SUFFIX = ".py"
+SUFFIXES = (*COMPILED_SUFFIXES, PYTHON_SUFFIX)
 PARSED_LIMIT_BYTES = 64 * 1024  # above it comments are taken for code: hostile text takes 10 s a MiB to parse
 
 _REGISTERS_MODULE = re.compile(r"PYBIND11_|TORCH_LIBRARY|TORCH_EXTENSION_NAME|PyInit_|PyModuleDef|pybind11")
 # With these a name may be made of parts, or linked without being spelled: say nothing then.
 _MAKES_NAMES = re.compile(r"##|%:%:|\basm\b|__asm")
+# Without one of these no name comes into being; what does not even parse has them in most cases, and the builder has the line.
+_MAKES_PYTHON_NAMES = re.compile(r"\b(?:def|class|import|for|with|exec|eval|globals|locals|vars|setattr|del)\b|=")
 _CONTINUED_LINE = re.compile(r"\\[ \t]*\r?\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language that submissions may be in. missing_entry takes the code without comments and the entry's name."""
+    """A language that submissions may be in. missing_entry takes the code, where it is C++ without comments, and the entry's name.
+
+    most_files: how many files a submission may have; 0: as many as any.
+    """
 
     name: str
     missing_entry: Callable[[str, str], str | None]
+    is_c: bool = True
+    most_files: int = 0
 
 
 def code(sources: Sequence[SourceFile]) -> str:
@@ -40,7 +49,10 @@ def code(sources: Sequence[SourceFile]) -> str:
 
 def detect(sources: Sequence[SourceFile]) -> str | None:
     """The language's name; None where no file is of a known one."""
-    if not any(PurePosixPath(source.path).suffix in SUFFIXES for source in sources):
+    suffixes = {PurePosixPath(source.path).suffix for source in sources}
+    if PYTHON_SUFFIX in suffixes:
+        return "python"
+    if suffixes.isdisjoint(COMPILED_SUFFIXES):
         return None
     text = code(sources)
     return "torch_extension" if _REGISTERS_MODULE.search(text) or "torch/extension.h" in text else "cuda"
@@ -49,7 +61,9 @@ def detect(sources: Sequence[SourceFile]) -> str | None:
 def missing_entry(language: str, sources: Sequence[SourceFile], entry: str) -> str | None:
     """What to do about an entry point that is surely not there; None where it may be."""
     known = LANGUAGES.get(language)
-    return known.missing_entry(code(sources), entry) if known else None
+    if known is None:
+        return None
+    return known.missing_entry(code(sources) if known.is_c else "\n".join(source.content for source in sources), entry)
 
 
 def _missing_cuda_entry(text: str, entry: str) -> str | None:
@@ -69,6 +83,12 @@ def _missing_torch_entry(text: str, entry: str) -> str | None:
         'no Python module is registered; add `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }`, '
         'or set `language` to `cuda` for a plain `extern "C"` function'
     )
+
+
+def _missing_python_entry(text: str, entry: str) -> str | None:
+    if _MAKES_PYTHON_NAMES.search(text):
+        return None
+    return f"the module defines nothing; define a function `{entry}` that takes the inputs and returns the outputs, or a class `ModelNew`"
 
 
 def _without_comments(content: str) -> str:
@@ -107,4 +127,5 @@ def _in_directive(data: bytes, position: int) -> bool:
 LANGUAGES = {
     "cuda": Language("cuda", _missing_cuda_entry),
     "torch_extension": Language("torch_extension", _missing_torch_entry),
+    "python": Language("python", _missing_python_entry, is_c=False, most_files=1),
 }

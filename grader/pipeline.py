@@ -14,6 +14,7 @@ from pathlib import Path
 from grader import devices
 from grader.building import build_artifact, cut, module_argv
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
+from grader.formats import as_called
 from grader.host import Host, Seat, Workspace
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.errors import IsolationBroken
@@ -164,7 +165,8 @@ def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
 
 def _run_spec(lease: Lease, host: Host, work: Workspace, seat: Seat) -> BoxSpec:
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
-    options: tuple[str, ...] = ("--preload", "torch") if seat.gpu is not None or lease.submission.new.language == "torch_extension" else ()
+    with_torch = seat.gpu is not None or lease.submission.new.language in ("torch_extension", "python")
+    options: tuple[str, ...] = ("--preload", "torch") if with_torch else ()
     if seat.gpu is not None and seat.idle:
         options += ("--device", devices.CUDA)
     return BoxSpec(
@@ -183,7 +185,7 @@ def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, b
     assert build.artifact_digest is not None
     return wire.Job(
         job_id=work.box_id,
-        problem=problem,
+        problem=as_called(problem, new),
         language=new.language,
         entry=new.entry or problem.entry,
         mode=new.mode,

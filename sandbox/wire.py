@@ -105,12 +105,19 @@ class ViolationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Where an input's values come from; see `sandbox/judge/inputs.py` for the kinds."""
+    """Where an input's values come from; see `sandbox/judge/inputs.py` for the kinds, and for which of them these are."""
 
     kind: str = "normal"
     low: float = 0.0
     high: float = 1.0
     scale: float = 1.0
+    high_axis: str = ""  # instead of high: the value of this axis
+    scale_spread: float = 1.0  # a trial's scale is scale * 2 ** u, with u from +-scale_spread
+    offset: float = 0.25  # a trial's offset is from +-offset times its scale
+    needles: int = 4  # so many elements at most, one in 64, are set to needle_factor times the scale
+    needle_factor: float = 8.0
+    weight: float = 1.0  # of a part
+    parts: tuple[Distribution, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +148,7 @@ class Workload:
     moved_bytes, flops: what every right kernel has to move through the device's memory, and to compute; None: not declared.
     device_kind: the one kind of device that it is meant for; "": every kind. tolerance: its own; None: the problem's.
     arguments: what the problem's own generator is called with, as a JSON object; "": the inputs come from their distributions.
+    distributions: of inputs, by name, that differ from the problem's.
     """
 
     workload_id: str
@@ -151,6 +159,7 @@ class Workload:
     device_kind: str = ""
     tolerance: Tolerance | None = None
     arguments: str = ""
+    distributions: dict[str, Distribution] = field(default_factory=dict)
 
 
 class Libraries(StrEnum):
@@ -189,6 +198,7 @@ class ProblemSpec:
     digest: str = ""
     convention: Convention = Convention.POSITIONAL
     libraries: Libraries = Libraries.ALLOWED
+    baselines: tuple[str, ...] = ()  # beside "eager" and, on a GPU, "compile": "max-autotune"
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------
@@ -209,6 +219,15 @@ class Job:
     runner_uid: int | None = None  # connections from another uid are refused; None: not checked
     load_s: float = 60.0
     measure_s: float = 20.0  # budget for one workload's measurement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionJob:
+    """Whether a problem tells right answers from wrong ones, at the workloads that there is memory and time for. Answered by Findings."""
+
+    job_id: str
+    problem: ProblemSpec
+    budget_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,12 +465,31 @@ class Health:
     canary_ns: int | None = None  # what a tiny kernel took
 
 
+class FindingOutcome(StrEnum):
+    """What a check of a problem found."""
+
+    PASSED = "passed"
+    FAILED = "failed"  # a cheat could pass, or a right kernel could not
+    UNKNOWN = "unknown"  # nothing to be told here; the message says why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check of `sandbox/judge/admission.py` found of a problem. workload_id "": of all that were checked."""
+
+    check: str
+    workload_id: str
+    outcome: FindingOutcome
+    message: str = ""  # what could pass, and how to mend the problem
+
+
 Fact = Environment | Progress | Build | Plan | Load | Trial | Measurement | Evidence | Violation | RunEnd | Finished | Broken | Health
 
 MESSAGES: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         Job,
+        AdmissionJob,
         BuildJob,
         BuildNote,
         RunnerJob,
@@ -469,6 +507,7 @@ MESSAGES: dict[str, type[Any]] = {
         Broken,
         Check,
         Health,
+        Finding,
     )
 }
 

@@ -15,8 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from grader import devices
+from grader.cli import admission as admission_command
 from grader.cli import demo as demo_command
 from grader.cli import doctor as doctor_command
+from grader.cli import imports as imports_command
 from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
@@ -107,7 +109,7 @@ def submit(
         Mode, typer.Option(help="How far: verify only, time too, time hidden workloads too, or profile (not there yet).")
     ] = Mode.BENCHMARK,
     sandbox: SandboxOption = Sandbox.AUTO,
-    language: Annotated[str, typer.Option(help="cuda or torch_extension. Default: detected.", show_default=False)] = "",
+    language: Annotated[str, typer.Option(help="cuda, torch_extension or python. Default: detected.", show_default=False)] = "",
     entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
     server: Server = None,
     state_dir: StateDir = None,
@@ -175,6 +177,47 @@ def problems_show(
 ) -> None:
     """Print a problem, and what a kernel for it looks like."""
     _run(problems_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@problems_app.command("import")
+def problems_import(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory that holds problems, at any depth.")],
+    format_name: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="Take only problems of this format. Default: every known one.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="PRECISION", help="fp32, fp16 or bf16, for kernelbench: what floating tensors are cast to.")
+    ] = None,
+    state_dir: StateDir = None,
+    check: Annotated[
+        bool | None,
+        typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Keep what the check refuses, too.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+) -> None:
+    """Keep problems in the state directory, for every later command there.
+
+    Exit code: 0 if any was imported, 2 if none.
+    """
+    wanted = imports_command.Wanted(format_name=format_name, precision=precision, check=check, force=force)
+    _run(imports_command.import_(path, state_dir, wanted, json=json))
+
+
+@problems_app.command("check")
+def problems_check(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory of problems.")],
+    device: Annotated[
+        str, typer.Option(metavar="DEVICE", callback=_device, help=f"What to check on: {devices.FORMS}. Not a GPU that a server grades on.")
+    ] = devices.EMULATED,
+    budget: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds for each problem; larger workloads are left out.")] = 30.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say whether a problem tells right answers from wrong ones: executes its reference, and tries wrong answers on its tolerance.
+
+    Exit code: 0 if it is admitted, 1 if not.
+    """
+    _run(admission_command.check_all(path, device, budget, json=json))
 
 
 @app.command()

@@ -40,7 +40,7 @@ async def list_(target: Target, *, json: bool) -> Exit:
     elif answer.problems:
         stdout_console().print(_table(answer.problems))
     else:
-        print("no problems here; a directory with problem.toml and reference.py is one (submit a file that lies in it)")
+        print("no problems here; import some with 'grader-cli problems import PATH', or submit a file that lies beside its problem.toml")
     return Exit.DONE
 
 
@@ -64,8 +64,10 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
     if problem.statement:
         yield plain(f"\n{problem.statement.strip()}")
     yield plain(f"\nlanguages: {one_line(', '.join(problem.languages))}")
+    yield plain(f"format: {one_line(problem.format)}, entry: {one_line(problem.entry)}")
     yield Text()
-    yield _tensors(problem)
+    if problem.inputs or problem.outputs:
+        yield _tensors(problem)
     yield plain(_tolerance(problem.tolerance))
     yield Text()
     yield _workloads(problem)
@@ -119,12 +121,13 @@ def _workloads(problem: problem_pb2.Problem) -> Table:
 
 
 def _table(problems: Sequence[problem_pb2.Problem]) -> Table:
-    table = Table("problem", "title", "languages", "sizes", box=None, pad_edge=False)
+    table = Table("problem", "title", "format", "languages", "sizes", box=None, pad_edge=False)
     for one in problems:
         hidden = f" and {one.hidden_workload_count} hidden" if one.hidden_workload_count else ""
         table.add_row(
             plain(one_line(one.name.removeprefix("problems/"))),
             plain(one_line(one.title)),
+            plain(one_line(one.format)),
             plain(one_line(", ".join(one.languages))),
             f"{len(one.workloads)}{hidden}",
         )

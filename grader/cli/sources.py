@@ -32,9 +32,10 @@ def read(files: Sequence[Path], problem: str | None) -> Handed:
     beside_id = _problem_beside(beside)
     problem_id = problem or _directive(sources[0].content) or beside_id
     if not problem_id:
+        mark = "#" if files[0].suffix == ".py" else "//"
         raise Misuse(
             f"problem: nothing says which problem {files[0].name} is for; give --problem NAME ('grader-cli problems list' shows "
-            "them), or write '// grader: problem=NAME' in its first lines, or put a problem.toml beside it"
+            f"them), or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml beside it"
         )
     problem_id = problem_id.removeprefix("problems/")
     return Handed(sources=sources, problem_id=problem_id, problem_dir=beside if problem_id == beside_id else None)

@@ -50,9 +50,10 @@ async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exi
     """Submit, follow to the end unless wait is False, and print."""
     if not wait and target.server is None:
         raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
-    handed = sources.read(order.files, order.problem)
-    if handed.problem_dir is not None:
-        target = replace(target, problem_dirs=(*target.problem_dirs, handed.problem_dir))
+    named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
+    handed = sources.read(order.files, named)
+    beside = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
+    target = replace(target, problem_dirs=(*target.problem_dirs, *beside))
     async with connect(target, Need.GRADE) as client:
         submission = await client.submit(build_submission(handed, order), request_id=str(uuid.uuid4()))
         if not wait:
@@ -67,6 +68,17 @@ async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exi
                 raise
     _print(final, json=json)
     return exit_of(final)
+
+
+def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
+    """The id of the problem that --problem means, and its path where it is one: a file or directory, in a format that says its id."""
+    path = Path(problem or "")
+    if problem is None or not (path.exists() and ("/" in problem or path.suffix)):
+        return problem, None
+    # Only here: a command that names a server does not need it, and it takes a while to import.
+    from grader.problems import Problems
+
+    return Problems().add(path).problem_id, path
 
 
 async def watch(target: Target, name: str, *, json: bool) -> Exit:

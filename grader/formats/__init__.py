@@ -6,6 +6,15 @@ file, the key and the remedy. The judge's half is the file of the same name in `
 
 from __future__ import annotations
 
-from grader.formats import native
+from grader.formats import flashinfer, kernelbench, native, reference_kernels
+from grader.model import NewSubmission
+from sandbox import wire
 
-FORMATS = {native.NAME: native}
+FORMATS = {native.NAME: native, kernelbench.NAME: kernelbench, reference_kernels.NAME: reference_kernels, flashinfer.NAME: flashinfer}
+
+
+def as_called(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+    """The problem as a submission's entry takes it, where its format leaves that to the submission."""
+    if spec.format != flashinfer.NAME or new.language != "python":
+        return spec
+    return flashinfer.as_called(spec, new.sources[0].content, new.entry or spec.entry)

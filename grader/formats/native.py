@@ -12,11 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
+from grader.formats.distributions import Distribution
 from grader.model import Problem
 from sandbox import wire
 
 NAME = "native"
-LANGUAGES = ("torch_extension", "cuda")
+LANGUAGES = ("torch_extension", "cuda", "python")
 REFERENCE_FUNCTION = "reference"
 
 _Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -27,13 +28,6 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Distribution(_Strict):
-    kind: Literal["normal", "uniform", "integers", "heavy_tail", "constant"] = "normal"
-    low: float = 0.0
-    high: float = 1.0
-    scale: float = Field(default=1.0, gt=0)
-
-
 class _Output(_Strict):
     name: _Identifier
     dtype: _DType = "float32"
@@ -41,7 +35,7 @@ class _Output(_Strict):
 
 
 class _Tensor(_Output):
-    distribution: _Distribution = _Distribution()
+    distribution: Distribution = Distribution()
 
 
 class _Tolerance(_Strict):
@@ -66,6 +60,7 @@ class _Workload(_Strict):
     hidden: bool = False
     device: Literal["cuda", "emulated"] | None = None
     tolerance: _OwnTolerance | None = None
+    distributions: dict[str, Distribution] | None = None  # of inputs that are drawn from another one here
 
 
 class _Problem(_Strict):
@@ -85,6 +80,7 @@ class _Problem(_Strict):
     moved_bytes: str | None = None
     flops: str | None = None
     libraries: Literal["allowed", "labelled", "forbidden"] | None = None
+    baselines: list[Literal["max-autotune"]] | None = None  # beside eager and compile
 
     @model_validator(mode="after")
     def _names_agree(self) -> _Problem:
@@ -101,6 +97,20 @@ class _Problem(_Strict):
             raise ValueError("two tensors have the same name; rename one")
         if len({workload.id for workload in self.workloads}) != len(self.workloads):
             raise ValueError("two workloads have the same id; rename one")
+        return self
+
+    @model_validator(mode="after")
+    def _distributions_can_be_drawn(self) -> _Problem:
+        inputs = {one.name: one for one in self.inputs}
+        for workload in self.workloads:
+            own = workload.distributions or {}
+            if unknown := sorted(set(own) - set(inputs)):
+                raise ValueError(f"workload {workload.id!r} has a distribution for {unknown[0]!r}; the inputs are {sorted(inputs)}")
+            for name, tensor in inputs.items():
+                try:
+                    own.get(name, tensor.distribution).check(tensor.dtype, workload.axes)
+                except ValueError as wrong:
+                    raise ValueError(f"input {name!r} at workload {workload.id!r}: {wrong}") from None
         return self
 
     @model_validator(mode="after")
@@ -143,9 +153,6 @@ def load(path: Path) -> Problem:
 
 
 def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
-    def distribution(of: _Distribution) -> wire.Distribution:
-        return wire.Distribution(**of.model_dump())
-
     # Without None: what a problem does not say is no part of its digest, so that a new key does not make old problems other ones.
     canonical: dict[str, Any] = {
         **parsed.model_dump(mode="json", exclude={"title", "statement"}, exclude_none=True),
@@ -156,7 +163,7 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
         format=NAME,
         entry=parsed.entry,
         inputs=tuple(
-            wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape), distribution=distribution(one.distribution))
+            wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape), distribution=one.distribution.on_wire())
             for one in parsed.inputs
         ),
         outputs=tuple(wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape)) for one in parsed.outputs),
@@ -167,6 +174,7 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
         trial_count=parsed.trials,
         trial_s=parsed.trial_s,
         libraries=wire.Libraries(parsed.libraries or "allowed"),
+        baselines=tuple(parsed.baselines or ()),
         digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
     )
 
@@ -183,6 +191,7 @@ def _workload(parsed: _Problem, one: _Workload) -> wire.Workload:
         flops=_amount(parsed.flops, one),
         device_kind=one.device or "",
         tolerance=tolerance,
+        distributions={name: of.on_wire() for name, of in (one.distributions or {}).items()},
     )
 
 

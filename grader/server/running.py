@@ -72,7 +72,7 @@ class Serving:
 @asynccontextmanager
 async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
     """Serve until the context is left, then drain. waiting: see `state_lock`."""
-    problems = Problems.load(settings.problems)
+    problems = Problems.load(settings.problems, settings.imported_path)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger_path))
@@ -103,7 +103,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
 @asynccontextmanager
 async def reading(settings: Settings) -> AsyncIterator[Serving]:
     """Serve what the ledger and the problems say, and nothing that changes them; beside another server, if one runs."""
-    problems = Problems.load(settings.problems)
+    problems = Problems.load(settings.problems, settings.imported_path)
     async with Ledger.open(settings.ledger_path) as ledger:
         running = await _start(settings.listen, GraderService(ledger, problems, worker=None), None)
         try:

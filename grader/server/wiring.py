@@ -62,7 +62,7 @@ def box_settings(settings: Settings) -> BoxSettings:
     runtime_dir.mkdir(mode=0o711, exist_ok=True)
     if runtime_dir.is_symlink() or runtime_dir.stat().st_uid != os.geteuid():
         raise SettingsInvalid("state_dir", f"{runtime_dir} belongs to somebody else; remove it, or set TMPDIR to a directory of your own")
-    hidden_paths = (*settings.problems, settings.cache_path)
+    hidden_paths = (*settings.problems, settings.imported_path, settings.cache_path)
     return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=hidden_paths)
 
 

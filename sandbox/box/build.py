@@ -6,16 +6,18 @@ a claim, and a lie only makes a worse artifact.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sandbox import wire
 from sandbox.box import gcc, nvcc, ptxas, steps
+from sandbox.box.attempt import BROKEN, BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, Attempt
 from sandbox.box.elf import NotAnObject
 from sandbox.box.emulation import Unsupported
 from sandbox.box.headers import Headers
@@ -23,21 +25,11 @@ from sandbox.box.languages.registry import LANGUAGES
 
 COMPILERS = {"emulated": gcc.prepare, "cuda": nvcc.prepare}
 COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
-BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN = 0, 1, 3, 4, 5
 ARTIFACT = "artifact"
 NOTE = "note.json"
 FALLBACK_LIMIT = 300
 # Half of a build's time in `sandbox/profiles/limits.toml`: what it takes with torch's own headers must be left.
 ATTEMPT_S = 90.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """How a build with one kind of headers ended. code: BUILT, REJECTED or ENTRY_NOT_FOUND; artifact: None unless BUILT."""
-
-    code: int
-    log: str
-    artifact: bytes | None = None
 
 
 def main() -> int:
@@ -56,33 +48,56 @@ def build(source_dir: Path, out_dir: Path, languages: Mapping[str, Any] = LANGUA
     """Compile, check, and leave the artifact and a note."""
     job = wire.decode((source_dir / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    with tempfile.TemporaryDirectory(prefix="build-") as place:
-        return _build(job, languages[job.language], source_dir / "files", out_dir, Path(place))
+    language, files = languages[job.language], source_dir / "files"
+    with tempfile.TemporaryDirectory(prefix="build-", ignore_cleanup_errors=True) as place:
+        if not hasattr(language, "build"):
+            tried, note = _compile(job, language, files, Path(place))
+            return _leave(tried, note, out_dir)
+        try:
+            tried, note = language.build(job, files, Path(place))
+            return _leave(tried, note, out_dir)
+        except OSError as error:  # the submission has run here, and may have filled or locked every place where it may write
+            print(f"error: the submission left the build box unusable when it was imported: {error}")
+            return IMPORT_FAILED
 
 
-def _build(job: wire.BuildJob, language: Any, files: Path, out_dir: Path, place: Path) -> int:
-    sources = {path: (files / path).read_text("utf-8") for path in job.sources}
-    try:
-        compiler = COMPILERS[job.device_kind](job, sources, files, place)
-    except Unsupported as refusal:
-        print(f"{refusal.path}:{refusal.line}: error: {refusal.sentence}")
-        return UNSUPPORTED
+def _leave(tried: Attempt, note: wire.BuildNote, out_dir: Path) -> int:
+    leave(out_dir, NOTE, wire.encode(note))
+    print(tried.log, end="", flush=True)
+    if tried.artifact is not None:
+        leave(out_dir, ARTIFACT, tried.artifact)
+    return tried.code
+
+
+def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
     if not _compiled(job):
-        print(f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}")
-        return REJECTED
+        log = f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}\n"
+        return Attempt(code=REJECTED, log=log), wire.BuildNote()
+    try:
+        return compile_sources(job, language, files, place)
+    except Unsupported as refusal:
+        log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
+        return Attempt(code=UNSUPPORTED, log=log), wire.BuildNote()
+
+
+def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+    """Compile the sources of a job that lie in `files`; `place` is an empty directory. Unsupported where the device can't run them."""
+    sources = {path: (files / path).read_text("utf-8") for path in job.sources}
+    compiler = COMPILERS[job.device_kind](job, sources, files, place)
     ways = list(language.headers(job, sources, _made(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> Attempt:
         return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
-    if tried.code == BUILT:
-        note = replace(note, kernels=ptxas.kernels(tried.log))
-    (out_dir / NOTE).write_bytes(wire.encode(note))
-    print(tried.log, end="", flush=True)
-    if tried.artifact is not None:
-        (out_dir / ARTIFACT).write_bytes(tried.artifact)
-    return tried.code
+    return tried, replace(note, kernels=ptxas.kernels(tried.log)) if tried.code == BUILT else note
+
+
+def leave(out_dir: Path, name: str, content: bytes) -> None:
+    """Write a result. What lies there under its name goes first: a submission that has run here may have left a link or a pipe."""
+    (out_dir / name).unlink(missing_ok=True)
+    with open(os.open(out_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
+        file.write(content)
 
 
 def first_that_does(ways: Sequence[Headers | str], attempt: Callable[[Headers, float | None], Attempt]) -> tuple[Attempt, wire.BuildNote]:

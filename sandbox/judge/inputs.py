@@ -1,23 +1,34 @@
 """Draws the inputs of a trial from a fresh 128-bit key, in the judge's private memory.
 
-Values come from a Philox generator of the device, keyed with all 128 bits. A random scale and offset and needles come on top, so that
-neither a closed form nor a sub-sampled reduction passes. Kinds: normal, uniform(low, high), integers [low, high] (exact), heavy_tail
-(Student t, 3 degrees of freedom), constant(high).
+Values come from a Philox generator of the device, keyed with all 128 bits. A random scale and offset and needles come on top of normal
+and heavy_tail, so that neither a closed form nor a sub-sampled reduction passes; a distribution may say how much of each.
+
+    normal, heavy_tail      heavy_tail: Student's t, 3 degrees of freedom; an integer tensor gets integers up to 100 instead
+    uniform                 from low up to below high
+    integers                low to high, both of them
+    index                   integers from low to below high, such as class labels and token ids
+    sorted                  ascending along the last axis: floats as uniform, integers as index
+    permutation             0 to below the size of the last axis, each of them once
+    probabilities           rows of the last axis that add up to 1: softmax of normal values times the scale
+    constant                high
+    mixture                 each element is of one of the parts, by their weights
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 
 from sandbox import wire
 from sandbox.devices import Device, Source
 
-NEEDLE_COUNT = 4
-NEEDLE_FACTOR = 8.0
+LARGEST_INTEGER = 100.0  # of an integer tensor whose distribution is made for floats
 
 
 def fresh_key() -> str:
@@ -30,38 +41,119 @@ def shape_of(tensor: wire.TensorSpec, axes: dict[str, int]) -> tuple[int, ...]:
     return tuple(axes[axis] if isinstance(axis, str) else axis for axis in tensor.shape)
 
 
-def draw(tensors: tuple[wire.TensorSpec, ...], axes: dict[str, int], key: str, device: Device) -> list[torch.Tensor]:
-    """One contiguous tensor per spec, on the device; the same key gives the same values. Scalars stay with the host."""
+def of_workload(
+    problem: wire.ProblemSpec,
+    workload: wire.Workload,
+    own: Callable[[wire.Workload, str], list[torch.Tensor]] | None,
+    key: str,
+    device: Device,
+) -> list[torch.Tensor]:
+    """A workload's inputs from a key: by the problem's own generator where it has one, else from the distributions."""
+    if own is not None:
+        return own(workload, key)
+    return draw(problem.inputs, workload.axes, key, device, workload.distributions)
+
+
+def draw(
+    tensors: tuple[wire.TensorSpec, ...],
+    axes: dict[str, int],
+    key: str,
+    device: Device,
+    distributions: Mapping[str, wire.Distribution] | None = None,
+) -> list[torch.Tensor]:
+    """One contiguous tensor per spec, on the device; the same key gives the same values. Scalars stay with the host.
+
+    distributions: of tensors, by name, that are drawn from another one than their spec's.
+    """
     values = device.source(key)
     structure = random.Random(f"structure {key}")
-    drawn = [_draw_one(tensor, shape_of(tensor, axes), values, structure, device.TORCH) for tensor in tensors]
-    return [one if tensor.shape else one.cpu() for one, tensor in zip(drawn, tensors, strict=True)]
+    others = distributions or {}
+    drawn = []
+    for tensor in tensors:
+        wanted = _Wanted(shape=shape_of(tensor, axes), dtype=getattr(torch, tensor.dtype), axes=axes, where=device.TORCH)
+        one = _draw_one(others.get(tensor.name, tensor.distribution), wanted, values, structure)
+        drawn.append(one if tensor.shape else one.cpu())
+    return drawn
 
 
-def _draw_one(tensor: wire.TensorSpec, shape: tuple[int, ...], values: Source, structure: random.Random, where: str) -> torch.Tensor:
-    dtype: torch.dtype = getattr(torch, tensor.dtype)
-    of = tensor.distribution
-    if of.kind == "constant":
-        return torch.full(shape, of.high, dtype=dtype, device=where)
-    if of.kind == "integers" or not dtype.is_floating_point:
-        high = of.high if of.kind == "integers" else (1 if dtype == torch.bool else 100)
-        return values.integers(int(of.low), int(high), shape).to(dtype)
-    if of.kind == "uniform":
-        return (values.uniform(shape) * (of.high - of.low) + of.low).to(dtype)
-    drawn = values.normal(shape)
-    if of.kind == "heavy_tail":
-        chi = values.normal((3, *shape))
-        drawn = drawn * torch.rsqrt(chi.square_().mean(0).clamp_min_(1e-3))
-    scale = of.scale * 2.0 ** structure.uniform(-1.0, 1.0)
-    drawn = drawn * scale + structure.uniform(-0.25, 0.25) * scale
-    _plant_needles(drawn, structure, scale)
-    result: torch.Tensor = drawn.to(dtype)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The tensor that is to be drawn."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    axes: dict[str, int]
+    where: str
+
+    @property
+    def floating(self) -> bool:
+        return self.dtype.is_floating_point
+
+    def high(self, of: wire.Distribution) -> float:
+        return float(self.axes[of.high_axis]) if of.high_axis else of.high
+
+
+def _draw_one(of: wire.Distribution, wanted: _Wanted, values: Source, structure: random.Random) -> torch.Tensor:
+    """One tensor, contiguous and of its dtype."""
+    match of.kind:
+        case "mixture":
+            drawn = _mixture(of, wanted, values, structure)
+        case "constant":
+            drawn = torch.full(wanted.shape, of.high, dtype=wanted.dtype, device=wanted.where)
+        case "integers":
+            drawn = values.integers(int(of.low), int(of.high), wanted.shape)
+        case "index":
+            drawn = _index(of, wanted, values)
+        case "sorted":
+            raw = _uniform(of, wanted, values).to(wanted.dtype) if wanted.floating else _index(of, wanted, values)
+            drawn = raw.sort(dim=-1).values
+        case "permutation":
+            drawn = values.uniform(wanted.shape).argsort(dim=-1)
+        case _ if not wanted.floating:
+            drawn = values.integers(int(of.low), 1 if wanted.dtype == torch.bool else int(LARGEST_INTEGER), wanted.shape)
+        case "uniform":
+            drawn = _uniform(of, wanted, values)
+        case "probabilities":
+            drawn = torch.softmax(values.normal(wanted.shape) * of.scale, dim=-1)
+        case _:
+            drawn = _scaled(of, wanted, values, structure)
+    result: torch.Tensor = drawn.to(wanted.dtype).contiguous()
     return result
 
 
-def _plant_needles(drawn: torch.Tensor, structure: random.Random, scale: float) -> None:
+def _uniform(of: wire.Distribution, wanted: _Wanted, values: Source) -> torch.Tensor:
+    return values.uniform(wanted.shape) * (wanted.high(of) - of.low) + of.low
+
+
+def _index(of: wire.Distribution, wanted: _Wanted, values: Source) -> torch.Tensor:
+    low, high = int(of.low), math.ceil(wanted.high(of)) - 1
+    return values.integers(low, max(low, high), wanted.shape)
+
+
+def _mixture(of: wire.Distribution, wanted: _Wanted, values: Source, structure: random.Random) -> torch.Tensor:
+    total = sum(part.weight for part in of.parts)
+    bounds = itertools.accumulate(part.weight / total for part in of.parts)
+    chosen = values.uniform(wanted.shape)
+    drawn = _draw_one(of.parts[0], wanted, values, structure)
+    for part, bound in zip(of.parts[1:], bounds, strict=False):  # a part begins where the one before it ends
+        drawn = torch.where(chosen >= bound, _draw_one(part, wanted, values, structure), drawn)
+    return drawn
+
+
+def _scaled(of: wire.Distribution, wanted: _Wanted, values: Source, structure: random.Random) -> torch.Tensor:
+    drawn: torch.Tensor = values.normal(wanted.shape)
+    if of.kind == "heavy_tail":
+        chi = values.normal((3, *wanted.shape))
+        drawn = drawn * torch.rsqrt(chi.square_().mean(0).clamp_min_(1e-3))
+    scale = of.scale * 2.0 ** structure.uniform(-of.scale_spread, of.scale_spread)
+    drawn = drawn * scale + structure.uniform(-of.offset, of.offset) * scale
+    _plant_needles(drawn, structure, of, scale)
+    return drawn
+
+
+def _plant_needles(drawn: torch.Tensor, structure: random.Random, of: wire.Distribution, scale: float) -> None:
     """Make a few random elements large: whoever reads only a part of the input misses them."""
     count = math.prod(drawn.shape)
     flat = drawn.view(-1)
-    for _ in range(min(NEEDLE_COUNT, count // 64)):
-        flat[structure.randrange(count)] = structure.choice((-1, 1)) * NEEDLE_FACTOR * scale
+    for _ in range(min(of.needles, count // 64)):
+        flat[structure.randrange(count)] = structure.choice((-1, 1)) * of.needle_factor * scale

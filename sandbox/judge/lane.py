@@ -98,7 +98,8 @@ class _Clock:
 
 def _time_alone(job: wire.Job, clock: _Clock, task: Task) -> Iterator[wire.Fact]:
     """Time the baselines while there is no subject; says so, for what is compiled for the first time takes a while."""
-    variants = tuple(VARIANTS) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else (EAGER,)
+    compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
+    variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
     for workload in _measured(job):
         yield wire.Progress(stage=wire.Stage.LOADING)
         bench = Bench.of(task, workload)
@@ -143,7 +144,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     parties = Parties(
         subject=subject,
         trusted=clock.trusted,
-        copies=LANGUAGES[job.language].RETURNS,
+        copies=LANGUAGES[job.language].RETURNS and problem.convention is not wire.Convention.DESTINATION,
         alone=clock.alone[workload.workload_id],
         budget_s=job.measure_s,
     )

@@ -1,4 +1,4 @@
-"""One run of a kernel under the judge's eyes: poison, publish, go, wait, snapshot; then compare (DESIGN section 3)."""
+"""One run of a kernel under the judge's eyes: publish inputs and poison, go, wait, snapshot; then compare (DESIGN section 3)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ class Bench:
     reference64: Reference | None = None
     draw: Draw | None = None
     compare: Compare | None = None
+    scratch: tuple[int, ...] = ()
     placement: Placement | None = None
     spent: list[torch.Tensor] | None = None
 
     @classmethod
     def of(cls, task: Task, workload: wire.Workload) -> Bench:
         """A task at one of its workloads."""
-        parts = {name: getattr(task, name) for name in ("reference", "reference64", "draw", "compare")}
+        parts = {name: getattr(task, name) for name in ("reference", "reference64", "draw", "compare", "scratch")}
         return cls(problem=task.spec, workload=workload, **parts)
 
     @property
@@ -96,12 +97,13 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     if isinstance(ready, Silence) or ready.status is not Status.OK:
         return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
     bench.spent = scenes[-1].drawn
-    scenes = [scene.poisoned() for scene in scenes]
     snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
-    publish = [pair for scene in scenes for pair in scene.publish()]
+    scenes = [scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
     read = [
         (to, target) for scene, outputs in zip(scenes, snapshots, strict=True) for to, target in zip(outputs, scene.targets, strict=True)
     ]
+    # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
+    publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
     device.launch_null()  # so that it is this process's turn on the device when the clock starts, whatever the runner did before
     device.synchronize()
     taken = runner.take_turn(how.operation, limit_s, publish, read)
@@ -137,6 +139,7 @@ class _Scene:
     targets: list[torch.Tensor]  # the outputs in the arena
     bands: list[torch.Tensor]
     guard: torch.Tensor
+    scratch: tuple[int, ...] = ()  # numbers of the inputs that a kernel may write to
     poison_bits: tuple[int, ...] = ()
 
     def with_scalars_of(self, first: _Scene) -> _Scene:
@@ -144,11 +147,11 @@ class _Scene:
         pairs = zip(self.drawn, first.drawn, self.places, strict=True)
         return replace(self, drawn=[theirs if place is None else ours for ours, theirs, place in pairs])
 
-    def poisoned(self) -> _Scene:
-        """Poison the outputs, and write the guard bands."""
+    def poisoned(self, outputs: list[torch.Tensor]) -> _Scene:
+        """Write the guard bands, and what is to lie in the outputs, into private ones."""
         for band in self.bands:
             band.copy_(self.guard[: len(band)])
-        return replace(self, poison_bits=tuple(poison.fill(target) for target in self.targets))
+        return replace(self, poison_bits=tuple(poison.fill(output) for output in outputs))
 
     def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """What is to be copied where, so that the runner sees the inputs."""
@@ -168,7 +171,8 @@ class _Scene:
     def inspected(self, done: Run) -> Run:
         """The same, with what it says of the runner's manners."""
         modified = any(
-            place is not None and not _same_bytes(place, private) for place, private in zip(self.places, self.drawn, strict=True)
+            place is not None and index not in self.scratch and not _same_bytes(place, private)
+            for index, (place, private) in enumerate(zip(self.places, self.drawn, strict=True))
         )
         return replace(
             done,
@@ -182,8 +186,7 @@ def _scene(runner: RunnerLink, bench: Bench, placement: Placement, shift: int) -
     """Draw inputs in private memory."""
     problem, arena = bench.problem, runner.arena
     key = inputs.fresh_key()
-    own = bench.draw
-    drawn = own(bench.workload, key) if own is not None else inputs.draw(problem.inputs, bench.workload.axes, key, runner.device)
+    drawn = inputs.of_workload(problem, bench.workload, bench.draw, key, runner.device)
     guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
     bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
     targets = [
@@ -193,7 +196,7 @@ def _scene(runner: RunnerLink, bench: Bench, placement: Placement, shift: int) -
         arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
-    return _Scene(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard)
+    return _Scene(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
 
 
 def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: How) -> Call:

@@ -24,7 +24,7 @@ from sandbox.judge.speedup import steady
 from sandbox.judge.trial import Bench, How, Run, judge_run, run
 
 SUBJECT, EAGER = "subject", "eager"
-VARIANTS = {EAGER: 0, "compile": 1}  # what the trusted runner can run, by the gate's number
+VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2}  # what the trusted runner can run, by the gate's number
 NULL = {False: "null", True: "null with copy"}
 FLOOR = "floor"
 NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
@@ -38,7 +38,7 @@ SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
-COMPILE_S = 300.0
+COMPILE_S = 900.0  # max-autotune tries many kernels
 PASSED = wire.TrialOutcome.PASSED
 
 Arm = Callable[[], Run]

@@ -38,7 +38,7 @@ PROBLEM_ROOTS = (HERE / "problems", ROOT / "kernels_examples")
 ISOLATION_VARIABLE = "GRADER_GPU_ISOLATION"  # what the tests ask for; "auto" where it is not set
 CACHE_BYTES = 1 << 30
 BUILDER_COUNT = max(4, len(os.sched_getaffinity(0)) // 2)
-SOURCE_NAME = "kernel.cu"
+SOURCE_NAMES = {"python": "kernel.py"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class Grading:
         new = NewSubmission(
             problem_id=problem.problem_id,
             language=language,
-            sources=(SourceFile(path=SOURCE_NAME, content=source),),
+            sources=(SourceFile(path=SOURCE_NAMES.get(language, "kernel.cu"), content=source),),
             entry=entry,
             device_kind=device,
             mode=mode,

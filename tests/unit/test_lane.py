@@ -22,11 +22,13 @@ from sandbox import wire
 from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.box.run import serve
 from sandbox.devices import Arena
+from sandbox.devices.clock import Pairs, Taken
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 from sandbox.judge.measure import measure
+from sandbox.judge.runner_link import RunnerLink
 from sandbox.judge.trial import Bench, How, judge_run, run_batch
 from sandbox.judge.turns import Alone, Parties
 
@@ -359,3 +361,19 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
     assert len({done.key for done in (*runs, *again)}) == 8
     assert len({float(done.inputs[1]) for done in runs}) == 1
     assert len({float(done.inputs[0][0]) for done in runs}) == 4
+
+
+def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written there before the inputs came is gone: no part of the work can be done while they are on their way."""
+    turns: list[tuple[list[int], list[int], bool]] = []
+    usual = RunnerLink.take_turn
+
+    def watched(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
+        last = publish[-len(snapshot) :]
+        poisoned = all(bool(source.isnan().all()) for _, source in last)
+        turns.append(([to.data_ptr() for to, _ in last], [source.data_ptr() for _, source in snapshot], poisoned))
+        return usual(self, operation, limit_s, publish, snapshot)
+
+    monkeypatch.setattr(RunnerLink, "take_turn", watched)
+    assert outcomes(judged(tmp_path, honest)) == ["passed"] * 6
+    assert len(turns) == 6 and all(written == read and poisoned for written, read, poisoned in turns)

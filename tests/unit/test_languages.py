@@ -36,8 +36,8 @@ def test_a_language_is_detected_from_the_code_and_not_from_comments(content, lan
 
 
 def test_a_file_of_no_known_kind_has_no_language():
-    """A Python file is for another day."""
-    assert languages.detect(source("import torch", "k.py")) is None
+    """Nor has a header alone."""
+    assert languages.detect(source("# a kernel", "k.txt")) is None
 
 
 @pytest.mark.parametrize(

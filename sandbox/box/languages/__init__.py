@@ -5,6 +5,9 @@ not to be had; the last is headers, and decides. `libraries` says what is linked
 the artifact. Neither runs anything of the submission. `check` says from the artifact's bytes alone what is missing; `load` returns a
 function that does a call, and is the first place where untrusted code runs. RETURNS says whether a kernel returns its outputs, so that
 they have to be copied to where the judge looks.
+
+A language that is not compiled file by file has `build` in the place of `headers`, `libraries` and `check`: from the job, the directory of
+its files and an empty one to the attempt and its note. It may run the submission, in processes of its own.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from sandbox.box.languages import cuda, torch_extension
+from typing import Any
 
-LANGUAGES = {language.NAME: language for language in (cuda, torch_extension)}
+from sandbox.box.languages import cuda, python, torch_extension
+
+LANGUAGES: dict[str, Any] = {language.NAME: language for language in (cuda, torch_extension, python)}

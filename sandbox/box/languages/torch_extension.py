@@ -81,9 +81,9 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     function = _entry(module, job.entry)
 
     def bind(call: Call) -> Bound:
-        arguments = [_argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
+        arguments = [argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
         targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        return Bound(launch=lambda: function(*arguments), finish=lambda result: _copy_out(result, targets, job))
+        return Bound(launch=lambda: function(*arguments), finish=lambda result: copy_out(result, targets, job))
 
     return Loaded(bind=bind, uses_torch=True)
 
@@ -101,13 +101,14 @@ def _entry(module: Any, wanted: str) -> Callable[..., object]:
     )
 
 
-def _argument(arena: Arena, slot: Slot, tensor: wire.TensorSpec) -> object:
+def argument(arena: Arena, slot: Slot, tensor: wire.TensorSpec) -> object:
+    """An input as a kernel that knows torch gets it: a tensor over the arena, or a number."""
     if slot.shape:
         return arena.tensor(slot.offset, tensor.dtype, slot.shape)
     return slot.scalar if tensor.dtype.startswith(("float", "bfloat")) else int(slot.scalar)
 
 
-def _copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob) -> None:
+def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob) -> None:
     """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them."""
     import torch
 

@@ -6,13 +6,14 @@ needs of it. It may be called again with the spec that it returned, in another p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 
 from sandbox import wire
-from sandbox.judge.references import native
+from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels
 from sandbox.judge.tolerance import Comparison
 
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
@@ -30,6 +31,7 @@ class Task:
     compare: (workload, inputs, outputs, expected, masks of what was not written) by the format's own rule; None: by the tolerance.
     state: what a runner of `wire.Convention.MODEL` gets, as `torch.save` writes it of plain values and tensors.
     templates: see wire.RunnerJob; as many as workloads, in their order.
+    scratch: numbers of the inputs that a kernel may write to, as the reference does.
     """
 
     spec: wire.ProblemSpec
@@ -39,9 +41,10 @@ class Task:
     compare: Compare | None = None
     state: bytes = field(default=b"", repr=False)
     templates: tuple[str, ...] = ()
+    scratch: tuple[int, ...] = ()
 
 
-REFERENCES = {native.NAME: native}
+REFERENCES = {one.NAME: one for one in (flashinfer, kernelbench, native, reference_kernels)}
 
 
 class ReferenceFailed(Exception):
@@ -53,5 +56,18 @@ def load_task(spec: wire.ProblemSpec, where: str) -> Task:
     try:
         found = REFERENCES[spec.format].task(spec, where)
         return found if isinstance(found, Task) else Task(spec=spec, reference=found)
+    except ReferenceFailed as failure:
+        raise ReferenceFailed(f"problem {spec.problem_id!r}: {failure}") from failure
     except Exception as error:
         raise ReferenceFailed(f"reference of {spec.problem_id!r}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def blamed(what: str) -> Iterator[None]:
+    """Say of an exception that the problem's own code raised it; not where the device or its memory did."""
+    try:
+        yield
+    except (ReferenceFailed, torch.OutOfMemoryError, torch.AcceleratorError):
+        raise
+    except Exception as error:
+        raise ReferenceFailed(f"{what} raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,111 @@
+"""Asks whether a problem tells right answers from wrong ones, before anything is submitted to it.
+
+The problem's code is executed by `sandbox/judge/admission.py`, in a process of its own that ends with the check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from dataclasses import dataclass
+
+from grader import devices
+from grader.errors import JudgeBroken
+from grader.fleet.gpus import Gpu
+from grader.fleet.judge_process import END_S, judge_environment
+from grader.model import Problem
+from sandbox import wire
+
+BUDGET_S = 30.0
+PATIENCE_S = (
+    240.0  # beyond the budget: importing torch, a GPU's first kernels, and the one workload that takes longer than it was thought to
+)
+COMMAND = (sys.executable, "-m", "sandbox.judge.admission")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What was found of a problem, check by check."""
+
+    problem_id: str
+    digest: str
+    findings: tuple[wire.Finding, ...]
+
+    @property
+    def refusals(self) -> tuple[wire.Finding, ...]:
+        """Why it is not admitted."""
+        return tuple(one for one in self.findings if one.outcome is wire.FindingOutcome.FAILED)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether submissions may be made to it: something was checked, and nothing failed."""
+        return not self.refusals and any(one.outcome is wire.FindingOutcome.PASSED for one in self.findings)
+
+
+async def check(problem: Problem, gpu: Gpu | None = None, budget_s: float = BUDGET_S, patience_s: float = PATIENCE_S) -> Admission:
+    """Check a problem, on the emulated device where gpu is None: at its workloads for other devices too, as far as budget_s goes.
+
+    A GPU must not be one that a server grades on. JudgeBroken where the check itself fails.
+    """
+    kind = devices.EMULATED if gpu is None else devices.CUDA
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        kind,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,  # what a reference prints; what matters is in the findings
+        limit=wire.LINE_LIMIT_BYTES,
+        env=_environment(gpu),
+        start_new_session=True,
+    )
+    findings: list[wire.Finding] = []
+    try:
+        async with asyncio.timeout(budget_s + patience_s):
+            await _converse(process, wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s), findings)
+    except TimeoutError:
+        findings.append(_failed("time", f"it took more than {budget_s + patience_s:.0f} s; make the smallest workloads smaller"))
+    finally:
+        await _end(process)
+    return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings))
+
+
+async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob, findings: list[wire.Finding]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # then it has ended, and there is no line to be read
+        process.stdin.write(wire.encode(job))
+        await process.stdin.drain()
+        process.stdin.close()
+    while line := await process.stdout.readline():
+        try:
+            said = wire.decode(line)
+        except wire.WireError as error:
+            raise JudgeBroken(f"the check of a problem said what is no finding: {error}") from None
+        match said:
+            case wire.Finding():
+                findings.append(said)
+            case wire.Finished():
+                return
+            case wire.Broken():
+                raise JudgeBroken(said.message)
+            case _:
+                raise JudgeBroken(f"the check of a problem said {type(said).__name__}")
+    code = await process.wait()
+    findings.append(_failed("ends", f"the process that ran the reference ended with {code}; does it take all memory, or end the process?"))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), END_S)
+
+
+def _environment(gpu: Gpu | None) -> dict[str, str]:
+    own = judge_environment(os.environ, None, None)
+    return own if gpu is None else {**own, "CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _failed(name: str, message: str) -> wire.Finding:
+    return wire.Finding(check=name, workload_id="", outcome=wire.FindingOutcome.FAILED, message=message)

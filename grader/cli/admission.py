@@ -1,0 +1,94 @@
+"""`grader-cli problems check`: says whether a problem tells right answers from wrong ones."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from grader.admission import Admission, check
+from grader.cli.exits import Exit, GraderFailed
+from grader.cli.progress import stdout_console
+from grader.cli.text import one_line, plain
+from grader.devices import EMULATED
+from grader.errors import JudgeBroken, ProblemInvalid
+from grader.fleet.gpus import Gpu
+from grader.formats import FORMATS
+from grader.model import Problem
+from grader.problems import Problems
+from sandbox.wire import FindingOutcome
+
+_STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", FindingOutcome.UNKNOWN: "yellow"}
+_WORDS = {FindingOutcome.PASSED: "ok", FindingOutcome.FAILED: "FAILED", FindingOutcome.UNKNOWN: "not told"}
+
+
+async def check_all(path: Path, device: str, budget_s: float, *, json: bool) -> Exit:
+    """Check the problem at path, or those directly below; exit code 1 where one is not admitted."""
+    store, gpu = Problems(), _gpu(device)
+    found = [await checked(problem, gpu, budget_s, json=json) for problem in [store.add(one) for one in _paths(path)]]
+    if json:
+        print(json_module.dumps({"admitted": all(one.admitted for one in found), "problems": [_plain(one) for one in found]}, indent=2))
+    return Exit.DONE if all(one.admitted for one in found) else Exit.OTHER_VERDICT
+
+
+def render(found: Admission) -> Table:
+    """One row for each check and what it found, with the workloads where it was so."""
+    grouped: dict[tuple[str, FindingOutcome, str], list[str]] = {}
+    for one in found.findings:
+        grouped.setdefault((one.check, one.outcome, one.message), []).append(one.workload_id or "all")
+    table = Table("check", "found", "workloads", "what to do", box=None, pad_edge=False)
+    for (check_name, outcome, message), workloads in grouped.items():
+        cells = (one_line(check_name), plain(_WORDS[outcome], _STYLES[outcome]), one_line(", ".join(workloads), most_chars=60))
+        table.add_row(plain(cells[0]), cells[1], plain(cells[2]), plain(one_line(message, most_chars=1000)))
+    return table
+
+
+async def checked(problem: Problem, gpu: Gpu | None, budget_s: float, *, json: bool) -> Admission:
+    """Check one, and print what was found unless JSON is wanted; GraderFailed where the check itself fails."""
+    try:
+        found = await check(problem, gpu, budget_s)
+    except JudgeBroken as error:
+        raise GraderFailed(f"{problem.problem_id!r} can't be checked: {error}") from None
+    if not json:
+        console = stdout_console()
+        console.print(plain(f"{problem.problem_id}: {one_line(problem.title)}", "bold"))
+        console.print(render(found))
+        console.print(plain(*_verdict(found)), soft_wrap=True)
+    return found
+
+
+def _paths(path: Path) -> list[Path]:
+    """The problem at path, or those directly in that directory."""
+    if not path.is_dir() or _holds_problem(path):
+        return [path]
+    if found := [one for one in sorted(path.iterdir()) if _holds_problem(one)]:
+        return found
+    raise ProblemInvalid(str(path), f"holds no problem of a known format ({', '.join(FORMATS)})")
+
+
+def _holds_problem(path: Path) -> bool:
+    return any(one.matches(path) for one in FORMATS.values())
+
+
+def _verdict(found: Admission) -> tuple[str, str]:
+    if found.admitted:
+        left_out = sum(one.check in ("time", "fits") for one in found.findings)
+        rest = f" (workloads not checked: {left_out})" if left_out else ""
+        return f"admitted: the right answer passes, and everything wrong that was tried is rejected{rest}\n", "green"
+    checks = ", ".join(dict.fromkeys(one.check for one in found.refusals))
+    return f"refused ({checks}): see what to do above\n", "red"
+
+
+def _gpu(device: str) -> Gpu | None:
+    # Only here: it takes a while to import, and most checks use no GPU.
+    from grader.server.wiring import chosen_gpus
+
+    return None if device == EMULATED else next(iter(chosen_gpus(device)), None)
+
+
+def _plain(found: Admission) -> dict[str, object]:
+    findings: Iterable[dict[str, object]] = (asdict(one) for one in found.findings)
+    return {"problem_id": found.problem_id, "digest": found.digest, "admitted": found.admitted, "findings": list(findings)}

@@ -1,0 +1,99 @@
+"""`grader-cli problems import`: keeps problems of every format in the state directory, for every later command there.
+
+One problem is checked first, as `problems check` does it; a whole level would take an hour, so that has to be asked for.
+"""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.table import Table
+
+from grader.cli.exits import Exit, GraderFailed
+from grader.cli.progress import stdout_console
+from grader.cli.text import one_line, plain
+from grader.problems import Imported
+
+CHECKED_UNASKED = 1
+BUDGET_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How to import. check: admission before anything is kept; None: where there is one only. force: keep what is not admitted, too."""
+
+    format_name: str | None = None
+    precision: str | None = None
+    check: bool | None = None
+    force: bool = False
+
+
+async def import_(path: Path, state_dir: Path | None, wanted: Wanted, *, json: bool) -> Exit:
+    """Import what lies at or below path, and print what became of each. MISUSE where nothing was imported."""
+    # Only here: the other commands for problems ask a server, and need none of this.
+    from grader.config import Settings, state_directory
+    from grader.problems import import_all
+
+    into = Settings(state_dir=state_dir or state_directory()).imported_path
+    try:
+        found = list(import_all(path, format_name=wanted.format_name, precision=wanted.precision))
+        count = sum(one.problem is not None for one in found)
+        checks = wanted.check if wanted.check is not None else count <= CHECKED_UNASKED
+        found = [await _kept(one, into, wanted, checks=checks, json=json) for one in found]
+    except OSError as error:
+        raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
+    if not checks and not json:
+        print("none was checked for what a cheat could pass: `grader-cli problems check PATH` does it, or --check here")
+    if json:
+        print(json_module.dumps(_data(found), indent=2))
+    else:
+        _print(found, path)
+    return Exit.DONE if any(one.problem for one in found) else Exit.MISUSE
+
+
+async def _kept(one: Imported, into: Path, wanted: Wanted, *, checks: bool, json: bool) -> Imported:
+    """Keep it, unless it is not admitted."""
+    from grader.cli.admission import checked
+    from grader.problems import keep
+
+    if one.problem is None:
+        return one
+    if checks:
+        admission = await checked(one.problem, None, BUDGET_S, json=json)
+        if not admission.admitted and not wanted.force:
+            failed = ", ".join(dict.fromkeys(finding.check for finding in admission.refusals)) or "nothing could be checked"
+            return Imported(path=one.path, reason=f"refused ({failed}): a wrong answer could pass; --force imports it all the same")
+    return replace(one, replaced=keep(one.problem, into))
+
+
+def _print(found: Sequence[Imported], path: Path) -> None:
+    table = Table("file", "problem", "", box=None, pad_edge=False)
+    top = path if path.is_dir() else path.parent
+    for one in found:
+        shown = one.path.relative_to(top) if one.path != top else one.path
+        said = one.reason if one.problem is None else "replaces another" if one.replaced else "imported"
+        table.add_row(
+            plain(one_line(str(shown))),
+            plain(one_line(one.problem.problem_id if one.problem else "-")),
+            plain(one_line(said), "" if one.problem else "red"),
+        )
+    if found:
+        stdout_console().print(table)
+    count = sum(one.problem is not None for one in found)
+    print(f"{count} of {len(found)} imported" if found else f"nothing here looks like a problem: {path}")
+    if count:
+        print("a server that runs already has to be started again to know them")
+
+
+def _data(found: Sequence[Imported]) -> dict[str, object]:
+    return {
+        "imported": [
+            {"path": str(one.path), "problem": one.problem.problem_id, "format": one.problem.spec.format, "digest": one.problem.digest}
+            for one in found
+            if one.problem is not None
+        ],
+        "refused": [{"path": str(one.path), "reason": one.reason} for one in found if one.problem is None],
+    }

@@ -1,0 +1,96 @@
+"""Distributions of inputs, as problem.toml writes them.  Parsed here, drawn in `sandbox/judge/inputs.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sandbox import wire
+
+_Kind = Literal["normal", "uniform", "integers", "heavy_tail", "constant", "index", "sorted", "permutation", "probabilities"]
+_SCALED = ("normal", "heavy_tail")
+_BY_AXIS = ("index", "sorted", "uniform")
+_EXTRAS = {
+    "scale_spread": _SCALED,
+    "offset": _SCALED,
+    "needles": _SCALED,
+    "needle_factor": _SCALED,
+    "parts": ("mixture",),
+}
+_WHOLE = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 2}  # the first number that does not fit
+
+
+class Part(BaseModel):
+    """A distribution that is no mixture. What is None is as `wire.Distribution` has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: _Kind = "normal"
+    low: float = 0.0
+    high: float | Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = 1.0
+    scale: float = Field(default=1.0, gt=0)
+    scale_spread: float | None = Field(default=None, ge=0, le=16)
+    offset: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    needles: int | None = Field(default=None, ge=0, le=4096)
+    needle_factor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _keys_fit_the_kind(self) -> Part:
+        for key, kinds in _EXTRAS.items():
+            if getattr(self, key, None) is not None and self.kind not in kinds:
+                raise ValueError(f"{key!r} means nothing to the kind {self.kind!r}, only to {' and '.join(kinds)}; leave it out")
+        if isinstance(self.high, str) and self.kind not in _BY_AXIS:
+            raise ValueError(f"'high' may name an axis for {', '.join(_BY_AXIS)} only; give the kind {self.kind!r} a number")
+        return self
+
+
+class Distribution(Part):
+    """Where an input's values come from."""
+
+    kind: _Kind | Literal["mixture"] = "normal"  # type: ignore[assignment]
+    parts: list[Part] | None = Field(default=None, min_length=2, max_length=8)
+
+    @model_validator(mode="after")
+    def _a_mixture_has_parts(self) -> Distribution:
+        if self.kind == "mixture" and self.parts is None:
+            raise ValueError("a mixture needs 'parts', such as [{ weight = 0.9, scale = 1.0 }, { weight = 0.1, scale = 100.0 }]")
+        if self.weight is not None:
+            raise ValueError("'weight' is for the parts of a mixture; leave it out")
+        return self
+
+    def check(self, dtype: str, axes: Mapping[str, int]) -> None:
+        """ValueError where no tensor of this dtype can be drawn from it at a workload's axes."""
+        for one in (self, *(self.parts or ())):
+            if isinstance(one.high, str) and one.high not in axes:
+                raise ValueError(f"'high' is {one.high!r}, which is not in axes; add it there, or give a number")
+            if one.kind == "uniform" and isinstance(one.high, str) and dtype in _WHOLE:
+                raise ValueError(f"the whole numbers of {dtype} below an axis are of the kind 'index'; take that instead of 'uniform'")
+            if one.kind == "probabilities" and dtype in _WHOLE:
+                raise ValueError(f"probabilities are floats; give the tensor another dtype than {dtype}, or another distribution")
+            if one.kind == "index" or (one.kind == "sorted" and dtype in _WHOLE):
+                _check_index(one, dtype, axes)
+
+    def on_wire(self) -> wire.Distribution:
+        """As the judge gets it."""
+        return _on_wire(self, tuple(_on_wire(part) for part in self.parts or ()))
+
+
+def _check_index(one: Part, dtype: str, axes: Mapping[str, int]) -> None:
+    high = axes[one.high] if isinstance(one.high, str) else one.high
+    if one.low != int(one.low) or high != int(high):
+        raise ValueError(f"'low' and 'high' of the kind {one.kind!r} are whole numbers; it has {one.low:g} and {high:g}")
+    if high <= one.low:
+        raise ValueError(f"the kind {one.kind!r} needs a whole number from {one.low:g} to below {high:g}; make 'high' larger")
+    limit = _WHOLE.get(dtype)
+    if limit is not None and (high > limit or one.low < (0 if dtype in ("uint8", "bool") else -limit)):
+        raise ValueError(f"whole numbers from {one.low:g} to below {high:g} do not fit into {dtype}; take a wider one")
+
+
+def _on_wire(of: Part, parts: tuple[wire.Distribution, ...] = ()) -> wire.Distribution:
+    given = of.model_dump(exclude_none=True, exclude={"parts"})
+    if isinstance(of.high, str):
+        given["high_axis"] = given.pop("high")
+    return wire.Distribution(**given, parts=parts)

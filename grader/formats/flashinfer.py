@@ -1,0 +1,295 @@
+"""The flashinfer format: a definition with its workloads, as FlashInfer-Trace lays them out, and the superset that SOL-ExecBench uses.
+
+A directory with definition.json and workload.jsonl is SOL's, and compared by SOL's rule; definitions/OP/NAME.json with
+workloads/OP/NAME.jsonl beside is FlashInfer's, and compared by that. Nothing is executed. A submission may return its outputs or take them
+behind its inputs: how many parameters its entry has says which (`as_called`).
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from grader.errors import ProblemInvalid
+from grader.formats import flashinfer_schema as schema
+from grader.formats import safetensors
+from grader.formats.arithmetic import ExpressionInvalid
+from grader.model import Problem
+from sandbox import wire
+
+NAME = "flashinfer"
+DEFINITION, WORKLOADS = "definition.json", "workload.jsonl"
+DEFINITIONS = "definitions"
+SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
+BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # the others have one
+FILE_LIMIT_BYTES, ROW_LIMIT, WORKLOAD_LIMIT_BYTES = 4 << 20, 1000, 1 << 38
+TENSOR_LIMIT, RANK_LIMIT, AXIS_LIMIT = 24, 8, 16
+MATCHED_RATIO = {"moe": 0.95, "lowbit": 0.95}  # by op_type: FlashInfer's eval_config.yaml
+ATOL = RTOL = 1e-2
+KINDS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
+ENTRIES = (schema.RUN, "solution", "custom_kernel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    definition: Path
+    workloads: Path
+    root: Path  # what paths of safetensors are relative to
+    sol: bool
+
+
+def matches(path: Path) -> bool:
+    """Whether a problem of this format lies at path: a directory of SOL's, or a definition of a trace set."""
+    return _files(path) is not None
+
+
+def members(path: Path) -> tuple[Path, ...]:
+    """The definitions of the trace set at path; () where it is none."""
+    return tuple(sorted(path.glob(f"{DEFINITIONS}/*/*.json"))) if (path / DEFINITIONS).is_dir() else ()
+
+
+def load(path: Path) -> Problem:
+    """Read the problem at path."""
+    files = _files(path)
+    if files is None:
+        raise ProblemInvalid(str(path), f"holds no {DEFINITION}, and is no definition below {DEFINITIONS}/; name one of these")
+    definition = _definition(files)
+    workloads = tuple(_workloads(files, definition))
+    if not workloads:
+        raise ProblemInvalid(str(files.workloads), "has no workload; add a line")
+    problem_id = re.sub(r"[^a-z0-9]+", "_", definition.name.lower()).strip("_") or "problem"
+    spec = _spec(problem_id, definition, workloads)
+    languages = ("python", "torch_extension", "cuda") if spec.axes and _is_plain(definition) else ("python",)
+    return Problem(problem_id=problem_id, title=definition.name, languages=languages, spec=spec, statement=definition.description or "")
+
+
+def as_called(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
+    """The spec for a Python source: an entry with as many parameters as there are inputs and outputs writes its outputs into the last.
+    Where it can't be told from the source, as of `def run(*arguments)`, the outputs are returned."""
+    function = _entry(source, entry)
+    if function is None or function.args.vararg is not None:
+        return spec
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    returned, all_of = len(spec.inputs), len(spec.inputs) + len(spec.outputs)
+    needed = len(names) - len(function.args.defaults)
+    named = names[returned:all_of] == [one.name for one in spec.outputs]
+    if needed <= all_of <= len(names) and (needed > returned or named):
+        return dataclasses.replace(spec, convention=wire.Convention.DESTINATION)
+    return spec
+
+
+def _entry(source: str, entry: str) -> ast.FunctionDef | None:
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # the build says so
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
+    found = next((functions[name] for name in (entry, *ENTRIES) if name in functions), None)
+    return found or (next(iter(functions.values())) if len(functions) == 1 else None)
+
+
+def _files(path: Path) -> _Files | None:
+    directory = path.parent if path.name == DEFINITION else path
+    if (directory / DEFINITION).is_file():
+        return _Files(definition=directory / DEFINITION, workloads=directory / WORKLOADS, root=directory, sol=True)
+    if path.suffix != ".json" or path.parent.parent.name != DEFINITIONS or not path.is_file():
+        return None
+    root = path.parent.parent.parent
+    return _Files(definition=path, workloads=root / "workloads" / path.parent.name / f"{path.stem}.jsonl", root=root, sol=False)
+
+
+def _definition(files: _Files) -> schema.Definition:
+    text = _text(files.definition)
+    try:
+        definition = schema.Definition.model_validate(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ProblemInvalid(f"{files.definition}:{error.lineno}", f"is no JSON: {error.msg}") from None
+    except ValidationError as error:
+        raise _invalid(files.definition, text, 1, error) from None
+    except (ValueError, RecursionError) as error:
+        raise ProblemInvalid(str(files.definition), f"is no JSON that can be read: {error}") from None
+    if not files.sol and definition.op_type is None:
+        raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
+    if files.sol and (pair := definition.misnamed()):
+        raise ProblemInvalid(str(files.definition), f"reference: run's parameter {pair[0]!r} is the input {pair[1]!r}; give it that name")
+    if why := _not_judged(definition):
+        raise ProblemInvalid(str(files.definition), why)
+    return definition
+
+
+def _not_judged(definition: schema.Definition) -> str | None:
+    tensors = {**definition.inputs, **definition.outputs}
+    if definition.op_type == "sampling":
+        return "op_type: 'sampling' is judged by the distribution of many samples, which is not done here; leave the problem out"
+    if definition.name.startswith("dsa_topk_indexer"):
+        return "name: dsa_topk_indexer problems are judged by the scores of what is chosen, which is not done here; leave the problem out"
+    if len(tensors) > TENSOR_LIMIT:
+        return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
+    for name, tensor in tensors.items():
+        if tensor.dtype.startswith("float4") or (name in definition.outputs and tensor.dtype not in SAFE_DTYPES):
+            known = f"{', '.join(sorted(SAFE_DTYPES))}; and inputs of float8"
+            return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {known}"
+        if len(tensor.shape or ()) > RANK_LIMIT:
+            return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"
+    return None
+
+
+def _workloads(files: _Files, definition: schema.Definition) -> Iterator[wire.Workload]:
+    lines = [(number, line) for number, line in enumerate(_text(files.workloads).splitlines(), 1) if line.strip()]
+    if len(lines) > ROW_LIMIT:
+        raise ProblemInvalid(str(files.workloads), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
+    seen = set[str]()
+    for number, line in lines:
+        place = f"{files.workloads}:{number}"
+        try:
+            row = schema.workload(json.loads(line), definition.name)
+            workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
+            if workload_id in seen:
+                raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
+            seen.add(workload_id)
+            yield _workload(files, definition, row, workload_id)
+        except json.JSONDecodeError as error:
+            raise ProblemInvalid(place, f"is no JSON: {error.msg} at column {error.colno}") from None
+        except ValidationError as error:
+            raise _invalid(files.workloads, line, number, error) from None
+        except (ValueError, RecursionError) as error:
+            raise ProblemInvalid(place, str(error)) from None
+
+
+def _workload(files: _Files, definition: schema.Definition, row: schema.Workload, workload_id: str) -> wire.Workload:
+    var = {name for name, axis in definition.axes.items() if axis.type == "var"}
+    if set(row.axes) != var:
+        raise ValueError(f"axes: gives {sorted(row.axes)}, and the definition's var axes are {sorted(var)}; give exactly these")
+    if unknown := sorted(set(row.inputs) - set(definition.inputs)):
+        raise ValueError(f"inputs: {unknown[0]!r} is no input of the definition; leave it out")
+    try:
+        sizes = definition.sizes(row.axes)
+    except ExpressionInvalid as wrong:
+        raise ValueError(f"axes: {wrong}") from None
+    total = sum(_bytes(one, sizes) for one in (*definition.inputs.values(), *definition.outputs.values()))
+    if total > WORKLOAD_LIMIT_BYTES:
+        raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
+    inputs = {name: _input(files, definition, row, name, sizes) for name in definition.inputs}
+    if not any(one["type"] in ("random", "custom") for one in inputs.values()):
+        raise ValueError("inputs: all of them are fixed, so that an answer could be kept from call to call; make one random")
+    rule = _rule(files, definition, row.tolerance)
+    made = {"inputs": inputs, "rule": rule, "custom": definition.custom_inputs_entrypoint, "by_name": files.sol}
+    return wire.Workload(
+        workload_id=workload_id,
+        axes=sizes,
+        tolerance=wire.Tolerance(atol=rule["atol"], rtol=rule["rtol"], budget_factor=None),
+        arguments=json.dumps(made, sort_keys=True),
+    )
+
+
+def _input(files: _Files, definition: schema.Definition, row: schema.Workload, name: str, sizes: dict[str, int]) -> dict[str, Any]:
+    """Where an input comes from, for the judge. What a workload does not say is random."""
+    tensor, said = definition.inputs[name], row.inputs.get(name, schema.Random(type="random"))
+    match said:
+        case schema.Scalar() if tensor.shape is not None:
+            raise ValueError(f"inputs.{name}: is a scalar, and the definition says that it is a tensor; mend one")
+        case schema.Custom() if definition.custom_inputs_entrypoint is None:
+            raise ValueError(f"inputs.{name}: is custom, and the definition has no custom_inputs_entrypoint; add it")
+        case schema.Safetensors():
+            path = (files.root / said.path).resolve()
+            try:
+                found = safetensors.find(path, said.tensor_key)
+            except (safetensors.SafetensorsInvalid, OSError) as wrong:
+                raise ValueError(f"inputs.{name}: {path} {wrong}") from None
+            if (found.dtype, found.shape) != (tensor.dtype, _shape(tensor, sizes)):
+                expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"
+                raise ValueError(f"inputs.{name}: {path} has {found.dtype} {list(found.shape)}, and {expected} is expected; mend one")
+            return {**said.model_dump(), "path": str(path), "begin": found.begin, "end": found.end, "digest": found.digest}
+    return said.model_dump()
+
+
+def _rule(files: _Files, definition: schema.Definition, tolerance: schema.Tolerance | None) -> dict[str, Any]:
+    if not files.sol and tolerance is None:
+        ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
+        return {"kind": "flashinfer", "atol": ATOL, "rtol": RTOL, "ratio": ratio, "cap": None, "negative_inf": False}
+    of = tolerance or schema.Tolerance()
+    return {
+        "kind": "sol",
+        "atol": of.max_atol,
+        "rtol": of.max_rtol,
+        "ratio": of.required_matched_ratio,
+        "cap": of.max_error_cap,
+        "negative_inf": of.allow_negative_inf,
+    }
+
+
+def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
+    def tensors(of: dict[str, schema.Tensor]) -> tuple[wire.TensorSpec, ...]:
+        return tuple(
+            wire.TensorSpec(name=name, dtype=one.dtype, shape=tuple(int(axis) if axis.isdecimal() else axis for axis in one.shape or ()))
+            for name, one in of.items()
+        )
+
+    return wire.ProblemSpec(
+        problem_id=problem_id,
+        format=NAME,
+        entry=schema.RUN,
+        inputs=tensors(definition.inputs),
+        outputs=tensors(definition.outputs),
+        workloads=workloads,
+        tolerance=wire.Tolerance(atol=ATOL, rtol=RTOL, budget_factor=None),
+        reference=definition.reference,
+        axes=tuple(definition.axes) if len(definition.axes) <= AXIS_LIMIT else (),
+        digest=_digest(problem_id, definition, workloads),
+    )
+
+
+def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> str:
+    def of(workload: wire.Workload) -> dict[str, Any]:
+        made = json.loads(workload.arguments)
+        places = {"path", "begin", "end"}  # where data lies decides nothing
+        return {**made, "inputs": {name: {k: v for k, v in one.items() if k not in places} for name, one in made["inputs"].items()}}
+
+    canonical = {
+        "id": problem_id,
+        "definition": definition.model_dump(mode="json", include={"axes", "inputs", "outputs", "reference"}),
+        "order": [[*definition.axes], [*definition.inputs], [*definition.outputs]],
+        "workloads": [[one.workload_id, one.axes, of(one)] for one in workloads],
+    }
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+
+
+def _is_plain(definition: schema.Definition) -> bool:
+    """Whether C++ can take the tensors."""
+    return all(one.dtype in SAFE_DTYPES for one in (*definition.inputs.values(), *definition.outputs.values()))
+
+
+def _shape(tensor: schema.Tensor, sizes: dict[str, int]) -> tuple[int, ...]:
+    return tuple(int(axis) if axis.isdecimal() else sizes[axis] for axis in tensor.shape or ())
+
+
+def _bytes(tensor: schema.Tensor, sizes: dict[str, int]) -> int:
+    return BYTES.get(tensor.dtype, 1) * math.prod(_shape(tensor, sizes))
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > FILE_LIMIT_BYTES:
+            raise ProblemInvalid(str(path), f"is over {FILE_LIMIT_BYTES} bytes; make it smaller")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is a definition and its workloads") from None
+
+
+def _invalid(path: Path, text: str, line: int, error: ValidationError) -> ProblemInvalid:
+    """The first thing that is wrong, with its line and key."""
+    first = error.errors()[0]
+    at, keys = 0, [str(part) for part in first["loc"] if part not in KINDS]
+    for key in keys:
+        at = max(at, text.find(f'"{key}"', at))
+    return ProblemInvalid(f"{path}:{line + text.count(chr(10), 0, at)}", f"{'.'.join(keys) or path.name}: {first['msg']}")

@@ -1,0 +1,260 @@
+"""What a definition and its workloads may say, key by key: FlashInfer-Trace's, and SOL's superset of it.  Parsed, never executed."""
+
+from __future__ import annotations
+
+import ast
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from grader.formats.arithmetic import LENGTH_LIMIT, ExpressionInvalid, evaluate
+
+RUN = "run"
+LARGEST_AXIS = 2**31 - 1
+LONGEST_NUMBER = 10  # in digits, of a shape
+EXACT = 2**53  # scalars travel as doubles
+
+_Text = Annotated[str, Field(min_length=1)]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
+_Size = Annotated[int, Field(ge=0, le=LARGEST_AXIS)]
+_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1", "float4_e2m1fn_x2",
+    "int64", "int32", "int16", "int8", "bool",
+]  # fmt: skip
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Const(_Strict):
+    """An axis that never changes."""
+
+    type: Literal["const"]
+    value: _Size
+    description: str | None = None
+
+
+class Var(_Strict):
+    """An axis that each workload gives."""
+
+    type: Literal["var"]
+    description: str | None = None
+
+
+class Expr(_Strict):
+    """An axis that follows from others; SOL's."""
+
+    type: Literal["expr"]
+    expression: Annotated[str, Field(min_length=1, max_length=LENGTH_LIMIT)]
+    description: str | None = None
+
+
+class Tensor(_Strict):
+    """An input or output. shape: names of axes and whole numbers; None is a scalar."""
+
+    shape: list[_Text] | None
+    dtype: DType
+    description: str | None = None
+
+
+class Definition(_Strict):
+    """definition.json."""
+
+    name: _Text
+    op_type: _Text | None = None
+    axes: dict[_Name, Annotated[Const | Var | Expr, Field(discriminator="type")]] = Field(max_length=64)
+    custom_inputs_entrypoint: _Name | None = None
+    inputs: dict[_Name, Tensor] = Field(min_length=1, max_length=23)
+    outputs: dict[_Name, Tensor] = Field(min_length=1, max_length=8)
+    reference: _Text
+    constraints: list[_Text] | None = None
+    tags: list[str] | None = None
+    description: str | None = None
+    hf_id: str | None = None
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Definition:
+        if both := set(self.inputs) & set(self.outputs):
+            raise ValueError(f"{sorted(both)[0]!r} is an input and an output; rename one")
+        for name, tensor in {**self.inputs, **self.outputs}.items():
+            for axis in tensor.shape or ():
+                number = axis.isdecimal() and axis.isascii() and len(axis) < LONGEST_NUMBER
+                if not number and axis not in self.axes:
+                    raise ValueError(f"the shape of {name!r} uses {axis!r}, which is not in axes; add it there")
+        for text in self.constraints or ():
+            try:
+                ast.parse(text, mode="eval")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                raise ValueError(f"constraint {text!r} is no expression; mend it, or leave it out") from None
+        return self
+
+    @model_validator(mode="after")
+    def _reference_fits(self) -> Definition:
+        functions = _functions(self.reference)
+        if RUN not in functions:
+            raise ValueError(f"reference has no top-level function {RUN!r}; define it")
+        taken = functions[RUN].args
+        names = [one.arg for one in (*taken.posonlyargs, *taken.args)]
+        if taken.vararg is None and not len(names) - len(taken.defaults) <= len(self.inputs) <= len(names):
+            raise ValueError(f"reference's run({', '.join(names)}) does not take the {len(self.inputs)} inputs {', '.join(self.inputs)}")
+        if self.custom_inputs_entrypoint is not None and self.custom_inputs_entrypoint not in functions:
+            raise ValueError(f"custom_inputs_entrypoint: reference has no top-level function {self.custom_inputs_entrypoint!r}; define it")
+        return self
+
+    def misnamed(self) -> tuple[str, str] | None:
+        """The first parameter of run that has another name than its input, with that; SOL refuses it."""
+        taken = _functions(self.reference)[RUN].args
+        pairs = zip((one.arg for one in (*taken.posonlyargs, *taken.args)), self.inputs, strict=False)
+        return next(((parameter, name) for parameter, name in pairs if parameter != name), None)
+
+    def sizes(self, given: dict[str, int]) -> dict[str, int]:
+        """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""
+        known = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)}
+        known |= {name: given[name] for name, axis in self.axes.items() if isinstance(axis, Var)}
+        left = {name: _plain(name, axis.expression, self.axes) for name, axis in self.axes.items() if isinstance(axis, Expr)}
+        while left:
+            ready = {name: tree for name, tree in left.items() if _names(tree) <= set(known)}
+            if not ready:
+                raise ExpressionInvalid(f"axes {', '.join(sorted(left))} are defined by each other; give one of them a value")
+            known |= {name: _at(name, tree, known) for name, tree in ready.items()}
+            left = {name: tree for name, tree in left.items() if name not in ready}
+        return {name: known[name] for name in self.axes}
+
+
+class Random(_Strict):
+    """Drawn anew for every trial."""
+
+    type: Literal["random"]
+
+
+class Scalar(_Strict):
+    """A number that never changes."""
+
+    type: Literal["scalar"]
+    value: bool | int | Annotated[float, Field(allow_inf_nan=False)]
+
+    @field_validator("value")
+    @classmethod
+    def _travels(cls, value: bool | int | float) -> bool | int | float:
+        if isinstance(value, int) and abs(value) > EXACT:
+            raise ValueError(f"{value} is over 2 ** 53, beyond which scalars are not exact; write a smaller one")
+        return value
+
+
+class Safetensors(_Strict):
+    """A tensor of a file."""
+
+    type: Literal["safetensors"]
+    path: _Text
+    tensor_key: _Text
+
+
+class Custom(_Strict):
+    """Made by the definition's custom_inputs_entrypoint; SOL's."""
+
+    type: Literal["custom"]
+
+
+class Tolerance(_Strict):
+    """SOL's, of one workload."""
+
+    max_atol: _Finite = 1e-2
+    max_rtol: _Finite = 1e-2
+    required_matched_ratio: Annotated[float, Field(gt=0, le=1)] = 0.99
+    max_error_cap: _Finite | None = None
+    allow_negative_inf: bool = False
+
+
+class Workload(_Strict):
+    """A line of workload.jsonl."""
+
+    axes: dict[_Name, _Size]
+    inputs: dict[_Name, Annotated[Random | Scalar | Safetensors | Custom, Field(discriminator="type")]]
+    uuid: Annotated[str, Field(min_length=1, max_length=200)]
+    tolerance: Tolerance | None = None
+
+    @model_validator(mode="after")
+    def _custom_is_all(self) -> Workload:
+        kinds = {one.type for one in self.inputs.values()}
+        if "custom" in kinds and kinds & {"random", "safetensors"}:
+            raise ValueError("inputs has custom ones beside random ones or safetensors; make all of them custom")
+        return self
+
+
+class Row(_Strict):
+    """A line of a trace set: a trace without solution."""
+
+    definition: str
+    workload: Workload
+    solution: None = None
+    evaluation: None = None
+
+
+def workload(row: Any, name: str) -> Workload:
+    """The workload of a line, which may be that of a trace set; ValueError where it is of another definition."""
+    if not isinstance(row, dict) or "workload" not in row:
+        return Workload.model_validate(row)
+    found = Row.model_validate(row)
+    if found.definition != name:
+        raise ValueError(f"definition: it is of {found.definition!r}, not of {name!r}; leave the line out")
+    return found.workload
+
+
+def _functions(text: str) -> dict[str, ast.FunctionDef]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f" at its line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ValueError(f"reference is no Python{line}: {error}; mend it") from None
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _plain(name: str, expression: str, axes: dict[str, Any]) -> ast.expr:
+    try:
+        tree = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ExpressionInvalid(f"axis {name!r}: {expression!r} is no expression; write one such as 'n // 2'") from None
+    if unknown := sorted(_names(tree) - set(axes)):
+        raise ExpressionInvalid(f"axis {name!r} uses {unknown[0]!r}, which is not in axes; add it there")
+    return tree
+
+
+def _names(tree: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _at(name: str, tree: ast.expr, known: dict[str, int]) -> int:
+    try:
+        value = evaluate(ast.unparse(_Whole(known).visit(tree)), known)
+    except ExpressionInvalid as wrong:
+        raise ExpressionInvalid(f"axis {name!r} {wrong}") from None
+    if value > LARGEST_AXIS:
+        raise ExpressionInvalid(f"axis {name!r} is {value}; the largest is 2 ** 31 - 1")
+    return value
+
+
+class _Whole(ast.NodeTransformer):
+    """SOL's expressions as those of `arithmetic`: `/` where it has no remainder, and signs."""
+
+    def __init__(self, known: dict[str, int]) -> None:
+        self._known = known
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Div):
+            return node
+        left, right = (evaluate(ast.unparse(one), self._known) for one in (node.left, node.right))
+        if right == 0 or left % right:
+            raise ExpressionInvalid(f"divides {left} by {right}, which is no whole number; write '//', or mend it")
+        return ast.BinOp(node.left, ast.FloorDiv(), node.right)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        match node.op:
+            case ast.USub():
+                return ast.BinOp(ast.Constant(0), ast.Sub(), node.operand)
+            case ast.UAdd():
+                return node.operand
+        return node

@@ -1,0 +1,182 @@
+"""The kernelbench format: one Python file with `Model`, `get_inputs` and `get_init_inputs`.  Parsed, never executed.
+
+A kernel for it is a `ModelNew`, made and called as `Model` is; it gets Model's weights by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from grader.errors import ProblemInvalid
+from grader.formats import dropout
+from grader.model import Problem
+from sandbox import wire
+
+NAME = "kernelbench"
+LANGUAGES = ("python",)
+SOURCE_LIMIT_BYTES = 256 * 1024
+ENTRY, CLASS, METHOD, INPUTS, ARGUMENTS = "ModelNew", "Model", "forward", "get_inputs", "get_init_inputs"
+TRIAL_COUNT = 5  # KernelBench's own
+DEFAULT_PRECISION = "fp32"
+_DOWNLOADS = ("transformers", "diffusers", "timm", "torchvision")
+_STATEMENT = f"""\
+Write a class {ENTRY} that does what {CLASS} below does, faster. It is made with the values of {ARGUMENTS}(), and gets the weights
+of {CLASS} where its parameters have the same names. It is called with tensors as those of {INPUTS}(), of dtype {{dtype}} where
+they are floating. An output that is small beside the tolerance has to be right within {{share:.0%}} of its own size as well.
+
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """What floating tensors and weights are cast to, and the tolerance that goes with it.
+
+    The budget is for outputs that are small beside atol, where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
+    """
+
+    dtype: str
+    tolerance: wire.Tolerance
+
+
+PRECISIONS = {
+    "fp32": Precision(dtype="float32", tolerance=wire.Tolerance(atol=1e-4, rtol=1e-4, budget_floor=1e-2)),
+    "fp16": Precision(dtype="float16", tolerance=wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
+    "bf16": Precision(dtype="bfloat16", tolerance=wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
+}
+
+
+def matches(path: Path) -> bool:
+    """Whether a problem of this format, or what was meant as one, lies at path."""
+    if path.suffix != ".py" or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(SOURCE_LIMIT_BYTES)
+    except OSError:
+        return True  # load says why
+    return re.search(rb"^(class Model\b|def get_(init_)?inputs\b)", head, re.MULTILINE) is not None
+
+
+def load(path: Path, precision: str = DEFAULT_PRECISION) -> Problem:
+    """Read the problem in the file path, for floating tensors of this precision."""
+    if precision not in PRECISIONS:
+        raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
+    source = _read(path)
+    _check(path, _parse(path, source))
+    problem_id, chosen = problem_id_of(path, precision), PRECISIONS[precision]
+    return Problem(
+        problem_id=problem_id,
+        title=_title(path, precision),
+        languages=LANGUAGES,
+        spec=_spec(problem_id, source, chosen),
+        statement=_STATEMENT.format(dtype=chosen.dtype, share=chosen.tolerance.budget_floor) + source,
+    )
+
+
+def problem_id_of(path: Path, precision: str = DEFAULT_PRECISION) -> str:
+    """23_Softmax.py is kb_23_softmax, and kb_23_softmax_fp16 in fp16."""
+    slug = re.sub(r"[^a-z0-9]+", "_", path.stem.lower()).strip("_")
+    if not slug:
+        raise ProblemInvalid(str(path), "has no letter or digit in its name; rename it to N_Name.py")
+    suffix = "" if precision == DEFAULT_PRECISION else f"_{precision}"
+    return f"kb_{slug}"[: 63 - len(suffix)] + suffix
+
+
+def _title(path: Path, precision: str) -> str:
+    words = " ".join(path.stem.replace("_", " ").split())
+    return words[:180] if precision == DEFAULT_PRECISION else f"{words[:180]} ({precision})"
+
+
+def _read(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise ProblemInvalid(str(path), "is no file; a kernelbench problem is one Python file")
+        if (size := path.stat().st_size) > SOURCE_LIMIT_BYTES:
+            raise ProblemInvalid(
+                str(path), f"has {size:,} bytes, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not the problem"
+            )
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ProblemInvalid(str(path), f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error.strerror}; check its permissions") from None
+
+
+def _parse(path: Path, source: str) -> ast.Module:
+    try:
+        return ast.parse(source, path.name)
+    except SyntaxError as error:
+        raise ProblemInvalid(str(path), f"line {error.lineno}: is no Python: {error.msg}; mend the line") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ProblemInvalid(str(path), f"can't be parsed as Python: {error or type(error).__name__}; write it more simply") from None
+
+
+def _check(path: Path, tree: ast.Module) -> None:
+    """Raise ProblemInvalid where a part is missing, or where the file is one that surely can't be judged."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if CLASS not in classes:
+        raise ProblemInvalid(str(path), f"has no class {CLASS}; define `class {CLASS}(nn.Module)` with a method {METHOD}")
+    if not _has_method(classes[CLASS], classes):
+        raise ProblemInvalid(str(path), f"line {classes[CLASS].lineno}: class {CLASS} has no method {METHOD}; define it")
+    for name, what in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
+        if name not in functions:
+            raise ProblemInvalid(str(path), f"has no function {name}; define it, returning the list of what {what} (it may be empty)")
+        needed = functions[name].args
+        if len(needed.posonlyargs) + len(needed.args) > len(needed.defaults) or None in needed.kw_defaults:
+            raise ProblemInvalid(str(path), f"line {functions[name].lineno}: {name} takes arguments; it is called without any")
+    for node in tree.body:
+        if (package := _downloader(node)) is not None:
+            text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
+            raise ProblemInvalid(str(path), f"line {node.lineno}: {text}")
+    if (found := dropout.certain(tree)) is not None:
+        raise ProblemInvalid(str(path), f"line {found.line}: {found.sentence}")
+
+
+def _has_method(of: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
+    """Whether the class, or one of this file that it is made from, defines forward."""
+    seen, waiting = set[str](), [of]
+    while waiting:
+        one = waiting.pop()
+        if one.name in seen:
+            continue
+        seen.add(one.name)
+        if any(isinstance(node, ast.FunctionDef) and node.name == METHOD for node in one.body):
+            return True
+        waiting += [classes[base.id] for base in one.bases if isinstance(base, ast.Name) and base.id in classes]
+    return False
+
+
+def _downloader(node: ast.stmt) -> str | None:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    return next((root for root in (name.split(".")[0] for name in names) if root in _DOWNLOADS), None)
+
+
+def _spec(problem_id: str, source: str, precision: Precision) -> wire.ProblemSpec:
+    canonical = {
+        "format": NAME,
+        "problem_id": problem_id,
+        "reference": source,
+        "dtype": precision.dtype,
+        "tolerance": asdict(precision.tolerance),
+        "trials": TRIAL_COUNT,
+    }
+    return wire.ProblemSpec(
+        problem_id=problem_id,
+        format=NAME,
+        entry=ENTRY,
+        inputs=(),
+        outputs=(),
+        workloads=(wire.Workload(workload_id="default", axes={}, arguments=json.dumps({"dtype": precision.dtype})),),
+        tolerance=precision.tolerance,
+        reference=source,
+        trial_count=TRIAL_COUNT,
+        digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
+        convention=wire.Convention.MODEL,
+    )

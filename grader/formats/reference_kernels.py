@@ -1,0 +1,238 @@
+"""The reference_kernels format: a directory with task.yml and the files that it lists, or a competition's yaml that names such directories.
+
+Nothing is executed. reference.py and what it imports go to the judge as text; their eval.py is left out. A case's `tests` are for every
+device, its `benchmarks` for a GPU where there are tests too, for they are of a GPU's size.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from grader.errors import ProblemInvalid
+from grader.model import Problem
+from sandbox import wire
+
+NAME = "reference_kernels"
+FILE = "task.yml"
+LANGUAGES = ("python",)
+ENTRY = "custom_kernel"
+SUBMISSION = "@SUBMISSION@"
+REFERENCE, FUNCTIONS = "reference.py", ("generate_input", "ref_kernel", "check_implementation")
+SEED, AXIS_LIMIT, LARGEST = "seed", 16, 2**31 - 1
+YAML_LIMIT_BYTES, FILE_LIMIT_BYTES = 256 * 1024, 512 * 1024
+LONGEST_TRIAL_S = 30.0
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
+
+_Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=1000)]
+_Case = dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")], _Scalar | Annotated[list[_Scalar], Field(max_length=256)]]
+_Timeout = Annotated[int, Field(gt=0, le=24 * 3600)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _File(_Strict):
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$")]
+    source: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class _Config(_Strict):
+    main: str
+
+
+class _Task(_Strict):
+    """task.yml, key by key."""
+
+    files: list[_File] = Field(min_length=1, max_length=64)
+    lang: Literal["py", "cu"]
+    config: _Config | dict[str, Any]
+    description: str = ""
+    templates: dict[Literal["CUDA", "Python", "Triton", "HIP", "CuteDSL"], str] = {}
+    tests: list[_Case] = Field(default=[], max_length=256)
+    benchmarks: list[_Case] = Field(default=[], max_length=256)
+    test_timeout: _Timeout = 180
+    benchmark_timeout: _Timeout = 180
+    ranked_timeout: _Timeout = 180
+    ranking_by: Literal["last", "mean", "geom"] = "last"
+    multi_gpu: bool = False
+    seed: int | None = None
+    libraries: list[str] = []
+    gpus: list[str] = []
+
+    @model_validator(mode="after")
+    def _can_be_judged(self) -> _Task:
+        if self.lang != "py":
+            raise ValueError("lang 'cu' has a reference in C++, which is not judged here; only 'py' is")
+        if self.multi_gpu or any("world_size" in case for case in (*self.tests, *self.benchmarks)):
+            raise ValueError("multi_gpu problems are not judged here; leave out multi_gpu and world_size")
+        if not isinstance(self.config, _Config):
+            raise ValueError("config of lang 'py' has the key main, and no other")
+        if not self.tests and not self.benchmarks:
+            raise ValueError("there are neither tests nor benchmarks; add a case")
+        names = [one.name for one in self.files]
+        if len(set(names)) != len(names):
+            raise ValueError("files has a name twice; rename one")
+        if REFERENCE not in names:
+            raise ValueError(f"files has no {REFERENCE}; add it, with {', '.join(FUNCTIONS)}")
+        for kind, cases in (("tests", self.tests), ("benchmarks", self.benchmarks)):
+            for index, case in enumerate(cases):
+                for key, value in case.items():
+                    if any(type(one) is int and abs(one) > LARGEST for one in _each(value)) and key != SEED:
+                        raise ValueError(f"{kind}.{index}.{key} is over 2 ** 31 - 1; no device holds that")
+        return self
+
+
+class _Listed(_Strict):
+    directory: Annotated[str, Field(min_length=1, max_length=1000)]
+    name: str | None = None
+    deadline: Any = None
+    gpus: list[str] = []
+
+
+class _Competition(_Strict):
+    """A competition's yaml, key by key."""
+
+    name: str
+    deadline: Any = None
+    description: str = ""
+    problems: list[_Listed] = Field(min_length=1, max_length=256)
+
+
+_Model = TypeVar("_Model", bound=_Strict)
+
+
+def matches(path: Path) -> bool:
+    """Whether a problem of this format lies at path: a directory with task.yml, or that file."""
+    return (path / FILE).is_file() or (path.name == FILE and path.is_file())
+
+
+def members(path: Path) -> tuple[Path, ...]:
+    """The directories that a competition's yaml names; () where path is none."""
+    if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file():
+        return ()
+    competition = _parsed(path, _Competition)
+    return tuple(path.parent / one.directory for one in competition.problems)
+
+
+def load(path: Path) -> Problem:
+    """Read the problem in directory path."""
+    task_path = path if path.name == FILE else path / FILE
+    task = _parsed(task_path, _Task)
+    texts = {one.name: _text(task_path, one) for one in task.files if _is_executed(one, task)}
+    trees = {name: _tree(task_path.parent / name, text) for name, text in texts.items()}
+    reference = trees[REFERENCE]
+    if missing := [name for name in FUNCTIONS if name not in _defined(reference)]:
+        raise ProblemInvalid(str(task_path.parent / REFERENCE), f"defines no {missing[0]!r}; define it at the top level")
+    name = task_path.resolve().parent.name
+    problem_id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "problem"
+    return Problem(
+        problem_id=problem_id, title=name, languages=LANGUAGES, spec=_spec(problem_id, task, texts, reference), statement=task.description
+    )
+
+
+def _spec(problem_id: str, task: _Task, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:
+    tests = [_workload(f"test-{index}", case, "") for index, case in enumerate(task.tests)]
+    kind = "cuda" if tests else ""
+    workloads = (*tests, *(_workload(f"benchmark-{index}", case, kind) for index, case in enumerate(task.benchmarks)))
+    common = set.intersection(*(set(one.axes) for one in workloads))
+    canonical = {"format": NAME, "id": problem_id, "files": texts, "tests": task.tests, "benchmarks": task.benchmarks}
+    return wire.ProblemSpec(
+        problem_id=problem_id,
+        format=NAME,
+        entry=ENTRY,
+        inputs=(),
+        outputs=(),
+        workloads=workloads,
+        tolerance=wire.Tolerance(**_tolerance(reference), budget_factor=None),
+        reference=json.dumps(texts, sort_keys=True),
+        axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
+        trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
+        digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
+        convention=wire.Convention.DATA,
+    )
+
+
+def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:
+    axes = {key: value for key, value in case.items() if type(value) is int and value >= 0 and key != SEED}
+    return wire.Workload(workload_id=workload_id, axes=axes, device_kind=kind, arguments=json.dumps({"case": case}))
+
+
+def _is_executed(file: _File, task: _Task) -> bool:
+    """Whether the judge needs it: Python, but neither the submission nor their harness."""
+    assert isinstance(task.config, _Config)
+    return file.source != SUBMISSION and file.name.endswith(".py") and file.name not in (task.config.main, "eval.py")
+
+
+def _each(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _parsed(path: Path, model: type[_Model]) -> _Model:
+    try:
+        if path.stat().st_size > YAML_LIMIT_BYTES:
+            raise ProblemInvalid(str(path), f"is over {YAML_LIMIT_BYTES} bytes; make it smaller")
+        return model.model_validate(yaml.safe_load(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {FILE} and the files that it lists") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"] if str(part).isidentifier() or isinstance(part, int)) or path.name
+        raise ProblemInvalid(str(path), f"{key}: {first['msg']}") from None
+    except yaml.YAMLError as error:
+        raise ProblemInvalid(str(path), f"is no YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, RecursionError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error or 'it is nested too deep'}; mend the value") from None
+
+
+def _text(task_path: Path, file: _File) -> str:
+    path = task_path.parent / file.source
+    try:
+        if not path.is_file() or path.stat().st_size > FILE_LIMIT_BYTES:
+            raise ProblemInvalid(str(task_path), f"files: {file.source!r} is no file of at most {FILE_LIMIT_BYTES} bytes; mend its path")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error}; write it as UTF-8 text") from None
+
+
+def _tree(path: Path, text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
+        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; mend it") from None
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    names = set()
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names |= {one.id for one in targets if isinstance(one, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.ImportFrom(names=imported) | ast.Import(names=imported):
+                names |= {one.asname or one.name for one in imported}
+    return names
+
+
+def _tolerance(tree: ast.Module) -> dict[str, float]:
+    """What `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)` says, to be shown; the check itself decides."""
+    found = dict(TOLERANCE)
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="check_implementation")], value=ast.Call(keywords=keywords)):
+                for one in keywords:
+                    if one.arg in found and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float)):
+                        found[one.arg] = max(float(one.value.value), 0.0)
+    return found

@@ -1,0 +1,95 @@
+"""The artifact of a Python module: its source and what was compiled when it was imported, as one plain tar.
+
+Made in the build box and unpacked in the run box, where a stranger may have written it: only plain files below TOP, only by paths that
+mean what they say. The same files make the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+# The parts of an artifact: the submitted file, the extensions compiled from it, and what other compilers have kept.
+SOURCES, EXTENSIONS, CACHES = "sources", "extensions", "caches"
+TOP = frozenset({SOURCES, EXTENSIONS, CACHES})
+SIZE_LIMIT_BYTES = 48 << 20  # a build box may leave a file of 64 MiB
+FILE_COUNT_LIMIT = 2000
+PATH_LIMIT_BYTES = 240
+
+
+class Refused(Exception):
+    """An artifact, or what should become one, is not as it must be; the sentence says what."""
+
+
+def pack(sources: Mapping[str, bytes], place: Path) -> bytes:
+    """The sources as submitted, and the files that lie in a part of `place`. Links, pipes and empty directories are left out."""
+    files: dict[str, bytes | Path] = {f"{SOURCES}/{path}": content for path, content in sources.items()}
+    files |= {path: place / path for path in _files(place)}
+    made, total = io.BytesIO(), 0
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for count, path in enumerate(sorted(files), start=1):
+            found = files[path]
+            content = _content(found) if isinstance(found, Path) else found
+            total += len(content)
+            if total > SIZE_LIMIT_BYTES or count > FILE_COUNT_LIMIT:
+                most = f"{SIZE_LIMIT_BYTES >> 20} MiB or {FILE_COUNT_LIMIT} files"
+                raise Refused(f"what the module made when it was imported is over {most}; compile less there")
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o444
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def unpack(artifact: bytes, place: Path) -> None:
+    """Write the files of an artifact below `place`, an empty directory; nothing is written where one of them is refused."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(artifact), mode="r:") as archive:
+            members = [_checked(archive, entry, number) for number, entry in enumerate(archive)]
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise Refused(f"the artifact is no archive of ours: {error}") from None
+    if len({path for path, _ in members}) != len(members):
+        raise Refused("the artifact has two files of one path")
+    try:
+        for path, content in members:
+            _write(place / path, content)
+    except OSError as error:  # a file that is another's directory; no room
+        raise Refused(f"the artifact can't be unpacked: {error}") from None
+
+
+def _write(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444), "wb") as file:
+        file.write(content)
+
+
+def _checked(archive: tarfile.TarFile, entry: tarfile.TarInfo, number: int) -> tuple[str, bytes]:
+    path = PurePosixPath(entry.name)
+    if not entry.isreg() or entry.issparse():
+        raise Refused(f"the artifact has {entry.name!r}, which is no plain file")
+    if path.is_absolute() or str(path) != entry.name or ".." in path.parts or len(path.parts) < 2 or path.parts[0] not in TOP:
+        raise Refused(f"the artifact has {entry.name!r}, which is no path inside of it")
+    if number >= FILE_COUNT_LIMIT or entry.offset_data + entry.size > SIZE_LIMIT_BYTES + FILE_COUNT_LIMIT * 4096:
+        raise Refused("the artifact holds more than one may")
+    file = archive.extractfile(entry)
+    assert file is not None
+    return entry.name, file.read()
+
+
+def _files(place: Path) -> Iterator[str]:
+    for part in (EXTENSIONS, CACHES):
+        for directory, _, names in os.walk(place / part):  # follows no link
+            for name in names:
+                path = Path(directory, name)
+                relative = path.relative_to(place).as_posix()
+                if len(os.fsencode(relative)) <= PATH_LIMIT_BYTES and relative.isprintable() and stat.S_ISREG(path.lstat().st_mode):
+                    yield relative
+
+
+def _content(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        return file.read(SIZE_LIMIT_BYTES + 1)

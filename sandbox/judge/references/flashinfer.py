@@ -1,0 +1,213 @@
+"""The judge's half of flashinfer: `run(*inputs)` of the definition's reference, its inputs, and the two rules of comparison.
+
+Random data are as theirs, but from the trial's key: normal floats, integers from -1024 to 1023. SOL makes some inputs by their names, so
+that a reference stays finite; so does this, except that nothing is all ones or zeros: whoever ignores such an input would pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sandbox import wire
+from sandbox.judge import references
+from sandbox.judge.references import seeds, sources
+from sandbox.judge.references.flashinfer_rule import Rule
+from sandbox.judge.tolerance import Comparison
+
+NAME = "flashinfer"
+RUN = "run"
+_LOWEST, _HIGHEST = -1024, 1024
+_PROBE = "0" * 32
+
+
+def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+    """Execute the reference's text once, and run it at the smallest workload: what it returns, and whether it changes its inputs."""
+    with sources.contained("the reference's text", where), seeds.seeded(spec.digest, where):
+        module = sources.Modules({"reference": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("reference")
+    function = getattr(module, RUN, None)
+    if not callable(function):
+        raise references.ReferenceFailed(f"the reference defines no function {RUN!r}")
+    scalars = tuple(not one.shape for one in spec.inputs)
+
+    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        result = function(*[one.item() if scalar else one for one, scalar in zip(inputs, scalars, strict=True)])
+        return _outputs(result, spec, inputs)
+
+    def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
+        return _draw(spec, workload, key, where, vars(module))
+
+    changed = _changed(spec, run, draw, where)
+
+    def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return run([one.clone() if index in changed else one for index, one in enumerate(inputs)] if changed else inputs)
+
+    for one in (run, reference):
+        one.__code__ = one.__code__.replace()  # their own: what torch.compile makes is kept with the code object
+
+    def compare(
+        workload: wire.Workload,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        expected: list[torch.Tensor],
+        unwritten: list[torch.Tensor],
+    ) -> list[Comparison]:
+        rule = Rule(**json.loads(workload.arguments)["rule"])
+        _check(expected, outputs, spec)
+        return [rule.compare(out, ref, mask) for out, ref, mask in zip(outputs, expected, unwritten, strict=True)]
+
+    return references.Task(spec=spec, reference=reference, draw=draw, compare=compare, scratch=tuple(sorted(changed)))
+
+
+def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references.Draw, where: str) -> frozenset[int]:
+    """Which inputs the reference writes to."""
+    smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
+    inputs = draw(smallest, _PROBE)
+    given = [one.clone() for one in inputs]
+    with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), seeds.seeded(_PROBE, where):
+        expected = run(given)
+    shapes = [tuple(smallest.axes[axis] if isinstance(axis, str) else axis for axis in one.shape) for one in spec.outputs]
+    _check(
+        expected,
+        [torch.empty(shape, dtype=getattr(torch, one.dtype), device="meta") for shape, one in zip(shapes, spec.outputs, strict=True)],
+        spec,
+    )
+    return frozenset(index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not _same(one, before))
+
+
+def _outputs(result: object, spec: wire.ProblemSpec, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """What run returned, by name, in order, or alone; numbers become tensors."""
+    if isinstance(result, dict):
+        if missing := [one.name for one in spec.outputs if one.name not in result]:
+            raise references.ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
+        result = [result[one.name] for one in spec.outputs]
+    found = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(found) != len(spec.outputs):
+        raise references.ReferenceFailed(f"{RUN} returned {len(found)} outputs; the definition has {len(spec.outputs)}")
+    where = next((one.device for one in inputs if one.dim()), torch.device("cpu"))
+    return [_tensor(one, of, where) for one, of in zip(found, spec.outputs, strict=True)]
+
+
+def _tensor(value: object, of: wire.TensorSpec, where: torch.device) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(where).contiguous()
+    if isinstance(value, (bool, int, float)):
+        return torch.tensor(value, dtype=getattr(torch, of.dtype), device=where)
+    raise references.ReferenceFailed(f"{RUN} returned a {type(value).__name__} for {of.name!r}; return a tensor")
+
+
+def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire.ProblemSpec) -> None:
+    for ref, out, of in zip(expected, outputs, spec.outputs, strict=True):
+        if ref.shape != out.shape or ref.dtype != out.dtype:
+            text = f"{RUN} returned {ref.dtype} {list(ref.shape)} for {of.name!r}; the definition says {out.dtype} {list(out.shape)}"
+            raise references.ReferenceFailed(text)
+
+
+def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
+    """The inputs of a key, by the kinds that the workload says."""
+    made = json.loads(workload.arguments)
+    said = made["inputs"]
+    custom: dict[str, object] = {}
+    with seeds.seeded(key, where):
+        if made["custom"] is not None and any(one["type"] == "custom" for one in said.values()):
+            scalars = {name: one["value"] for name, one in said.items() if one["type"] == "scalar"}
+            with sources.contained(made["custom"], where):
+                custom = names[made["custom"]]({**workload.axes, **scalars}, torch.device(where))
+            if not isinstance(custom, dict):
+                raise references.ReferenceFailed(f"{made['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
+        return [_one(of, said[of.name], workload, where, custom, made) for of in spec.inputs]
+
+
+def _one(
+    of: wire.TensorSpec, said: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], made: dict[str, Any]
+) -> torch.Tensor:
+    shape = tuple(workload.axes[axis] if isinstance(axis, str) else axis for axis in of.shape)
+    dtype: torch.dtype = getattr(torch, of.dtype)
+    match said["type"]:
+        case "scalar":
+            return torch.tensor(said["value"]).to(dtype)
+        case "custom":
+            return _made(of, custom.get(of.name), shape, dtype, where, made["custom"])
+        case "safetensors":
+            return _stored(said, shape, dtype).to(where)
+    by_name = _by_name(of.name, shape, where) if made["by_name"] and of.shape and of.dtype in _WIDE else None
+    drawn = by_name.to(dtype) if by_name is not None else _random(shape, dtype, where)
+    return drawn if of.shape else drawn.cpu()
+
+
+def _made(of: wire.TensorSpec, value: object, shape: tuple[int, ...], dtype: torch.dtype, where: str, maker: str) -> torch.Tensor:
+    """An input that the definition's own function made."""
+    if not of.shape and isinstance(value, (bool, int, float)):
+        return torch.tensor(value).to(dtype)
+    if not isinstance(value, torch.Tensor):
+        raise references.ReferenceFailed(
+            f"{maker} made a {type(value).__name__} of {of.name!r}; make it a {'tensor' if of.shape else 'number'}"
+        )
+    if tuple(value.shape) != shape or value.dtype != dtype:
+        text = f"{maker} made {value.dtype} {list(value.shape)} of {of.name!r}; the definition says {dtype} {list(shape)}"
+        raise references.ReferenceFailed(text)
+    return value.detach().to(where if of.shape else "cpu").contiguous()
+
+
+def _stored(said: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    path = Path(said["path"])
+    try:
+        with path.open("rb") as file:
+            file.seek(said["begin"])
+            data = bytearray(file.read(said["end"] - said["begin"]))
+    except OSError as error:
+        raise references.ReferenceFailed(f"{path} can't be read any more: {error}") from error
+    if hashlib.sha256(data).hexdigest() != said["digest"]:
+        raise references.ReferenceFailed(f"{path} has changed since the problem was read; read it again")
+    return torch.frombuffer(data, dtype=dtype).view(shape) if data else torch.empty(shape, dtype=dtype)
+
+
+def _random(shape: tuple[int, ...], dtype: torch.dtype, where: str) -> torch.Tensor:
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, device=where).bool()
+    if dtype == torch.int8:
+        return torch.randint(-128, 128, shape, device=where, dtype=dtype)
+    if not dtype.is_floating_point:
+        return torch.randint(_LOWEST, _HIGHEST, shape, device=where, dtype=dtype)
+    if dtype.itemsize == 1:
+        return torch.randn(shape, device=where).clamp_(-2.0, 2.0).to(dtype)
+    return torch.randn(shape, device=where, dtype=dtype)
+
+
+_WIDE = {"float64", "float32", "float16", "bfloat16"}
+
+
+def _by_name(name: str, shape: tuple[int, ...], where: str) -> torch.Tensor | None:
+    """What SOL makes of an input's name: values that its role can have; None where it has none."""
+    bare = name.rstrip("0123456789")
+    normal: Callable[[], torch.Tensor] = lambda: torch.randn(shape, device=where)  # noqa: E731
+    if bare.endswith(("norm_weight", "norm_bias")):
+        return normal() * 0.1 + (1.0 if bare.endswith("weight") else 0.0)
+    if bare in ("causal_mask", "attention_mask") and len(shape) > 1 and shape[-1] == shape[-2]:
+        return torch.full(shape, torch.finfo(torch.float16).min, device=where).triu(1)
+    if bare in ("x_mask", "text_mask", "aspect_ratio_mask", "drop_mask", "attention_mask"):
+        return torch.randint(0, 2, shape, device=where).float()
+    if bare in ("cos", "cos_cached", "rope_cos", "sin", "sin_cached", "rope_sin"):
+        return (torch.cos if "cos" in bare else torch.sin)(normal().clamp_(-math.pi, math.pi))
+    if f"_{bare}".endswith(("_rstd", "_std", "_variance", "_var")):
+        return normal().abs() + 0.1
+    if name in ("A", "A_log", "g"):
+        low, high = {"A": (-1.0, -0.001), "A_log": (-5.0, -1.0), "g": (-5.0, 0.0)}[name]
+        return torch.rand(shape, device=where) * (high - low) + low
+    if name == "A_cumsum":
+        return (torch.rand(shape, device=where) * -0.1).cumsum(-1)
+    if name in ("attn_weights", "attention_weights", "routing_weights"):
+        return torch.softmax(normal(), -1)
+    if len(shape) > 1 and f"_{bare}".endswith(("_weight", "_weights", "_proj", "_projs", "_weight_matrix")):
+        return normal() / math.sqrt(max(shape[-1], 1))
+    return None
+
+
+def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return bool(torch.equal(left.contiguous().view(-1).view(torch.uint8), right.contiguous().view(-1).view(torch.uint8)))

@@ -1,0 +1,245 @@
+"""The kernelbench format's judge half: one file with `Model`, `get_inputs` and `get_init_inputs`.
+
+The file is executed once, in a module of its own. What it makes is first made without memory (`trace.py`); then the model is made for good,
+on the CPU as a runner makes its own, so that the same seed gives the same weights.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import sys
+import types
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from sandbox import nest, wire
+from sandbox.judge import references
+from sandbox.judge.references import faint, seeds, trace
+from sandbox.judge.references.trace import Making
+
+NAME = "kernelbench"
+_INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
+_SCALARS = {bool: "bool", int: "int64", float: "float64"}
+_EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
+_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
+_RANK_LIMIT = 8
+_FOR_REAL = nullcontext()
+
+
+def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+    """Execute the file, learn its shapes, and make its model."""
+    source = _Source.of(spec)
+    seen = trace.trace(source.model, lambda making, place: source.inputs(spec.digest, place, making), where)
+    spec = _described(spec, seen, source.parameter_names())
+    model = source.model().to(where)
+    state = _state(source, model)
+    constants = [None if torch.is_tensor(one) else one for one in seen.inputs]
+    seen = replace(seen, inputs=[], outputs=[])  # they may have memory, and are not needed any more
+    wide = _Wide(source, seen, constants, where)
+    return references.Task(
+        spec=spec,
+        reference=_reference(model, seen, constants),
+        reference64=wide.outputs,
+        draw=lambda _, key: _drawn(source.inputs(key, where), spec, constants),
+        compare=faint.Comparer(allowed=spec.tolerance, wide=wide.outputs),
+        state=state,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """The executed file, and what it makes: the same from the same seed or key, in every process."""
+
+    module: types.ModuleType
+    dtype: torch.dtype
+    seed: int
+
+    @classmethod
+    def of(cls, spec: wire.ProblemSpec) -> _Source:
+        """Execute the file; nothing of an earlier execution is in its module."""
+        module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
+        sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
+        with seeds.seeded(spec.digest), references.blamed("the file"):
+            exec(compile(spec.reference, f"{spec.problem_id}.py", "exec"), module.__dict__)
+        for name in (_MODEL, _INPUTS, _ARGUMENTS):
+            if not callable(getattr(module, name, None)):
+                raise references.ReferenceFailed(f"the file defines no {name}; define it")
+        dtype = getattr(torch, json.loads(spec.workloads[0].arguments)["dtype"])
+        return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16))
+
+    def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
+        """What Model is made with."""
+        with seeds.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+            given = getattr(self.module, _ARGUMENTS)()
+        if not isinstance(given, (list, tuple)):
+            raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(given).__name__}; return a list")
+        return list(given)
+
+    def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
+        """A model as a runner makes it, on the CPU, then cast."""
+        arguments = self.arguments(making)
+        with seeds.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+            torch.manual_seed(self.seed)
+            model = getattr(self.module, _MODEL)(*arguments)
+            if not isinstance(model, torch.nn.Module):
+                raise references.ReferenceFailed(f"{_MODEL} is no torch.nn.Module; derive it from that")
+            return _moved(model, self.dtype)
+
+    def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
+        """The inputs of a key: tensors, contiguous and cast, or numbers."""
+        with seeds.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+            given = _made_at(where, getattr(self.module, _INPUTS))
+            if not isinstance(given, (list, tuple)):
+                raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(given).__name__}; return a list")
+            return [one.detach().to(where, _cast(one, self.dtype)).contiguous() if torch.is_tensor(one) else one for one in given]
+
+    def parameter_names(self) -> list[str]:
+        """What forward calls its inputs."""
+        parameters = list(inspect.signature(getattr(self.module, _MODEL).forward).parameters.values())[1:]
+        return [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+
+
+def _made_at(where: str, make: Callable[[], object]) -> object:
+    """Let tensors be made on the device, which is much faster; a file that mixes those with others of its own has them made on the CPU."""
+    try:
+        with torch.device(where):
+            return make()
+    except (torch.OutOfMemoryError, torch.AcceleratorError):
+        raise
+    except RuntimeError:
+        if where == "cpu":
+            raise
+    return make()
+
+
+def _cast(one: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
+    """Floating tensors only: a label or an index keeps its dtype."""
+    return dtype if one.is_floating_point() else one.dtype
+
+
+def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> torch.nn.Module:
+    """The model in another dtype or place, with the tensors that it keeps as plain attributes."""
+    trace.cast(model.requires_grad_(False), dtype, where)
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if torch.is_tensor(value):
+                vars(module)[name] = value.detach().to(where, _cast(value, dtype))
+    return model
+
+
+def _described(spec: wire.ProblemSpec, seen: trace.Seen, named: list[str]) -> wire.ProblemSpec:
+    """The spec with what is known now: tensors, and their sizes as the workload's axes."""
+    axes: dict[str, int] = {}
+
+    def tensor(name: str, one: Any) -> wire.TensorSpec:
+        if not torch.is_tensor(one):
+            if isinstance(one, int) and abs(one) > _EXACT_INTEGERS:
+                raise references.ReferenceFailed(f"input {name!r} is {one}; integers up to 2 ** 53 can be given")
+            return wire.TensorSpec(name=name, dtype=_SCALARS[type(one)], shape=())
+        dtype = str(one.dtype).removeprefix("torch.")
+        if dtype not in _DTYPES or one.dim() > _RANK_LIMIT:
+            raise references.ReferenceFailed(
+                f"{name!r} is {dtype} with {one.dim()} axes; take one of {', '.join(_DTYPES)}, and {_RANK_LIMIT} axes"
+            )
+        axes.update({f"{name}_{index}": int(size) for index, size in enumerate(one.shape)})
+        return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(f"{name}_{index}" for index in range(one.dim())))
+
+    names = [*named, *(f"x{index}" for index in range(len(named), len(seen.inputs)))]
+    inputs = tuple(tensor(name, one) for name, one in zip(names, seen.inputs, strict=False))
+    several = len(seen.outputs) > 1
+    outputs = tuple(tensor(f"output{index}" if several else "output", one) for index, one in enumerate(seen.outputs))
+    return replace(spec, inputs=inputs, outputs=outputs, workloads=tuple(replace(one, axes=axes) for one in spec.workloads))
+
+
+def _drawn(given: list[Any], spec: wire.ProblemSpec, constants: list[Any]) -> list[torch.Tensor]:
+    """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
+    axes = spec.workloads[0].axes
+    declared = [(one.dtype, [axes[str(name)] for name in one.shape]) for one in spec.inputs]
+    tensors = [one if torch.is_tensor(one) else torch.tensor(one, dtype=getattr(torch, _SCALARS[type(one)])) for one in given]
+    found = [(str(one.dtype).removeprefix("torch."), list(one.shape)) for one in tensors]
+    if [None if torch.is_tensor(one) else one for one in given] != constants:
+        raise references.ReferenceFailed(
+            f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
+        )
+    if found != declared:
+        raise references.ReferenceFailed(f"{_INPUTS}() made {found}, and {declared} before; let only the values differ from call to call")
+    return [one if one.dim() else one.cpu() for one in tensors]
+
+
+def _reference(model: torch.nn.Module, seen: trace.Seen, constants: list[Any]) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    """The model as a function that leaves nothing behind."""
+    tensors = trace.named_tensors(model)
+    live = [tensors[name] for name in seen.written]
+    kept = [one.clone() for one in live]
+    rebound = [(model.get_submodule(name), key) for name, key in seen.rebound]
+    before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
+
+    def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        if live:
+            torch._foreach_copy_(live, kept)
+        for module, key, value in before:
+            _restore(module, key, value)
+        arguments = [one if constant is None else constant for one, constant in zip(inputs, constants, strict=True)]
+        result = model(*arguments)
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+
+    call.__code__ = call.__code__.replace()  # its own: what torch.compile makes is kept with the code object, and the rest would share it
+    return call
+
+
+_ABSENT = object()
+
+
+def _restore(module: torch.nn.Module, key: str, value: object) -> None:
+    if value is _ABSENT:
+        vars(module).pop(key, None)
+    else:
+        vars(module)[key] = value
+
+
+class _Wide:
+    """The reference in double precision; its model is made when it is first needed."""
+
+    def __init__(self, source: _Source, seen: trace.Seen, constants: list[Any], where: str) -> None:
+        self._source, self._seen, self._constants, self._where = source, seen, constants, where
+        self._call: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None = None
+
+    def outputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs for inputs of any precision."""
+        if self._call is None:
+            model = _moved(self._source.model(), torch.float64, self._where)
+            self._call = _reference(model, self._seen, self._constants)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # of what forward makes itself
+        try:
+            return self._call([one.double() if one.is_floating_point() else one for one in inputs])
+        finally:
+            torch.set_default_dtype(before)
+
+
+def _state(source: _Source, model: torch.nn.Module) -> bytes:
+    """What the runner makes its ModelNew of. dtype: what it has to be cast to, as the weights here are."""
+    arguments = source.arguments()
+    try:
+        nest.flatten(arguments, torch.is_tensor)
+    except nest.NestInvalid as invalid:
+        raise references.ReferenceFailed(f"{_ARGUMENTS}() can't be sent to a kernel: {invalid}; return plain values") from None
+    weights = {name: value.detach().cpu() for name, value in model.state_dict().items() if torch.is_tensor(value)}
+    file = io.BytesIO()
+    torch.save(
+        {
+            "arguments": arguments,
+            "weights": weights or None,
+            "seed": source.seed,
+            "train": model.training,
+            "dtype": str(source.dtype).removeprefix("torch."),
+        },
+        file,
+    )
+    return file.getvalue()

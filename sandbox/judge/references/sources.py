@@ -1,0 +1,135 @@
+"""Executes a problem's files as modules of their own, which can import each other and which nobody else can.
+
+Trusted code, but written for another harness: it says "cuda" where it means the device, and it expects to be alone in its process.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+import re
+import resource
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from sandbox.judge import references
+
+_CUDA = re.compile(r"cuda(:\d+)?")
+_NOTHING_TO_DO = {"torch.cuda.synchronize", "torch.cuda.empty_cache", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
+_SPARE_BYTES = 1 << 30  # of addresses: stacks of threads and the like, which are not touched
+
+
+class Modules:
+    """The modules of one problem, made when they are first imported. label makes their names in sys.modules its own."""
+
+    def __init__(self, texts: Mapping[str, str], label: str, where: str) -> None:
+        self._texts, self._label, self._where = texts, label, where
+        self._made: dict[str, types.ModuleType] = {}
+        self._builtins = {**vars(builtins), "__import__": self._import}
+
+    def load(self, name: str) -> types.ModuleType:
+        """The module of that name; executed at the first time."""
+        if name not in self._made:
+            module = types.ModuleType(f"{self._label}_{name}")
+            vars(module)["__builtins__"] = self._builtins
+            # Under a name that nobody else imports: torch.compile and dataclasses look a function's or class's module up there.
+            self._made[name] = sys.modules[module.__name__] = module
+            self._execute(module, f"{self._label}/{name}.py", self._texts[name])
+        return self._made[name]
+
+    def _execute(self, module: types.ModuleType, path: str, text: str) -> None:
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
+        tree = ast.parse(text, path)
+        if self._where == "cpu":
+            _OnCpu().visit(tree)
+            ast.fix_missing_locations(tree)
+        exec(compile(tree, path, "exec", dont_inherit=True), vars(module))
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> types.ModuleType:
+        if level == 0 and name in self._texts:
+            return self.load(name)
+        return builtins.__import__(name, globals, locals, fromlist, level)
+
+
+class _OnCpu(ast.NodeTransformer):
+    """On the emulated device "cuda" is the CPU."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        if isinstance(node.value, str) and _CUDA.fullmatch(node.value):
+            return ast.copy_location(ast.Constant("cpu"), node)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):
+            return ast.copy_location(ast.Constant(True), node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(value=inner, attr="cuda"):
+                return ast.copy_location(ast.Call(ast.Attribute(inner, "cpu", ast.Load()), [], []), node)
+            case ast.Attribute() as function if ast.unparse(function) in _NOTHING_TO_DO:
+                return ast.copy_location(ast.Constant(None), node)
+        return node
+
+
+@contextmanager
+def contained(what: str, where: str) -> Iterator[None]:
+    """Around a call of a problem's code: torch's switches are put back, memory is bounded, and what it raises is the problem's fault."""
+    switches, cudnn = _switches(), torch.backends.cudnn
+    before = (cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark)
+    try:
+        with _bounded_memory(where), torch.no_grad():
+            yield
+    except (torch.OutOfMemoryError, torch.AcceleratorError, references.ReferenceFailed):
+        raise
+    except (MemoryError, Exception) as error:
+        text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        raise references.ReferenceFailed(f"{what} raised {type(error).__name__}: {text}") from error
+    finally:
+        _switch(switches)
+        cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
+
+
+def _switches() -> tuple[bool, bool, torch.dtype, str]:
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    return torch.are_deterministic_algorithms_enabled(), warns, torch.get_default_dtype(), torch.get_float32_matmul_precision()
+
+
+def _switch(to: tuple[bool, bool, torch.dtype, str]) -> None:
+    if _switches() != to:
+        torch.use_deterministic_algorithms(to[0], warn_only=to[1])
+        torch.set_default_dtype(to[2])
+        torch.set_float32_matmul_precision(to[3])
+
+
+@contextmanager
+def _bounded_memory(where: str) -> Iterator[None]:
+    """On the CPU an allocation of what is not there fails at once, instead of the process when it is touched."""
+    if where != "cpu":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    free = next(int(line.split()[1]) * 1024 for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+    bound = min([mapped + free + _SPARE_BYTES, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)])
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,211 @@
+"""What a problem's model does, learned from one call on tensors without memory: shapes, sizes, and what its forward changes or draws.
+
+Where that can't be done, for the code looks at values, the call is made for good.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sandbox.judge import references
+
+# What one byte takes while it is judged: in two arenas, in the judge's copies, in the baseline's and the subject's own memory.
+INPUT_FACTOR, OUTPUT_FACTOR, WEIGHT_FACTOR = 6, 10, 4
+_RUNNING = ("running_mean", "running_var")  # normalisation in train mode writes these, though not every schema says so
+_PROBABILITIES = ("dropout_p", "dropout", "p")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_OWN = ("_parameters", "_buffers", "_modules")  # of a module's attributes: compared as tensors
+
+Making = AbstractContextManager[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Inputs and outputs as they would be, and what forward leaves behind in its model: tensors and attributes, by name."""
+
+    inputs: list[Any]
+    outputs: list[torch.Tensor]
+    written: tuple[str, ...]
+    rebound: tuple[tuple[str, str], ...]  # a submodule's name and the attribute's
+
+
+def trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str) -> Seen:
+    """Call the model once on such inputs. Raises ReferenceFailed where it does not fit, draws random numbers or keeps state."""
+    without_memory = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        return _trace(model, inputs, where, without_memory)
+    except references.ReferenceFailed as failure:
+        if not isinstance(failure.__cause__, RuntimeError):
+            raise
+    return _trace(model, inputs, where, _Bounded(memory_bytes(where)))
+
+
+def _trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str, making: Making) -> Seen:
+    real = isinstance(making, _Bounded)
+    given = inputs(making, where if real else "cpu")
+    _check_inputs(given)
+    _check_size(_size(given), 0, 0, where)
+    made = model(making)
+    made = made.to(where) if real else made
+    weight_bytes = _size([*made.parameters(), *made.buffers()])
+    _check_size(_size(given), weight_bytes, 0, where)
+    before, watch = _Kept.of(made), _Watch()
+    with references.blamed("forward"), making, watch:
+        outputs = flat_outputs(made(*given))
+    written, rebound = before.changes(made, watch.written)
+    _check_size(_size(given), weight_bytes, _size(outputs), where)
+    return Seen(inputs=given, outputs=outputs, written=written, rebound=rebound)
+
+
+def flat_outputs(result: object) -> list[torch.Tensor]:
+    """What forward returned as a list of tensors."""
+    found: list[torch.Tensor] = []
+    for one in result if isinstance(result, (tuple, list)) else [result]:
+        if not isinstance(one, torch.Tensor):
+            raise references.ReferenceFailed(f"forward returned a {type(one).__name__}; return a tensor, or a tuple of tensors")
+        found.append(one)
+    return found
+
+
+def cast(model: torch.nn.Module, dtype: torch.dtype, where: str) -> None:
+    """What `model.to(where, dtype)` does, also for tensors without memory, to which that can't be done."""
+    if not any(isinstance(one, FakeTensor) for one in named_tensors(model).values()):
+        model.to(where, dtype)
+        return
+    for module in model.modules():
+        for name, one in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if one.is_floating_point() and one.dtype is not dtype:
+                made = one.detach().to(dtype)
+                setattr(module, name, torch.nn.Parameter(made, requires_grad=False) if isinstance(one, torch.nn.Parameter) else made)
+
+
+class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses to make a tensor that does not fit into memory: a host may hand out more than it has, and end the process later."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._limit_bytes = limit_bytes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Look, then do it."""
+        if func._schema.arguments and func._schema.arguments[0].name == "size" and args and not func.is_view:
+            count = math.prod(int(one) for one in args[0])
+            if count * ((kwargs or {}).get("dtype") or torch.get_default_dtype()).itemsize > self._limit_bytes:
+                raise references.ReferenceFailed(
+                    f"a tensor of shape {list(args[0])} does not fit into memory; make the file's sizes smaller"
+                )
+        return func(*args, **(kwargs or {}))
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Looks at every operation: refuses what draws random numbers, and remembers running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.written: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Look, then do it."""
+        declared = func._schema.arguments  # a default is not among args
+        named = {one.name: one.default_value for one in declared} | dict(zip((one.name for one in declared), args, strict=False))
+        named |= kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags and not any(_is_zero(named.get(name)) for name in _PROBABILITIES):
+            text = (
+                f"forward draws random numbers ({func}), anew in every call, so no kernel can give the same answer; set the probability of "
+                "dropout to 0, call self.eval() at the end of __init__, or make what is random an input"
+            )
+            raise references.ReferenceFailed(text)
+        if named.get("training", True):
+            self.written |= {id(named[name]) for name in _RUNNING if torch.is_tensor(named.get(name))}
+        return func(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """A model before it was called."""
+
+    versions: dict[str, int]
+    attributes: dict[str, dict[str, Any]]
+    attribute_versions: dict[int, int]
+
+    @classmethod
+    def of(cls, model: torch.nn.Module) -> _Kept:
+        """Remember what a call could change."""
+        attributes = {name: _attributes(module) for name, module in model.named_modules()}
+        tensors = [value for own in attributes.values() for value in own.values() if torch.is_tensor(value)]
+        return cls(
+            versions={name: one._version for name, one in named_tensors(model).items()},
+            attributes=attributes,
+            attribute_versions={id(one): one._version for one in tensors},
+        )
+
+    def changes(self, model: torch.nn.Module, running: set[int]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """What the call changed. A tensor that a later call would read is no change but a fault: answers would depend on earlier calls."""
+        tensors = named_tensors(model)
+        written = tuple(name for name, one in tensors.items() if id(one) in running or one._version != self.versions.get(name))
+        rebound = []
+        for name, module in model.named_modules():
+            before, after = self.attributes.get(name, {}), _attributes(module)
+            for key in sorted(before.keys() | after.keys()):
+                old = before.get(key)
+                moved = key not in before or key not in after or old is not after[key]
+                if torch.is_tensor(old) and (moved or old._version != self.attribute_versions[id(old)]):
+                    raise references.ReferenceFailed(
+                        f"forward changes self.{key}, a tensor that it had before: the answer would depend on the calls before; "
+                        "use a local variable in forward, or make it an input"
+                    )
+                if moved:
+                    rebound.append((name, key))
+        return written, tuple(rebound)
+
+
+def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers, by name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, (int, float)) and value == 0
+
+
+def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if name not in _OWN}
+
+
+def _check_inputs(given: list[Any]) -> None:
+    for index, one in enumerate(given):
+        if not torch.is_tensor(one) and not isinstance(one, (bool, int, float)):
+            raise references.ReferenceFailed(f"input {index} is a {type(one).__name__}; tensors and numbers can be given")
+
+
+def _size(values: list[Any]) -> int:
+    return sum(one.numel() * one.element_size() for one in values if torch.is_tensor(one))
+
+
+def _check_size(input_bytes: int, weight_bytes: int, output_bytes: int, where: str) -> None:
+    needed = INPUT_FACTOR * input_bytes + WEIGHT_FACTOR * weight_bytes + OUTPUT_FACTOR * output_bytes
+    if needed > (there := memory_bytes(where)):
+        text = (
+            f"inputs of {input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB and outputs of {output_bytes / 1e9:.3g} GB take "
+            f"{needed / 1e9:.3g} GB while they are judged, and here are {there / 1e9:.3g} GB; make the file's sizes smaller"
+        )
+        raise references.ReferenceFailed(text)
+
+
+def memory_bytes(where: str) -> int:
+    """How much memory the device has; of the host what this process may use of it."""
+    if where.startswith("cuda"):
+        return int(torch.cuda.get_device_properties(where).total_memory)
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = _CGROUP_LIMIT.read_text("utf-8").strip() if _CGROUP_LIMIT.is_file() else ""
+    return min(there, int(limit)) if limit.isdecimal() else there

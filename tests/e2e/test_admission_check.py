@@ -1,0 +1,126 @@
+"""`grader-cli problems check`, as a person runs it, and what stands behind it: a process that executes the problem and may die of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from grader import admission
+from grader.errors import JudgeBroken
+from grader.formats import native
+from grader.model import Problem
+from sandbox import wire
+from tests import fakes
+from tests.e2e.conftest import EXAMPLES, Cli
+
+pytestmark = pytest.mark.slow
+
+TOML = """
+name = "{name}"
+title = "A row's mean"
+axes = ["rows", "cols"]
+inputs = [{{ name = "x", shape = ["rows", "cols"] }}]
+outputs = [{{ name = "y", shape = ["rows"] }}]
+workloads = [{{ id = "4x64", axes = {{ rows = 4, cols = 64 }} }}, {{ id = "3x33", axes = {{ rows = 3, cols = 33 }}, hidden = true }}]
+"""
+MEAN = "return x.mean(-1)"
+CONSTANT = "return torch.softmax(x, -1).mean(-1)"
+
+
+def write(root: Path, body: str, name: str = "mean") -> Path:
+    """A problem whose reference does that."""
+    directory = root / name
+    directory.mkdir(parents=True)
+    (directory / "problem.toml").write_text(TOML.format(name=name))
+    (directory / "reference.py").write_text(f"import os, signal, time, torch\n\n\ndef reference(x):\n    {body}\n")
+    return directory
+
+
+def load(root: Path, body: str) -> Problem:
+    return native.load(write(root, body))
+
+
+def test_a_problem_that_tells_right_from_wrong_is_admitted(cli: Cli, tmp_path: Path) -> None:
+    """Exit code 0, and a row for each thing that was tried."""
+    ended = cli("problems", "check", write(tmp_path, MEAN))
+    assert ended.code == 0, ended.stderr
+    assert "admitted" in ended.stdout and "zeros" in ended.stdout and "4x64" in ended.stdout and "FAILED" not in ended.stdout
+
+
+def test_a_problem_that_does_not_is_refused(cli: Cli, tmp_path: Path) -> None:
+    """Exit code 1; what could pass, and what to do."""
+    ended = cli("problems", "check", write(tmp_path, CONSTANT))
+    assert ended.code == 1
+    assert "a kernel that remembers the answer to other inputs" in ended.stdout and "change what is asked for" in ended.stdout
+    assert "FAILED" in ended.stdout and "refused (" in ended.stdout
+
+
+def test_a_directory_of_problems_is_checked_whole_as_json(cli: Cli, tmp_path: Path) -> None:
+    """One that is refused is enough for exit code 1."""
+    write(tmp_path / "all", MEAN, "good")
+    write(tmp_path / "all", CONSTANT, "bad")
+    ended = cli("problems", "check", tmp_path / "all", "--json")
+    assert ended.code == 1 and ended.json["admitted"] is False
+    found = {one["problem_id"]: one for one in ended.json["problems"]}
+    assert (found["good"]["admitted"], found["bad"]["admitted"]) == (True, False)
+    failed = {one["check"] for one in found["bad"]["findings"] if one["outcome"] == "failed"}
+    assert "seed" in failed and all(one["message"] for one in found["bad"]["findings"] if one["outcome"] != "passed")
+
+
+def test_an_example_is_admitted_as_it_is(cli: Cli, tmp_path: Path) -> None:
+    """With sizes that it has no time for left out, which is said."""
+    shutil.copytree(EXAMPLES / "tril_matmul", tmp_path / "tril_matmul")
+    ended = cli("problems", "check", tmp_path / "tril_matmul", "--budget", "8")
+    assert ended.code == 0, ended.stdout
+    assert "workloads not checked: " in ended.stdout and "n4096" in ended.stdout
+
+
+@pytest.mark.parametrize(("path", "said"), [("nowhere", "nowhere"), ("broken", "is no TOML"), ("empty", "holds no problem")])
+def test_what_is_no_problem_is_misuse(cli: Cli, tmp_path: Path, path: str, said: str) -> None:
+    """Exit code 2, and nothing is executed."""
+    broken = write(tmp_path, MEAN, "broken")
+    (broken / "problem.toml").write_text("name =")
+    (tmp_path / "empty").mkdir()
+    ended = cli("problems", "check", tmp_path / path)
+    assert ended.code == 2 and said in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_what_a_reference_prints_is_no_finding(cli: Cli, tmp_path: Path) -> None:
+    """Not on the terminal either."""
+    finding = wire.encode(wire.Finding(check="mine", workload_id="", outcome=wire.FindingOutcome.PASSED)).decode().strip()
+    noisy = write(tmp_path, f"print('''{finding}''', flush=True); os.write(1, b'noise'); {MEAN}")
+    ended = cli("problems", "check", noisy)
+    assert ended.code == 0 and "mine" not in ended.stdout and "noise" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("body", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
+async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body: str) -> None:
+    """Silence is no admission."""
+    found = await admission.check(load(tmp_path, body))
+    assert not found.admitted and "the process that ran the reference ended" in found.refusals[-1].message
+
+
+async def test_a_reference_that_never_returns_is_refused(tmp_path: Path) -> None:
+    """Its process ends with the check."""
+    mark = tmp_path / "pid"
+    body = f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
+    found = await admission.check(load(tmp_path, body), budget_s=1.0, patience_s=12.0)
+    assert not found.admitted and found.refusals[-1].check == "time"
+    assert not Path(f"/proc/{mark.read_text()}").exists()
+
+
+async def test_a_check_says_which_problem_it_was_of(tmp_path: Path) -> None:
+    """By its digest; the control of the refusals here."""
+    problem = load(tmp_path, MEAN)
+    found = await admission.check(problem)
+    assert found.admitted and (found.problem_id, found.digest) == ("mean", problem.digest)
+    assert not dataclasses.replace(found, findings=()).admitted
+
+
+async def test_a_device_that_is_not_there_is_no_fault_of_the_problem_s(tmp_path: Path) -> None:
+    """No finding says so."""
+    with pytest.raises(JudgeBroken, match="the device can't be used"):
+        await admission.check(load(tmp_path, MEAN), fakes.gpu())

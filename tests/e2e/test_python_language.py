@@ -1,0 +1,355 @@
+"""Python submissions on the emulated device in real boxes: right, wrong and hostile ones, and what a careless grader makes of those."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.fleet.local import LocalFleet
+from grader.formats import native
+from grader.isolation.select import ISOLATIONS
+from grader.isolation.settings import BoxSettings
+from grader.languages import detect
+from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
+from grader.verdict import fold, median
+from sandbox import wire
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+KERNELS = sorted(path for path in EXAMPLES.glob("*/*.py") if path.name != "reference.py" and path.read_text().startswith("# expect:"))
+SIZES = ("n1024", "n65536", "n4099")
+PLAIN = "import torch\n\ndef solution(a, b):\n    return a + b\n"
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["process", pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)])
+async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[LocalFleet]:
+    """One judge for all that is graded on one isolation."""
+    with tempfile.TemporaryDirectory(prefix="grader-python-", ignore_cleanup_errors=True) as place:
+        Path(place).chmod(0o711)
+        settings = BoxSettings(state_id="python", runtime_dir=Path(place), hidden_paths=(EXAMPLES,))
+        isolation = ISOLATIONS[request.param](settings)
+        found = await isolation.check()
+        if not found.usable:
+            if os.environ.get(f"GRADER_REQUIRE_{request.param.upper()}") == "1":
+                pytest.fail(found.detail)
+            pytest.skip(found.detail)
+        async with LocalFleet(isolation=isolation, settings=settings) as made:
+            yield made
+        await isolation.close()
+
+
+def of_sizes(problem: Problem, names: tuple[str, ...]) -> Problem:
+    """The problem with few workloads."""
+    return replace(problem, spec=replace(problem.spec, workloads=tuple(one for one in problem.spec.workloads if one.workload_id in names)))
+
+
+async def graded(
+    fleet: LocalFleet, text: str, *, problem: str = "vector_add", sizes: tuple[str, ...] = SIZES, mode: wire.Mode = wire.Mode.TEST
+) -> Report:
+    """The report of one module."""
+    source = SourceFile(path="kernel.py", content=text)
+    assert detect((source,)) == "python"
+    found = native.load(EXAMPLES / problem)
+    found = of_sizes(found, sizes) if sizes else found
+    submission = Submission(
+        submission_id=f"python{secrets.token_hex(4)}",
+        new=NewSubmission(problem_id=problem, language="python", sources=(source,), mode=mode),
+        problem_digest=found.digest,
+        state=SubmissionState.RUNNING,
+        create_time=datetime.now(UTC),
+    )
+    return fold([fact async for fact in fleet.grade(Lease(submission=submission, problem=found, attempt=1, worker_id="test"))])
+
+
+def verdict(report: Report) -> str:
+    return f"{report.verdict.value} {report.reason}".strip()
+
+
+def log(report: Report) -> str:
+    return report.build.log if report.build else ""
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+async def test_an_example_gets_the_verdict_of_its_first_line(fleet: LocalFleet, path: Path) -> None:
+    """torch, load_inline, Triton, Numba and a model: each right one is accepted, and each lesson fails for its own reason."""
+    text = path.read_text("utf-8")
+    expected = text.splitlines()[0].removeprefix("# expect:").strip()
+    sizes = () if not fleet.isolation.SAFE or path.parent.name != "vector_add" else SIZES  # all of them once
+    report = await graded(fleet, text, problem=path.parent.name, sizes=sizes)
+    assert verdict(report).startswith(expected), report.summary
+
+
+async def test_a_module_that_never_ends_its_import_is_stopped(fleet: LocalFleet) -> None:
+    """At the build's limit."""
+    usual = fleet.profile
+    fleet.profile = replace(usual, build=replace(usual.build, wall_s=6.0))
+    try:
+        report = await graded(fleet, "while True:\n    pass\n")
+    finally:
+        fleet.profile = usual
+    assert verdict(report) == "TIME_LIMIT_EXCEEDED BUILD"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "told"),
+    [
+        ("def solution(a, b):\n    return (a + b\n", "COMPILE_ERROR REJECTED", "kernel.py:2: error: SyntaxError: '(' was never closed"),
+        ("raise KeyError('here')\n", "COMPILE_ERROR REJECTED", "kernel.py:1: error: KeyError: 'here'"),
+        ("def one(a): ...\ndef two(a): ...\n", "COMPILE_ERROR ENTRY_NOT_FOUND", "name one of them 'solve'"),
+    ],
+    ids=["syntax", "raises", "entry"],
+)
+async def test_what_can_not_be_imported_is_a_compile_error(fleet: LocalFleet, text: str, expected: str, told: str) -> None:
+    """With the line, or what to do."""
+    report = await graded(fleet, text)
+    assert (verdict(report), told in log(report)) == (expected, True), log(report)
+
+
+async def test_a_kernel_that_computes_nothing_is_unwritten(fleet: LocalFleet) -> None:
+    """NaN lies in what torch allocates."""
+    report = await graded(fleet, "import torch\ndef solution(a, b):\n    return torch.empty_like(a)\n")
+    assert verdict(report) == "WRONG_ANSWER UNWRITTEN_OUTPUT"
+
+
+async def test_a_kernel_that_raises_is_told_its_line(fleet: LocalFleet) -> None:
+    """As people read it in a traceback."""
+    report = await graded(fleet, "def solution(a, b):\n    c = a + b\n    return c.view(3)\n")
+    assert verdict(report) == "RUNTIME_ERROR RAISED" and "kernel.py:3: error: RuntimeError" in report.summary
+
+
+# -- what a module does while it is imported ---------------------------------------------------------------------------------------------
+
+NUISANCE = """
+import os, socket, subprocess
+for _ in range(200):
+    print("x" * 1000)
+subprocess.Popen(["sleep", "MARK"], start_new_session=True)
+for path in ("/out/artifact", "/out/note.json", "/src/job.json", FILES):
+    try:
+        open(path, "w").write("mine")
+    except OSError:
+        pass
+try:
+    socket.create_connection(("127.0.0.1", PORT), 1).sendall(b"hello")
+except OSError as error:
+    print(error)
+"""
+
+
+async def test_a_nuisance_at_import_does_no_harm(fleet: LocalFleet) -> None:
+    """A flood, a daemon, files where they do not belong, and the network: the kernel gets its verdict, and nothing of it is left.
+
+    Only where nothing keeps the network away, which is the control, does somebody hear of it.
+    """
+    mark = f"{600 + secrets.randbelow(10**6) / 1e6:.6f}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        text = NUISANCE.replace("MARK", mark).replace("PORT", str(listener.getsockname()[1]))
+        if not fleet.isolation.SAFE:  # its files are this host's
+            text = text.replace("FILES", "")
+        text = text.replace("FILES", '"/tmp/artifact", "/usr/bin/g++", __import__("torch").__file__')
+        report = await graded(fleet, text + PLAIN)
+        assert verdict(report) == "ACCEPTED", report.summary
+        try:
+            heard = bool(listener.accept())
+        except TimeoutError:
+            heard = False
+        assert heard is not fleet.isolation.SAFE
+    assert not [one for one in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(one)]
+    assert verdict(await graded(fleet, PLAIN)) == "ACCEPTED"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+async def test_another_behaviour_where_it_runs_gains_nothing(fleet: LocalFleet) -> None:
+    """Right in the build box and wrong in the run box is wrong; what was not compiled in the build box is not compiled."""
+    in_build = "import os\nBUILDS = os.environ['OMP_NUM_THREADS'] == '1'\n"
+    report = await graded(fleet, f"{in_build}def solution(a, b):\n    return a + b if BUILDS else a - b\n")
+    assert verdict(report) == "WRONG_ANSWER MISMATCH"
+    late = "from torch.utils.cpp_extension import load_inline\nif not BUILDS:\n"
+    late += "    load_inline('x', 'int one() { return 1; }', functions='one')\n"
+    report = await graded(fleet, f"{in_build}{late}{PLAIN}")
+    assert verdict(report) == "RUNTIME_ERROR LOAD" and "'x' was not compiled" in report.summary
+
+
+async def test_a_forged_artifact_is_refused(fleet: LocalFleet) -> None:
+    """Who leaves an artifact of his own and ends the builder is not built; who leaves it and does not is built from what he submitted."""
+    forge = """
+import io, os, signal, tarfile
+made = io.BytesIO()
+with tarfile.open(fileobj=made, mode="w") as file:
+    entry = tarfile.TarInfo("sources/../../x")
+    file.addfile(entry, io.BytesIO())
+for place in ("/out", OUT):
+    try:
+        open(f"{place}/artifact", "wb").write(made.getvalue())
+    except OSError:
+        pass
+"""
+    # The builder's own arguments name the place: it is the importing process's parent.
+    text = forge.replace("OUT", "open(f'/proc/{os.getppid()}/cmdline').read().split('\\0')[-2]")
+    assert verdict(await graded(fleet, text + PLAIN)) == "ACCEPTED"
+    report = await graded(fleet, f"{text}os.kill(os.getppid(), signal.SIGKILL)\n{PLAIN}")
+    assert report.verdict is Verdict.COMPILE_ERROR, report.summary
+
+
+# -- attacks of the kind that Python invites; each with what a grader in the same process makes of it -------------------------------------
+
+NAIVE = """
+import importlib.util, json, os, sys, time
+import torch
+
+def reference(a, b):
+    return a + b
+
+def load(path):
+    spec = importlib.util.spec_from_file_location("submission", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+module = load(sys.argv[1])
+a, b = torch.randn(1024), torch.rand(1024)
+expected = reference(a, b)
+shared = os.memfd_create("expected")
+os.write(shared, expected.numpy().tobytes())
+begun = time.perf_counter()
+out = module.solution(a, b)
+seconds = time.perf_counter() - begun
+print(json.dumps({"accepted": bool(torch.allclose(out, expected)), "seconds": seconds}))
+"""
+ATTACKS = {
+    # The comparison is a function like any other, in the kernel's own process.
+    "patches_the_comparison": (
+        """
+import torch
+torch.allclose = torch.equal = lambda *arguments, **named: True
+torch.testing.assert_close = lambda *arguments, **named: None
+def solution(a, b):
+    return torch.zeros_like(a)
+""",
+        "WRONG_ANSWER MISMATCH",
+    ),
+    # Whoever has computed the answer before holds a tensor of it.
+    "searches_the_collectors_objects": (
+        """
+import gc
+import torch
+def solution(a, b):
+    known = {a.data_ptr(), b.data_ptr()}
+    for one in gc.get_objects():
+        if type(one) is torch.Tensor and one.shape == a.shape and one.data_ptr() not in known and not one.isnan().any():
+            return one.clone()
+    return torch.empty_like(a)
+""",
+        "WRONG_ANSWER UNWRITTEN_OUTPUT",
+    ),
+    # Whoever compares has the reference in a module or in a frame.
+    "asks_modules_and_frames_for_the_reference": (
+        """
+import sys
+import torch
+def solution(a, b):
+    found = [getattr(module, "reference", None) for module in list(sys.modules.values())]
+    frame = sys._getframe(1)
+    while frame is not None:
+        found += [frame.f_locals.get("expected"), frame.f_globals.get("reference")]
+        frame = frame.f_back
+    for one in found:
+        if isinstance(one, torch.Tensor) and one.shape == a.shape:
+            return one.clone()
+        if type(one).__name__ == "function":
+            return one(a, b)
+    return torch.empty_like(a)
+""",
+        "WRONG_ANSWER UNWRITTEN_OUTPUT",
+    ),
+    # What is shared with a judge is behind a descriptor.
+    "reads_every_descriptor": (
+        """
+import os
+import struct
+import torch
+def solution(a, b):
+    first = [float(x) + float(y) for x, y in zip(a[:4], b[:4])]
+    begin = struct.pack("4f", *first)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            with open(f"/proc/self/fd/{name}", "rb") as file:
+                content = file.read() if "memfd" in os.readlink(f"/proc/self/fd/{name}") else b""
+        except OSError:
+            continue
+        at = content.find(begin)
+        if at >= 0 and at % 4 == 0 and len(content) >= at + 4 * a.numel():
+            return torch.frombuffer(bytearray(content[at : at + 4 * a.numel()]), dtype=torch.float32).clone()
+    return torch.empty_like(a)
+""",
+        "WRONG_ANSWER UNWRITTEN_OUTPUT",
+    ),
+}
+STOPS_THE_CLOCK = """
+import time
+import torch
+sleep = time.sleep
+time.perf_counter = time.monotonic = time.time = lambda: 0.0
+time.perf_counter_ns = time.monotonic_ns = time.time_ns = lambda: 0
+def solution(a, b):
+    sleep(0.05)
+    return a + b
+"""
+
+
+def in_a_naive_grader(text: str) -> dict[str, object]:
+    """What a grader concludes that imports the module into its own process."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "kernel.py"
+        path.write_text(text)
+        done = subprocess.run([sys.executable, "-c", NAIVE, str(path)], capture_output=True, text=True, timeout=60, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(("text", "expected"), ATTACKS.values(), ids=ATTACKS)
+async def test_an_attack_on_a_judge_in_the_same_process_finds_none(fleet: LocalFleet, text: str, expected: str) -> None:
+    """The judge's tensors, functions and answers are in another process."""
+    assert verdict(await graded(fleet, text)) == expected
+
+
+@pytest.mark.parametrize("text", [text for text, _ in ATTACKS.values()], ids=ATTACKS)
+async def test_the_same_attack_gets_through_where_the_judge_is_in_the_same_process(text: str) -> None:
+    """The control."""
+    assert in_a_naive_grader(text)["accepted"] is True
+
+
+async def test_the_naive_grader_rejects_what_is_wrong_without_guile() -> None:
+    """The control's control: it is no grader that accepts everything."""
+    assert in_a_naive_grader("def solution(a, b):\n    return a - b\n")["accepted"] is False
+    assert in_a_naive_grader(PLAIN)["accepted"] is True
+
+
+async def test_a_stopped_clock_stops_no_judge(fleet: LocalFleet) -> None:
+    """A kernel that takes 50 ms and says that it takes none is timed by another process; one in the same takes its word."""
+    assert in_a_naive_grader(STOPS_THE_CLOCK)["seconds"] == 0.0
+    report = await graded(fleet, STOPS_THE_CLOCK, sizes=("n1048576",), mode=wire.Mode.BENCHMARK)
+    if report.verdict is Verdict.ACCEPTED:
+        (measured,) = report.measurements
+        assert median(measured.certified) > 30_000_000
+        assert "REPORTED_TIME_NOT_CONFIRMED" in report.flags
+    else:
+        assert verdict(report) == "DISQUALIFIED TIMING_TAMPERED"

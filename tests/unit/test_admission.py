@@ -1,0 +1,343 @@
+"""A problem that a cheat could pass is not admitted; mended, it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from grader.formats import native
+from sandbox import wire
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge import admission
+from sandbox.judge.admission import admit, examine
+from sandbox.judge.admission_case import Case
+from sandbox.judge.references import Task
+from sandbox.judge.tolerance import Comparison
+
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+PASSED, FAILED, UNKNOWN = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED, wire.FindingOutcome.UNKNOWN
+SMALL_BYTES = 50_000_000
+
+X = wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols"))
+Y = wire.TensorSpec(name="y", dtype="float32", shape=("rows", "cols"))
+ROW = wire.TensorSpec(name="m", dtype="float32", shape=("rows",))
+TIGHT = wire.Tolerance(atol=1e-7, rtol=1e-5, budget_floor=1e-7)
+LOOSE = wire.Tolerance(atol=1e-2, rtol=1e-2, budget_factor=None)
+
+
+@pytest.fixture(autouse=True)
+def _few_threads() -> Iterator[None]:
+    """As in the process that checks: threads that wait for a busy core take longer than one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def problem(reference: str, *inputs: wire.TensorSpec, output: wire.TensorSpec = Y, rows: int = 4, cols: int = 64, **fields: object):
+    """A native problem of one workload; x is its input where none is named."""
+    spec = wire.ProblemSpec(
+        problem_id="p",
+        format="native",
+        entry="solve",
+        inputs=inputs or (X,),
+        outputs=(output,),
+        workloads=(wire.Workload(workload_id="only", axes={"rows": rows, "cols": cols}),),
+        tolerance=TIGHT,
+        reference=f"import torch\n\n\ndef reference({', '.join(one.name for one in inputs or (X,))}):\n    {reference}\n",
+        axes=("rows", "cols"),
+    )
+    return dataclasses.replace(spec, **fields)  # type: ignore[arg-type]
+
+
+def drawn(tensor: wire.TensorSpec, **fields: object) -> wire.TensorSpec:
+    """The tensor with another distribution."""
+    return dataclasses.replace(tensor, distribution=wire.Distribution(**fields))  # type: ignore[arg-type]
+
+
+def found(spec: wire.ProblemSpec, budget_s: float = 600.0) -> list[wire.Finding]:
+    return list(admit(spec, EmulatedDevice(), budget_s))
+
+
+def refusals(findings: list[wire.Finding]) -> dict[str, str]:
+    """What failed, and what is said of it."""
+    return {one.check: one.message for one in findings if one.outcome is FAILED}
+
+
+def outcome(findings: list[wire.Finding], check: str) -> list[wire.FindingOutcome]:
+    return [one.outcome for one in findings if one.check == check]
+
+
+def assert_admitted(spec: wire.ProblemSpec) -> None:
+    findings = found(spec)
+    assert refusals(findings) == {} and PASSED in {one.outcome for one in findings}
+
+
+UNEVEN = drawn(X, scale=3.0, scale_spread=0.0, needles=0)
+
+
+# -- the four that were published, and what mends each -------------------------------------------------------------------
+
+SOFTMAX = "return torch.softmax(x, -1)"
+
+
+def test_a_softmax_whose_values_are_all_under_the_tolerance_is_refused() -> None:
+    """Zeros would be right, and what belongs to other inputs. With larger values and a tolerance to match it is admitted."""
+    said = refusals(found(problem(SOFTMAX, drawn(X, kind="uniform"), rows=2, cols=16000, tolerance=LOOSE)))
+    assert {"zeros", "constant mean", "seed", "input x", "one element", "half precision", "every second of x"} <= set(said)
+    assert "a kernel that writes zeros would be accepted; lower atol and rtol" in said["zeros"]
+    assert_admitted(problem(SOFTMAX, UNEVEN, rows=2, cols=16000, tolerance=wire.Tolerance(atol=1e-7, rtol=1e-3, budget_floor=1e-7)))
+
+
+def test_a_mean_whose_output_is_constant_is_refused() -> None:
+    """The mean of a softmax is one over its length, whatever goes in. Of the values themselves it is not."""
+    said = refusals(found(problem("return torch.softmax(x, -1).mean(-1)", output=ROW)))
+    assert {"seed", "input x"} <= set(said) and "remembers the answer to other inputs" in said["seed"]
+    assert_admitted(problem("return x.mean(-1)", output=ROW))
+
+
+def test_a_constant_that_is_exact_is_refused_too() -> None:
+    """No mutant can be told from the right answer, at any workload: that is why."""
+    said = refusals(found(problem("return (x - x).sum(-1)", output=ROW)))
+    assert set(said) == {"seed", "input x"} and "gives the right answer at every workload" in said["seed"]
+
+
+def test_a_reference_that_ignores_an_input_is_refused() -> None:
+    """Used, it is admitted."""
+    b = dataclasses.replace(X, name="b")
+    said = refusals(found(problem("return 2 * x", X, b)))
+    assert set(said) == {"input b"} and "a kernel that ignores 'b'" in said["input b"]
+    assert_admitted(problem("return 2 * x + b", X, b))
+
+
+def test_an_input_that_hardly_weighs_is_refused() -> None:
+    """What is under the tolerance may be left out. The control weighs as much as the rest."""
+    b = dataclasses.replace(X, name="b")
+    assert "input b" in refusals(found(problem("return 2 * x + b", X, drawn(b, scale=1e-9))))
+
+
+def test_a_reference_with_nan_is_refused() -> None:
+    """A logarithm of what may be negative; of positive numbers it is admitted."""
+    said = refusals(found(problem("return torch.log(x)")))
+    assert "NaN or infinite; narrow the inputs" in said["finite"]
+    assert_admitted(problem("return torch.log(x)", drawn(X, kind="uniform", low=2.0, high=9.0)))
+
+
+# -- each mutant is told from the right answer, and each control --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("check", "reference", "tensor", "mended"),
+    [
+        ("ones", "return torch.sigmoid(x)", drawn(X, kind="uniform", low=5.0, high=9.0), drawn(X)),
+        ("copy of x", "return torch.nn.functional.gelu(x)", drawn(X, kind="uniform", low=5.0, high=9.0), drawn(X)),
+        (
+            "every second of x",
+            "return x.mean(-1, keepdim=True) + 0 * x",
+            drawn(X, kind="uniform", low=1.0, high=1.01),
+            drawn(X, needles=16),
+        ),
+        ("half precision", "return x * 2", drawn(X), drawn(X)),
+        ("one element", "return x / 100", drawn(X, needles=0, scale=0.3), drawn(X, scale=1000.0)),
+    ],
+)
+def test_a_mutant_that_the_tolerance_lets_through_refuses_the_problem(check, reference, tensor, mended) -> None:
+    """The same reference with other inputs and a tight tolerance rejects it."""
+    loose, tight = found(problem(reference, tensor, tolerance=LOOSE)), found(problem(reference, mended))
+    assert outcome(loose, check) == [FAILED]
+    assert outcome(tight, check) == [PASSED]
+
+
+def test_a_transposed_answer_is_seen_where_there_is_one() -> None:
+    """A product with its own transpose is symmetric but for rounding: nothing to be seen, and nothing to be held against it."""
+    square = {"rows": 64, "cols": 64}
+    assert outcome(found(problem("return x @ x", **square)), "transposed") == [PASSED]
+    wide = wire.Tolerance(atol=1e-3, rtol=1e-3)
+    assert outcome(found(problem("return (x @ x.T).double().to(x.dtype)", tolerance=wide, **square)), "transposed") == [UNKNOWN]
+    assert outcome(found(problem("return x + 1")), "transposed") == []
+
+
+def test_whole_numbers_are_examined_as_well() -> None:
+    """Class labels in, a table's rows out; and an argmax, whose answer is whole."""
+    labels = wire.TensorSpec(name="t", dtype="int64", shape=("rows",), distribution=wire.Distribution(kind="index", high_axis="cols"))
+    assert_admitted(problem("return torch.nn.functional.cross_entropy(x, t, reduction='none')", X, labels, output=ROW, rows=32))
+    best = wire.TensorSpec(name="i", dtype="int64", shape=("rows",))
+    assert_admitted(problem("return x.argmax(-1)", output=best, rows=32))
+
+
+def test_a_tolerance_that_no_kernel_keeps_is_refused() -> None:
+    """The answer in double, rounded, is as right as can be."""
+    exact = wire.Tolerance(atol=0.0, rtol=0.0, budget_factor=1e-3, budget_floor=0.0)
+    long = problem("return x.cumsum(-1)", cols=4096, tolerance=exact)
+    assert "reference" in refusals(found(long))
+    assert_admitted(problem("return x.cumsum(-1)", cols=4096))
+
+
+def test_a_reference_that_answers_twice_in_two_ways_is_refused() -> None:
+    """Randomness of its own, which no kernel can match."""
+    said = refusals(found(problem("return torch.nn.functional.dropout(x)")))
+    assert "take randomness and state out of it" in said["repeatable"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("raise KeyError('nothing')", "raised KeyError: 'nothing'; mend the reference"),
+        ("return x[0]", "the problem declares torch.float32 (4, 64)"),
+        ("return x.double()", "the problem declares torch.float32"),
+        ("return x, x", "returned 2 outputs"),
+        ("return 3", "is a int; return a tensor"),
+        ("return torch.matmul(x, torch.ones(64, 64))", "with inputs in float64, for the error budget"),
+        ("import nowhere", "nowhere"),
+    ],
+)
+def test_a_reference_that_does_not_run_is_refused(reference: str, said: str) -> None:
+    """With what it said, and no crash."""
+    assert said in refusals(found(problem(reference)))["runs"]
+
+
+def test_a_file_that_does_not_compile_is_refused() -> None:
+    """Of the whole problem, not of a workload."""
+    (one,) = found(dataclasses.replace(problem(""), reference="def reference(x:\n"))
+    assert (one.check, one.workload_id, one.outcome) == ("runs", "", FAILED) and "SyntaxError" in one.message
+
+
+def test_the_same_problem_is_found_the_same_again() -> None:
+    """No luck from run to run; another problem has other draws."""
+    spec = problem("return x + 1e-3 * torch.tanh(x)", tolerance=wire.Tolerance(atol=2e-3, rtol=0.0, budget_factor=None))
+    assert found(spec) == found(spec)
+    tasks = [Task(spec=one, reference=lambda given: given) for one in (spec, dataclasses.replace(spec, digest="another"))]
+    keys = {Case.draw(task, spec.workloads[0], index, EmulatedDevice()).key for task in tasks for index in range(2)}
+    assert len(keys) == 4
+
+
+# -- what is not checked is said --------------------------------------------------------------------------------------------
+
+
+def test_an_absurd_size_is_not_tried() -> None:
+    """10 ** 12 elements end in a sentence, at once; beside a workload that fits they are only left out."""
+    huge = wire.Workload(workload_id="huge", axes={"rows": 10**6, "cols": 10**6})
+    spec = problem("return x * 2")
+    begun = time.monotonic()
+    findings = found(dataclasses.replace(spec, workloads=(huge,)))
+    assert time.monotonic() - begun < 10
+    assert "no workload could be checked" in refusals(findings)["fits"]
+    assert_admitted(dataclasses.replace(spec, workloads=(huge, *spec.workloads)))
+
+
+def test_a_reference_that_takes_all_memory_on_the_way_is_not_tried_further() -> None:
+    """What it allocates itself is not known before."""
+    findings = found(problem("return x * torch.empty(10 ** 13, dtype=torch.uint8).sum()"))
+    assert outcome(findings, "fits") == [UNKNOWN, FAILED] and "not memory enough" in findings[0].message
+
+
+def test_no_time_is_no_admission() -> None:
+    """A workload that was not checked says nothing for a problem."""
+    findings = found(problem("return x * 2"), budget_s=0.0)
+    assert outcome(findings, "time") == [UNKNOWN] and "fits" in refusals(findings)
+
+
+def test_what_holds_at_one_size_only_is_not_held_against_the_problem() -> None:
+    """A softmax of one column is one, whatever goes in; at the other size it is not."""
+    spec = problem(SOFTMAX, UNEVEN, tolerance=wire.Tolerance(atol=1e-6, rtol=1e-3, budget_floor=1e-7))
+    one = wire.Workload(workload_id="one", axes={"rows": 7, "cols": 1})
+    assert set(refusals(found(dataclasses.replace(spec, workloads=(one,))))) == {"seed", "input x"}
+    both = found(dataclasses.replace(spec, workloads=(*spec.workloads, one)))
+    assert refusals(both) == {} and outcome(both, "seed") == [UNKNOWN, PASSED]
+
+
+def test_an_empty_workload_says_nothing() -> None:
+    """Of size 0: there is no wrong answer to it."""
+    spec = problem("return x * 2")
+    empty = wire.Workload(workload_id="empty", axes={"rows": 0, "cols": 64})
+    findings = found(dataclasses.replace(spec, workloads=(empty, *spec.workloads)))
+    assert refusals(findings) == {} and {one.outcome for one in findings if one.workload_id == "empty" and one.check == "zeros"} == {
+        UNKNOWN
+    }
+
+
+def test_a_constant_of_the_problem_need_not_change() -> None:
+    """An epsilon that is always the same can't be another."""
+    eps = wire.TensorSpec(name="eps", dtype="float32", shape=(), distribution=wire.Distribution(kind="constant", high=0.5))
+    findings = found(problem("return x + eps", X, eps))
+    assert refusals(findings) == {} and outcome(findings, "input eps") == []
+
+
+def test_an_input_that_is_only_written_to_may_hold_anything() -> None:
+    """A buffer for the answer is no input that a kernel ignores; the control says nothing of it."""
+    spec = problem("", X, dataclasses.replace(X, name="out"))
+    task = Task(spec=spec, reference=lambda inputs: [inputs[1].copy_(inputs[0] * 2)], scratch=(1,))
+    assert refusals(list(examine(task, EmulatedDevice(), 600.0))) == {}
+    assert set(refusals(list(examine(dataclasses.replace(task, scratch=()), EmulatedDevice(), 600.0)))) == {"input out"}
+
+
+# -- formats with a rule of their own ----------------------------------------------------------------------------------------
+
+
+def _own(share: float):
+    """A rule by which a share of the elements has to be right to a hundredth."""
+
+    def compare(workload, inputs, outputs, expected, unwritten) -> list[Comparison]:
+        outputs[0][outputs[0] != outputs[0]] = 1e9  # it may do with them what it wants
+        inputs[0].zero_()
+        right = (outputs[0] - expected[0]).abs() <= 1e-4
+        enough = float(right.double().mean()) >= share
+        return [
+            Comparison(
+                element_count=1,
+                mismatched_count=not enough,
+                unwritten_count=0,
+                nonfinite_count=0,
+                max_absolute_error=0.0,
+                max_relative_error=0.0,
+            )
+        ]
+
+    return compare
+
+
+def own_task(share: float) -> Task:
+    spec = problem("", rows=64)
+    return Task(spec=spec, reference=lambda inputs: [inputs[0] * 3], draw=lambda workload, key: [_draw(key)], compare=_own(share))
+
+
+def _draw(key: str) -> torch.Tensor:
+    return torch.randn((64, 64), generator=torch.Generator().manual_seed(int(key[:8], 16)))
+
+
+def test_a_format_s_own_rule_decides() -> None:
+    """Where it takes everything the problem is refused; single elements it may let through."""
+    every, most, none = (list(examine(own_task(share), EmulatedDevice(), 600.0)) for share in (1.0, 0.99, 0.0))
+    assert refusals(every) == {} and outcome(every, "one element") == [PASSED]
+    assert refusals(most) == {} and outcome(most, "one element") == [UNKNOWN]
+    assert {"zeros", "seed", "nan", "input x"} <= set(refusals(none))
+
+
+def test_a_comparison_that_raises_is_named() -> None:
+    """It is the problem's, and so is the fault."""
+
+    def compare(*_: object) -> list[Comparison]:
+        raise LookupError("no rule")
+
+    findings = list(examine(dataclasses.replace(own_task(1.0), compare=compare), EmulatedDevice(), 600.0))
+    assert "its comparison raised LookupError: no rule" in refusals(findings)["runs"]
+
+
+# -- the examples -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vector_add", "row_softmax", "tril_matmul"])
+def test_the_examples_are_admitted(name: str) -> None:
+    """At every workload that a small host checks in a few seconds."""
+    spec = native.load(EXAMPLES / name).spec
+    small = tuple(one for one in spec.workloads if admission.working_bytes(spec, one) < SMALL_BYTES)
+    assert len(small) >= 3
+    findings = found(dataclasses.replace(spec, workloads=small))
+    assert refusals(findings) == {}
+    assert {one.workload_id for one in findings if one.check == "zeros"} == {one.workload_id for one in small}

@@ -1,0 +1,323 @@
+"""A definition and its workloads are read without being executed, and what is wrong is named by file, line and key."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from grader.errors import ProblemInvalid
+from grader.formats import as_called, flashinfer
+from grader.model import NewSubmission, SourceFile
+from sandbox import wire
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "flashinfer"
+RMSNORM = FIXTURES / "trace" / "definitions" / "rmsnorm" / "rmsnorm_h128.json"
+DEFINITION = json.loads((FIXTURES / "scaled_rows" / "definition.json").read_text())
+WORKLOAD = json.loads((FIXTURES / "scaled_rows" / "workload.jsonl").read_text().splitlines()[0])
+
+
+def write(directory: Path, definition: object = DEFINITION, *workloads: object) -> Path:
+    """A directory of SOL's."""
+    directory.mkdir(exist_ok=True)
+    (directory / "definition.json").write_text(definition if isinstance(definition, str) else json.dumps(definition, indent=1))
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in workloads or (WORKLOAD,)]
+    (directory / "workload.jsonl").write_text("\n".join(lines) + "\n")
+    return directory
+
+
+def changed(of: dict, *path: str, value: object = None) -> dict:
+    """A copy with what lies at path replaced; None takes it away."""
+    result = copy.deepcopy(of)
+    inner = result
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return result
+
+
+def said_of(directory: Path) -> str:
+    with pytest.raises(ProblemInvalid) as caught:
+        flashinfer.load(directory)
+    return str(caught.value)
+
+
+def test_a_problem_of_sols_reads_back():
+    """Axes have values, expressions too; scalars have no shape; each workload has its own tolerance."""
+    problem = flashinfer.load(FIXTURES / "scaled_rows")
+    spec = problem.spec
+    assert (problem.problem_id, spec.entry, spec.convention) == ("scaled_rows_d64", "run", wire.Convention.POSITIONAL)
+    assert [one.axes for one in spec.workloads] == [{"rows": n, "width": 64, "half": 32, "flat": 32 * n} for n in (5, 100)]
+    assert [(one.name, one.shape) for one in spec.inputs] == [("x", ("rows", "width")), ("scale", ())]
+    rules = [json.loads(one.arguments)["rule"] for one in spec.workloads]
+    assert [(one["kind"], one["atol"], one["ratio"]) for one in rules] == [("sol", 1e-3, 1.0), ("sol", 1e-2, 0.99)]
+    assert problem.languages == ("python", "torch_extension", "cuda") and spec.axes == ("rows", "width", "half", "flat")
+
+
+def test_a_trace_set_holds_its_definitions():
+    """With FlashInfer's rule, and the matched ratio of the kind of operation."""
+    problems = {one.problem_id: one.spec for one in map(flashinfer.load, flashinfer.members(FIXTURES / "trace"))}
+    rules = {name: json.loads(spec.workloads[0].arguments)["rule"] for name, spec in problems.items()}
+    assert {name: (rule["kind"], rule["ratio"]) for name, rule in rules.items()} == {
+        "rmsnorm_h128": ("flashinfer", 1.0),
+        "pick_expert_e4": ("flashinfer", 0.95),
+    }
+    assert flashinfer.matches(RMSNORM) and not flashinfer.matches(FIXTURES) and flashinfer.members(FIXTURES) == ()
+
+
+def test_nothing_is_executed(tmp_path):
+    """Not when it is read; control: the same text does write its file when it is executed."""
+    witness = tmp_path / "witness"
+    line = f"open({str(witness)!r}, 'w').close()\n"
+    flashinfer.load(write(tmp_path / "p", {**DEFINITION, "reference": line + DEFINITION["reference"]}))
+    assert not witness.exists()
+    exec(compile(line, "control", "exec"), {})
+    assert witness.exists()
+
+
+def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
+    """A description is no part of it; an order of inputs, a tolerance and the reference are."""
+    directory = tmp_path / "p"
+    before = flashinfer.load(write(directory)).digest
+    assert flashinfer.load(write(directory, {**DEFINITION, "description": "other"})).digest == before
+    looser = changed(WORKLOAD, "tolerance", "max_atol", value=0.5)
+    reference = {**DEFINITION, "reference": DEFINITION["reference"] + "\n"}
+    digests = {before, flashinfer.load(write(directory, DEFINITION, looser)).digest, flashinfer.load(write(directory, reference)).digest}
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    ("definition", "said"),
+    [
+        ("{", "definition.json:1: is no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("[]", "valid dictionary"),
+        ({**DEFINITION, "inptus": {}}, "inptus: Extra inputs are not permitted"),
+        (changed(DEFINITION, "axes", "rows", "type", value="variable"), "axes.rows"),
+        (changed(DEFINITION, "axes", "width", "value", value=-1), "value: Input should be greater than or equal to 0"),
+        (changed(DEFINITION, "axes", "width", "value", value="64"), "valid integer"),
+        (changed(DEFINITION, "axes", "width", "value", value=10**12), "less than or equal to 2147483647"),
+        (changed(DEFINITION, "inputs", "x", "shape", value=["rows", "depth"]), "the shape of 'x' uses 'depth', which is not in axes"),
+        (changed(DEFINITION, "inputs", "x", "shape", value=["rows", "99999999999"]), "'99999999999', which is not in axes"),
+        (changed(DEFINITION, "inputs", "x", "shape", value=["rows"] * 9), "x.shape: has 9 dimensions"),
+        (changed(DEFINITION, "inputs", "x", "dtype", value="float4_e2m1"), "x.dtype: float4_e2m1 can't be judged here"),
+        (changed(DEFINITION, "outputs", "y", "dtype", value="float8_e5m2"), "y.dtype: float8_e5m2 can't be judged here"),
+        (changed(DEFINITION, "outputs", "y", "dtype", value="complex64"), "outputs.y.dtype"),
+        (changed(DEFINITION, "outputs", value={"x": DEFINITION["outputs"]["y"]}), "'x' is an input and an output"),
+        (changed(DEFINITION, "outputs"), "outputs: Field required"),
+        ({**DEFINITION, "reference": "def go(x, scale): pass"}, "no top-level function 'run'"),
+        ({**DEFINITION, "reference": "def run(x, scale"}, "reference is no Python at its line 1"),
+        ({**DEFINITION, "reference": "def run(x): pass"}, "run(x) does not take the 2 inputs x, scale"),
+        ({**DEFINITION, "reference": "def run(x, factor): pass"}, "parameter 'factor' is the input 'scale'"),
+        ({**DEFINITION, "custom_inputs_entrypoint": "make"}, "no top-level function 'make'"),
+        ({**DEFINITION, "constraints": ["rows >"]}, "'rows >' is no expression"),
+        ({**DEFINITION, "op_type": "sampling"}, "'sampling' is judged by the distribution of many samples"),
+        ({**DEFINITION, "name": "dsa_topk_indexer_fp8"}, "judged by the scores of what is chosen"),
+    ],
+)
+def test_a_wrong_definition_names_file_and_key(tmp_path, definition, said):
+    """And says what to do where it is not plain."""
+    message = said_of(write(tmp_path / "p", definition))
+    assert "definition.json" in message and said in message
+
+
+def test_an_error_names_the_line_of_its_key(tmp_path):
+    """In the definition, and in the workloads."""
+    definition = changed(DEFINITION, "outputs", "sums", "dtype", value="float")
+    text = json.dumps(definition, indent=1)
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if '"float"' in one)
+    assert f"definition.json:{line}: outputs.sums.dtype: " in said_of(write(tmp_path / "p", definition))
+    message = said_of(write(tmp_path / "q", DEFINITION, WORKLOAD, "", {**WORKLOAD, "uuid": 3}))
+    assert "workload.jsonl:3: uuid: " in message
+
+
+@pytest.mark.parametrize(
+    ("expressions", "sizes"),
+    [
+        ({"a": "rows * width // 3", "b": "a + 1"}, {"a": 106, "b": 107}),
+        ({"b": "a ** 2", "a": "rows % 3"}, {"a": 2, "b": 4}),
+        ({"a": "width / 2 / 2 - -rows"}, {"a": 21}),
+        ({"a": "+(rows * width) / 10"}, {"a": 32}),
+    ],
+)
+def test_expressions_have_whole_values(tmp_path, expressions, sizes):
+    """Each may use others, in any order; at rows = 5 and width = 64."""
+    axes = {**DEFINITION["axes"], **{name: {"type": "expr", "expression": text} for name, text in expressions.items()}}
+    found = flashinfer.load(write(tmp_path / "p", {**DEFINITION, "axes": axes})).spec.workloads[0].axes
+    assert {name: found[name] for name in sizes} == sizes
+
+
+@pytest.mark.parametrize(
+    ("expressions", "said"),
+    [
+        ({"a": "b + 1", "b": "a - 1"}, "axes a, b are defined by each other"),
+        ({"a": "a"}, "axes a are defined by each other"),
+        ({"a": "depth"}, "axis 'a' uses 'depth', which is not in axes"),
+        ({"a": "rows / 3"}, "axis 'a' divides 5 by 3, which is no whole number"),
+        ({"a": "rows / 0"}, "axis 'a' divides 5 by 0"),
+        ({"a": "rows - 6"}, "axis 'a' 'rows - 6' is -1"),
+        ({"a": "open('x')"}, "which is not in axes"),
+        ({"a": "rows."}, "is no expression"),
+        ({"a": "rows ** 8 ** 8"}, "an exponent is from 0 to 8"),
+        ({"a": "width ** 8"}, "axis 'a' is 281474976710656; the largest is 2 ** 31 - 1"),
+        ({"a": "(" * 99 + "rows" + ")" * 99}, "String should have at most 200 characters"),
+    ],
+)
+def test_an_axis_without_value_says_why(tmp_path, expressions, said):
+    """Cycles included; nothing is evaluated but arithmetic."""
+    axes = {**DEFINITION["axes"], **{name: {"type": "expr", "expression": text} for name, text in expressions.items()}}
+    assert said in said_of(write(tmp_path / "p", {**DEFINITION, "axes": axes}))
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ("{]", "workload.jsonl:1: is no JSON"),
+        ("3", "workload.jsonl:1: "),
+        ({**WORKLOAD, "axis": {}}, "axis: Extra inputs"),
+        ({**WORKLOAD, "axes": {}}, "axes: gives [], and the definition's var axes are ['rows']"),
+        ({**WORKLOAD, "axes": {"rows": 5, "half": 2}}, "give exactly these"),
+        ({**WORKLOAD, "axes": {"rows": -5}}, "axes.rows: "),
+        ({**WORKLOAD, "axes": {"rows": 10**12}}, "axes.rows: "),
+        ({**WORKLOAD, "axes": {"rows": 2**31 - 1}}, "axis 'flat' is 68719476704; the largest is 2 ** 31 - 1"),
+        (changed(WORKLOAD, "inputs", "z", value={"type": "random"}), "inputs: 'z' is no input of the definition"),
+        (changed(WORKLOAD, "inputs", "x", value={"type": "scalar", "value": 1}), "inputs.x: is a scalar, and the definition says"),
+        (changed(WORKLOAD, "inputs", "x", value={"type": "normal"}), "inputs.x"),
+        (changed(WORKLOAD, "inputs", "scale", "value", value=2**60), "inputs.scale"),
+        (changed(WORKLOAD, "inputs", value={"x": {"type": "custom"}, "scale": {"type": "random"}}), "custom ones beside random ones"),
+        (changed(WORKLOAD, "inputs", "x", value={"type": "custom"}), "has no custom_inputs_entrypoint"),
+        (changed(WORKLOAD, "tolerance", "max_rtol", value="1"), "tolerance.max_rtol"),
+        (changed(WORKLOAD, "tolerance", "required_matched_ratio", value=1.5), "required_matched_ratio"),
+        ({"definition": "other", "workload": WORKLOAD}, "definition: it is of 'other', not of 'scaled_rows_d64'"),
+        ({"definition": "scaled_rows_d64", "workload": WORKLOAD, "solution": "s"}, "solution"),
+    ],
+)
+def test_a_wrong_workload_names_line_and_key(tmp_path, workload, said):
+    """And says what to do where it is not plain."""
+    message = said_of(write(tmp_path / "p", DEFINITION, workload))
+    assert "workload.jsonl:1" in message and said in message
+
+
+def test_tensors_that_no_device_holds_are_refused(tmp_path):
+    """10 ** 12 elements, of sizes that are each allowed."""
+    definition = {
+        **DEFINITION,
+        "axes": {"rows": {"type": "var"}, "width": {"type": "var"}, "half": {"type": "var"}, "flat": {"type": "var"}},
+    }
+    workload = {**WORKLOAD, "axes": {"rows": 10**6, "width": 10**6, "half": 1, "flat": 1}}
+    assert "its tensors take 4000004000008 bytes" in said_of(write(tmp_path / "p", definition, workload))
+
+
+def test_the_same_workload_twice_is_refused(tmp_path):
+    """For its name would be two."""
+    assert "workload.jsonl:2: uuid: 'small' is there twice" in said_of(write(tmp_path / "p", DEFINITION, WORKLOAD, WORKLOAD))
+
+
+def test_what_is_not_there_says_what_is_looked_for(tmp_path):
+    """The workloads beside a definition, and a definition."""
+    directory = write(tmp_path / "p")
+    (directory / "workload.jsonl").unlink()
+    assert "workload.jsonl" in said_of(directory) and "can't be read" in said_of(directory)
+    assert "holds no definition.json" in said_of(tmp_path)
+
+
+def safetensors(path: Path, key: str = "t", dtype: str = "F32", shape: tuple[int, ...] = (5, 64), size: int = 5 * 64 * 4) -> None:
+    """A file with one tensor of zeros."""
+    header = json.dumps({key: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, size]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+
+
+def stored(directory: Path, **scale: object) -> Path:
+    """A problem whose x is in a file."""
+    definition = changed(DEFINITION, "inputs", "scale", "shape", value=["half"])
+    inputs = {"x": {"type": "safetensors", "path": "data.safetensors", "tensor_key": "t"}, "scale": scale or {"type": "random"}}
+    return write(directory, definition, {**WORKLOAD, "inputs": inputs})
+
+
+def test_an_input_in_a_file_is_passed_along(tmp_path):
+    """By its place and digest; where it lies is no part of the problem's digest."""
+    digests = []
+    for name in ("p", "q"):
+        directory = stored(tmp_path / name)
+        safetensors(directory / "data.safetensors")
+        problem = flashinfer.load(directory)
+        said = json.loads(problem.spec.workloads[0].arguments)["inputs"]["x"]
+        assert said["path"] == str(directory / "data.safetensors") and said["end"] - said["begin"] == 1280
+        digests.append(problem.digest)
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: None, "is not there; fetch the data"),
+        (
+            lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"),
+            "is no safetensors file; if it is a pointer of git LFS",
+        ),
+        (lambda path: safetensors(path, key="u"), "has no tensor 't'"),
+        (lambda path: safetensors(path, dtype="I32"), "has int32 [5, 64], and float32 [5, 64] is expected"),
+        (lambda path: safetensors(path, shape=(64, 5)), "has float32 [64, 5]"),
+        (lambda path: safetensors(path, dtype="Q9"), "of a known dtype"),
+        (lambda path: (safetensors(path), path.write_bytes(path.read_bytes()[:-1])), "is cut off"),
+        (lambda path: path.write_bytes((2**60).to_bytes(8, "little")), "is no safetensors file"),
+    ],
+)
+def test_a_file_that_can_not_be_used_says_why(tmp_path, spoil, said):
+    """With the input's name and the file's."""
+    directory = stored(tmp_path / "p")
+    spoil(directory / "data.safetensors")
+    message = said_of(directory)
+    assert "workload.jsonl:1: inputs.x: " in message and "data.safetensors" in message and said in message
+
+
+def test_inputs_that_are_all_fixed_are_refused(tmp_path):
+    """An answer could be kept from call to call; control: with one random input it is read."""
+    directory = write(
+        tmp_path / "p",
+        DEFINITION,
+        changed(WORKLOAD, "inputs", "x", value={"type": "safetensors", "path": "data.safetensors", "tensor_key": "t"}),
+    )
+    safetensors(directory / "data.safetensors")
+    assert "an answer could be kept from call to call" in said_of(directory)
+    control = stored(tmp_path / "q")
+    safetensors(control / "data.safetensors")
+    assert flashinfer.load(control).spec.workloads
+
+
+def convention(source: str, entry: str = "", language: str = "python") -> wire.Convention:
+    """How a submission to rmsnorm_h128 is called."""
+    new = NewSubmission(problem_id="rmsnorm_h128", language=language, sources=(SourceFile(path="k.py", content=source),), entry=entry)
+    return as_called(flashinfer.load(RMSNORM).spec, new).convention
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def run(hidden_states, weight): pass", wire.Convention.POSITIONAL),
+        ("def run(hidden_states, weight, output): pass", wire.Convention.DESTINATION),
+        ("def run(x, w, out): pass", wire.Convention.DESTINATION),
+        ("def run(x, w, eps=1e-6): pass", wire.Convention.POSITIONAL),
+        ("def run(x, w, output=None): pass", wire.Convention.DESTINATION),
+        ("def run(*arguments): pass", wire.Convention.POSITIONAL),
+        ("def run(x, w, o, more): pass", wire.Convention.POSITIONAL),
+        ("def solution(x, w, out): pass", wire.Convention.DESTINATION),
+        ("def only(x, w, out): pass", wire.Convention.DESTINATION),
+        ("def _helper(x, w, out): pass\nrun = _helper", wire.Convention.POSITIONAL),
+        ("def run(x, w", wire.Convention.POSITIONAL),
+        ("# grader: destination\ndef run(x, w): pass", wire.Convention.POSITIONAL),
+    ],
+)
+def test_an_entrys_parameters_say_how_it_is_called(source, expected):
+    """As many as there are inputs and outputs: it writes into the last; else it returns."""
+    assert convention(source) is expected
+
+
+def test_the_entry_that_is_named_decides():
+    """And in other languages than Python there is nothing to decide."""
+    source = "def run(x, w): pass\ndef other(x, w, out): pass"
+    assert convention(source, "other") is wire.Convention.DESTINATION and convention(source) is wire.Convention.POSITIONAL
+    assert convention("def run(x, w, out): pass", language="cuda") is wire.Convention.POSITIONAL

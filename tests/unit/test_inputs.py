@@ -1,0 +1,116 @@
+"""Inputs are what their distribution says, and change with the key."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sandbox import wire
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge import inputs
+
+KEY = "0123456789abcdef" * 2
+AXES = {"rows": 64, "cols": 256, "classes": 10}
+
+
+def drawn(kind: str = "normal", dtype: str = "float32", shape: tuple[str | int, ...] = ("rows", "cols"), key: str = KEY, **fields: object):
+    """One tensor of a distribution."""
+    tensor = wire.TensorSpec(name="x", dtype=dtype, shape=shape, distribution=wire.Distribution(kind=kind, **fields))  # type: ignore[arg-type]
+    (one,) = inputs.draw((tensor,), AXES, key, EmulatedDevice())
+    assert one.dtype == getattr(torch, dtype) and one.is_contiguous()
+    return one
+
+
+@pytest.mark.parametrize(
+    "kind", ["normal", "uniform", "integers", "heavy_tail", "index", "sorted", "permutation", "probabilities", "constant", "mixture"]
+)
+def test_a_key_gives_the_same_values_again(kind: str) -> None:
+    """And another key others, but for the constant."""
+    parts = (wire.Distribution(), wire.Distribution(kind="uniform"))
+    first, again, other = (drawn(kind, high=5.0, parts=parts, key=key) for key in (KEY, KEY, KEY[::-1]))
+    assert torch.equal(first, again)
+    assert torch.equal(first, other) == (kind == "constant")
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy_tail"])
+def test_scale_offset_and_needles_can_be_switched_off(kind: str) -> None:
+    """Then what is left is the distribution itself; the control has them."""
+    plain = [drawn("normal", scale_spread=0.0, offset=0.0, needles=0, key=f"{number:032x}") for number in range(8)]
+    assert all(abs(float(one.mean())) < 0.03 and abs(float(one.std()) - 1) < 0.03 for one in plain)
+    usual = [drawn("normal", key=f"{number:032x}") for number in range(8)]
+    assert max(abs(float(one.mean())) for one in usual) > 0.03 and max(abs(float(one.std()) - 1) for one in usual) > 0.1
+
+
+def test_needles_are_as_many_and_as_large_as_is_said() -> None:
+    """Each of them either sign, at the trial's scale."""
+    one = drawn(scale_spread=0.0, offset=0.0, needles=16, needle_factor=1000.0).abs()
+    assert int((one == 1000.0).sum()) == 16 and float(one[one < 1000.0].max()) < 10
+    assert int((drawn(scale_spread=0.0, offset=0.0, needles=16, needle_factor=1000.0, shape=(8, 8)).abs() == 1000.0).sum()) == 1
+
+
+def test_an_offset_goes_with_the_scale() -> None:
+    """So that a mean is never where somebody would look for it."""
+    means = [float(drawn(scale=4.0, scale_spread=0.0, offset=2.0, needles=0, key=f"{number:032x}").mean()) for number in range(16)]
+    assert 4 < max(means) - min(means) <= 16.5 and all(abs(one) < 8.2 for one in means)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_an_index_is_below_its_axis(dtype: str) -> None:
+    """Every one of them is met, the axis' own value never."""
+    assert drawn("index", dtype, high_axis="classes").unique().tolist() == list(range(10))
+    assert drawn("index", dtype, low=3.0, high=5.0).unique().tolist() == [3, 4]
+
+
+def test_integers_take_their_highest_too() -> None:
+    """As they always did."""
+    assert drawn("integers", "int32", low=-1.0, high=1.0).unique().tolist() == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_sorted_values_never_fall(dtype: str) -> None:
+    """Along the last axis, and they are not all the same."""
+    one = drawn("sorted", dtype, high_axis="cols")
+    assert bool((one[:, 1:] >= one[:, :-1]).all()) and bool((one[:, 0] < one[:, -1]).all())
+    assert float(one.min()) >= 0 and float(one.max()) <= 256
+    assert not torch.equal(one, drawn("sorted", dtype, high_axis="cols", key=KEY[::-1]))
+
+
+def test_a_permutation_has_every_number_once_in_each_row() -> None:
+    """And the rows differ."""
+    one = drawn("permutation", "int64")
+    assert torch.equal(one.sort(dim=-1).values, torch.arange(256).expand(64, 256)) and not torch.equal(one[0], one[1])
+
+
+def test_probabilities_add_up_to_one() -> None:
+    """A larger scale makes them more uneven."""
+    even, uneven = drawn("probabilities", scale=0.1), drawn("probabilities", scale=8.0)
+    assert torch.allclose(uneven.sum(-1), torch.ones(64)) and bool((uneven >= 0).all())
+    assert float(uneven.max()) > 10 * float(even.max())
+
+
+def test_a_mixture_takes_its_parts_by_weight() -> None:
+    """A tenth of the elements are of the second part."""
+    parts = (wire.Distribution(kind="constant", high=0.0, weight=9.0), wire.Distribution(kind="uniform", low=5.0, high=6.0, weight=1.0))
+    one = drawn("mixture", parts=parts)
+    assert 0.08 < float((one >= 5).float().mean()) < 0.12 and bool(((one == 0) | (one >= 5)).all())
+
+
+def test_a_workload_may_draw_an_input_from_another_distribution() -> None:
+    """Of that input only, and of that workload only."""
+    tensor = wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols"))
+    usual = wire.Workload(workload_id="a", axes=AXES)
+    own = wire.Workload(workload_id="b", axes=AXES, distributions={"x": wire.Distribution(kind="constant", high=3.0)})
+    problem = wire.ProblemSpec(
+        problem_id="p",
+        format="native",
+        entry="solve",
+        inputs=(tensor, wire.TensorSpec(name="y", dtype="float32", shape=("rows",))),
+        outputs=(tensor,),
+        workloads=(usual, own),
+        tolerance=wire.Tolerance(),
+        reference="",
+    )
+    assert inputs.of_workload(problem, usual, None, KEY, EmulatedDevice())[0].unique().numel() > 1000
+    x, y = inputs.of_workload(problem, own, None, KEY, EmulatedDevice())
+    assert bool((x == 3).all()) and y.unique().numel() > 1
+    assert wire.decode(wire.encode(wire.AdmissionJob(job_id="j", problem=problem))).problem == problem

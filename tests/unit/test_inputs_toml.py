@@ -1,0 +1,108 @@
+"""Distributions in problem.toml: what is written reaches the judge, what means nothing is refused, and old problems stay what they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.errors import ProblemInvalid
+from grader.formats import native
+from sandbox import wire
+from tests import fakes
+
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+DIGESTS = {  # from before there was more than normal, uniform, integers, heavy_tail and constant
+    "vector_add": "638a01f3329c172241924afe974b864872842f843bfdd9206713729cc77bb690",
+    "row_softmax": "747e10e276b078f36b540787ad3a0b41bb58fd9e8781b6f335f184360e2e2932",
+    "tril_matmul": "5eb782231bfd8656c0caf41799d9cb9d7581b10dfcda247c138782769ad37f36",
+}
+INPUT = 'name = "a", shape = ["n"]'
+
+
+def load(tmp_path: Path, distribution: str = "", dtype: str = "float32", own: str = "") -> wire.ProblemSpec:
+    """The fake problem with its input drawn so."""
+    text = fakes.PROBLEM_TOML.format(name="sum")
+    assert INPUT in text and 'id = "n64"' in text
+    given = f", distribution = {{ {distribution} }}" if distribution else ""
+    text = text.replace(INPUT, f'{INPUT}, dtype = "{dtype}"{given}')
+    text = text.replace('id = "n64"', f'id = "n64", distributions = {{ {own} }}' if own else 'id = "n64"')
+    return native.load(fakes.write_problem(tmp_path, text=text)).spec
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_the_examples_stay_the_problems_that_they_were(name: str) -> None:
+    """What a problem does not say is no part of its digest. Change a digest here only with the problem itself."""
+    assert native.load(EXAMPLES / name).digest == DIGESTS[name]
+
+
+def test_a_problem_that_says_nothing_draws_as_before(tmp_path: Path) -> None:
+    """The defaults are the wire's."""
+    spec = load(tmp_path)
+    assert spec.inputs[0].distribution == wire.Distribution() and spec.workloads[0].distributions == {}
+
+
+def test_every_key_reaches_the_judge(tmp_path: Path) -> None:
+    """Zero is not the same as nothing."""
+    spec = load(tmp_path, "scale = 2.0, scale_spread = 0, offset = 0, needles = 0, needle_factor = 3.0")
+    expected = wire.Distribution(scale=2.0, scale_spread=0.0, offset=0.0, needles=0, needle_factor=3.0)
+    assert spec.inputs[0].distribution == expected
+    assert spec.digest != load(tmp_path / "other", "scale = 2.0").digest
+
+
+def test_a_mixture_has_parts_with_weights(tmp_path: Path) -> None:
+    """Each a distribution of its own."""
+    mixed = 'kind = "mixture", parts = [{ weight = 3.0, needles = 0 }, { kind = "uniform", low = -9.0, high = 9.0 }]'
+    found = load(tmp_path, mixed).inputs[0].distribution
+    assert found.parts == (wire.Distribution(weight=3.0, needles=0), wire.Distribution(kind="uniform", low=-9.0, high=9.0))
+
+
+def test_a_highest_value_may_be_an_axis(tmp_path: Path) -> None:
+    """By its name, whatever the workload makes of it."""
+    found = load(tmp_path, 'kind = "index", high = "n"', "int64").inputs[0].distribution
+    assert found == wire.Distribution(kind="index", high_axis="n")
+
+
+def test_a_workload_has_a_distribution_of_its_own(tmp_path: Path) -> None:
+    """The other workload has the problem's."""
+    own, other = load(tmp_path, own='a = { kind = "constant", high = 2.0 }').workloads
+    assert own.distributions == {"a": wire.Distribution(kind="constant", high=2.0)} and other.distributions == {}
+
+
+@pytest.mark.parametrize(
+    ("distribution", "dtype", "said"),
+    [
+        ('kind = "mixture"', "float32", "a mixture needs 'parts'"),
+        ('kind = "mixture", parts = [{}]', "float32", "at least 2"),
+        ('kind = "mixture", parts = [{}, { kind = "mixture" }]', "float32", "kind"),
+        ('kind = "uniform", needles = 3', "float32", "'needles' means nothing to the kind 'uniform', only to normal and heavy_tail"),
+        ("weight = 2.0", "float32", "'weight' is for the parts of a mixture"),
+        ('kind = "normal", high = "n"', "float32", "'high' may name an axis for index, sorted, uniform only"),
+        ('kind = "index", high = "m"', "int64", "'high' is 'm', which is not in axes"),
+        ('kind = "index", high = 0', "int64", "make 'high' larger"),
+        ('kind = "index", high = 2.5', "int64", "are whole numbers"),
+        ('kind = "index", high = 300', "uint8", "do not fit into uint8"),
+        ('kind = "index", low = -1, high = 3', "uint8", "do not fit into uint8"),
+        ('kind = "uniform", high = "n"', "int64", "are of the kind 'index'"),
+        ('kind = "probabilities"', "int32", "probabilities are floats"),
+        ("needles = -1", "float32", "needles"),
+        ("scale_spread = 1e9", "float32", "scale_spread"),
+        ("scales = 1", "float32", "scales"),
+    ],
+)
+def test_what_means_nothing_is_refused(tmp_path: Path, distribution: str, dtype: str, said: str) -> None:
+    """With the key, and what to do."""
+    with pytest.raises(ProblemInvalid) as caught:
+        load(tmp_path, distribution, dtype)
+    assert said in str(caught.value) and "problem.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [("b = {}", "has a distribution for 'b'; the inputs are ['a']"), ('a = { kind = "index", high = -3 }', "input 'a' at workload 'n64'")],
+)
+def test_a_workload_s_distribution_is_checked_too(tmp_path: Path, own: str, said: str) -> None:
+    """It names the workload."""
+    with pytest.raises(ProblemInvalid) as caught:
+        load(tmp_path, dtype="int64", own=own)
+    assert said in str(caught.value)

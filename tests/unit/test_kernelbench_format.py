@@ -1,0 +1,162 @@
+"""The kernelbench format's server half: what it reads of a file, and what it says of a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.errors import ProblemInvalid
+from grader.formats import dropout, kernelbench
+from sandbox import wire
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
+PARTS = {
+    "model": "class Model(nn.Module):\n    def forward(self, x):\n        return x\n",
+    "get_inputs": "def get_inputs():\n    return [torch.rand(3)]\n",
+    "get_init_inputs": "def get_init_inputs():\n    return []\n",
+}
+
+
+def write(directory: Path, name: str = "7_A_thing.py", without: str = "", more: str = "", **other: str) -> Path:
+    """A file of a right problem, but for what is left out, put in another's place or added."""
+    parts = [text for part, text in {**PARTS, **other}.items() if part != without]
+    path = directory / name
+    path.write_text("import torch\nimport torch.nn as nn\n" + "\n".join(parts) + more)
+    return path
+
+
+def refusal(path: Path, **options: str) -> str:
+    with pytest.raises(ProblemInvalid) as caught:
+        kernelbench.load(path, **options)
+    assert caught.value.path == str(path)
+    return caught.value.message
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.py")), ids=lambda path: path.stem)
+def test_a_fixture_is_read(path: Path) -> None:
+    """Id and title come from the file's name; only ModelNew in Python is asked for, and the file is the reference."""
+    assert kernelbench.matches(path)
+    problem = kernelbench.load(path)
+    number, name = path.stem.split("_", 1)
+    assert problem.problem_id == f"kb_{number}_{name.lower()}"
+    assert problem.title == f"{number} {name.replace('_', ' ')}"
+    assert problem.languages == ("python",) and problem.spec.entry == "ModelNew"
+    assert problem.spec.convention is wire.Convention.MODEL
+    assert problem.spec.reference == path.read_text() and path.read_text() in problem.statement
+    assert (problem.spec.tolerance.atol, problem.spec.tolerance.rtol) == (1e-4, 1e-4)
+
+
+def test_a_precision_is_another_problem_with_another_tolerance(tmp_path: Path) -> None:
+    """The same file in half precision has its own id, digest and tolerance."""
+    path = write(tmp_path)
+    problems = [kernelbench.load(path, precision) for precision in ("fp32", "fp16", "bf16")]
+    assert [one.problem_id for one in problems] == ["kb_7_a_thing", "kb_7_a_thing_fp16", "kb_7_a_thing_bf16"]
+    assert len({one.digest for one in problems}) == 3
+    assert [one.spec.tolerance.atol for one in problems] == [1e-4, 1e-2, 1e-2]
+    assert "fp32, fp16, bf16" in refusal(path, precision="fp8")
+
+
+def test_the_digest_is_of_what_decides(tmp_path: Path) -> None:
+    """One number changed is another problem; the same text is the same."""
+    first = kernelbench.load(write(tmp_path)).digest
+    assert kernelbench.load(write(tmp_path)).digest == first
+    assert kernelbench.load(write(tmp_path, more="\nn = 1\n")).digest != first
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        ("model", "has no class Model; define"),
+        ("get_inputs", "has no function get_inputs; define"),
+        ("get_init_inputs", "has no function get_init_inputs; define"),
+    ],
+)
+def test_a_missing_part_is_named(tmp_path: Path, without: str, said: str) -> None:
+    assert said in refusal(write(tmp_path, without=without))
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"model": "class Model(nn.Module):\n    pass\n"}, "line 3: class Model has no method forward"),
+        ({"model": "def Model():\n    pass\n"}, "has no class Model"),
+        ({"get_inputs": "def get_inputs(size):\n    return []\n"}, "get_inputs takes arguments"),
+        ({"get_inputs": "def get_inputs(*, size):\n    return []\n"}, "get_inputs takes arguments"),
+        ({"more": "\nif :\n"}, "is no Python"),
+        ({"more": "\nx = " + "-" * 100_000 + "1\n"}, "can't be parsed"),
+        ({"more": "\nx = " + "(" * 1000 + ")" * 1000 + "\n"}, "is no Python"),
+        ({"more": "\nx = '\0'\n"}, "Python"),
+        ({"more": "\nimport transformers\n"}, "imports transformers"),
+        ({"more": "\nfrom transformers.models import x\n"}, "imports transformers"),
+        ({"more": "\n#" + "x" * kernelbench.SOURCE_LIMIT_BYTES}, "bytes, over the"),
+    ],
+)
+def test_a_wrong_file_says_what_to_do(tmp_path: Path, other: dict[str, str], said: str) -> None:
+    """Each fault has a sentence; none is a crash."""
+    assert said in refusal(write(tmp_path, **other))
+
+
+def test_what_is_no_text_or_no_file_is_said(tmp_path: Path) -> None:
+    binary = tmp_path / "1_x.py"
+    binary.write_bytes(b"class Model:\n\xff")
+    assert "is not UTF-8" in refusal(binary)
+    assert "is no file" in refusal(tmp_path)
+    nameless = write(tmp_path, "_.py")
+    assert "rename it" in refusal(nameless)
+
+
+def test_methods_may_come_from_another_class_of_the_file(tmp_path: Path) -> None:
+    """Also where classes go round in a circle, which only Python itself refuses."""
+    assert kernelbench.load(write(tmp_path, model="class Base:\n    def forward(self):\n        pass\nclass Model(Base):\n    pass\n"))
+    assert "forward" in refusal(write(tmp_path, model="class A(Model):\n    pass\nclass Model(A):\n    pass\n"))
+
+
+def test_nothing_is_executed(tmp_path: Path) -> None:
+    """A file that writes when it is executed has written nothing."""
+    mark = tmp_path / "mark"
+    assert kernelbench.load(write(tmp_path, more=f"\nopen({str(mark)!r}, 'w')\nraise SystemExit\n"))
+    assert not mark.exists()
+
+
+DROPPING = """
+class Model(nn.Module):
+    def __init__(self, size, p{default}):
+        super().__init__()
+        self.dropout = {dropout}
+        {more}
+
+    def forward(self, x):
+        return self.dropout(x)
+"""
+GIVEN = "size, p = 3, 0\nrate = {rate}\ndef get_init_inputs():\n    return [size, rate]\n"
+
+
+@pytest.mark.parametrize(
+    ("dropout_", "rate", "more", "refused"),
+    [
+        ("nn.Dropout(p)", "0.2", "", True),
+        ("nn.Dropout(p)", "0.0", "", False),
+        ("nn.Dropout(p)", "0.2", "self.eval()", False),
+        ("nn.Dropout(p=p)", "0.2", "", True),
+        ("nn.Dropout()", "0.0", "", True),
+        ("nn.Dropout2d(0.5)", "0.0", "", True),
+        ("nn.Dropout(p if size else 0)", "0.2", "", False),  # the judge sees it
+        ("nn.Dropout(p)", "float(2)", "", False),
+        ("nn.Identity()", "0.2", "", False),
+    ],
+)
+def test_dropout_is_refused_where_it_surely_happens(tmp_path: Path, dropout_: str, rate: str, more: str, refused: bool) -> None:
+    """What is dropped is drawn anew in every call; what can't be told from the text is left to the judge."""
+    path = write(tmp_path, model=DROPPING.format(dropout=dropout_, more=more, default=""), get_init_inputs=GIVEN.format(rate=rate))
+    if refused:
+        assert "dropout with p = " in refusal(path) and "self.eval()" in refusal(path)
+    else:
+        assert kernelbench.load(path)
+
+
+def test_parameters_of_several_classes_are_not_guessed(tmp_path: Path) -> None:
+    import ast
+
+    text = "class B:\n    def __init__(self, p):\n        self.d = nn.Dropout(p)\n" + DROPPING.format(dropout="B(0)", more="", default="")
+    assert dropout.certain(ast.parse(text + GIVEN.format(rate="0.2"))) is None

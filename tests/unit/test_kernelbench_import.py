@@ -1,0 +1,215 @@
+"""`grader-cli problems import`: what is kept, what is refused and why, and that later commands find it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from grader import convert
+from grader.cli.main import app
+from grader.cli.submit import problem_at
+from grader.errors import ProblemInvalid
+from grader.formats import kernelbench
+from grader.problems import Problems, import_all, keep, read_kept
+from tests import fakes
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
+GOOD = """\
+import torch
+import torch.nn as nn
+
+size = {size}
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + size
+
+
+def get_inputs():
+    open({mark!r}, "w")
+    return [torch.rand(size, size)]
+
+
+def get_init_inputs():
+    return []
+
+
+open({mark!r}, "w")
+"""
+BROKEN = {
+    13: ("def get_inputs(:\n", "line 1: is no Python"),
+    29: ("class Model:\n    def forward(self):\n        pass\n", "has no function get_inputs"),
+    57: ("x = 1\n", "has no class Model"),
+    88: ("class Model:\n    pass\n", "has no method forward"),
+}
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["problems", *map(str, arguments)])
+
+
+@pytest.fixture
+def level(tmp_path: Path) -> Path:
+    """A level as KernelBench has it: 100 files, four of them broken, and what else lies about."""
+    directory = tmp_path / "KernelBench" / "level1"
+    directory.mkdir(parents=True)
+    for number in range(1, 101):
+        text = BROKEN[number][0] if number in BROKEN else GOOD.format(size=number, mark=str(tmp_path / "executed"))
+        (directory / f"{number}_Thing_{number}.py").write_text(text)
+    (directory / "README.md").write_text("not a problem")
+    (directory / "__pycache__").mkdir()
+    (directory / "__pycache__" / "x.py").write_text("")
+    return directory.parent
+
+
+def test_a_level_is_imported_and_every_broken_file_told(tmp_path: Path, level: Path) -> None:
+    """A few seconds for 100 files; the broken ones stop nobody; nothing is executed; the order is that of the numbers."""
+    began = time.monotonic()
+    done = run("import", level, "--state-dir", tmp_path / "state", "--json")
+    assert time.monotonic() - began < 5
+    assert done.exit_code == 0 and not (tmp_path / "executed").exists()
+    told = json.loads(done.stdout)
+    assert [one["problem"] for one in told["imported"]] == [f"kb_{n}_thing_{n}" for n in range(1, 101) if n not in BROKEN]
+    assert {one["format"] for one in told["imported"]} == {"kernelbench"}
+    reasons = {int(Path(one["path"]).name.split("_")[0]): one["reason"] for one in told["refused"]}
+    assert reasons.keys() == BROKEN.keys()
+    assert all(BROKEN[number][1] in reason for number, reason in reasons.items())
+
+
+def test_the_table_names_files_problems_reasons_and_a_total(tmp_path: Path, level: Path) -> None:
+    text = run("import", level, "--state-dir", tmp_path / "state").stdout
+    assert "level1/7_Thing_7.py" in text and "kb_7_thing_7" in text and "is no Python" in text
+    assert "96 of 100 imported" in text
+
+
+def test_nothing_imported_is_misuse(tmp_path: Path) -> None:
+    """A directory without problems, a broken file, a path that is not there, an unknown format or precision."""
+    state = ("--state-dir", tmp_path / "state")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    broken = tmp_path / "1_x.py"
+    broken.write_text("x = 1\n")
+    fixture = FIXTURES / "1_Scaled_hinge.py"
+    assert run("import", empty, *state).exit_code == 2
+    assert run("import", broken, *state).exit_code == 2
+    assert run("import", tmp_path / "missing", *state).exit_code == 2
+    assert run("import", fixture, "--format", "nothing", *state).exit_code == 2
+    assert run("import", fixture, "--precision", "fp8", *state).exit_code == 2
+    assert not (tmp_path / "state" / "problems").exists()
+    assert run("import", fixture, "--no-check", *state).exit_code == 0
+
+
+def test_what_was_imported_is_listed_shown_and_loaded(tmp_path: Path) -> None:
+    """With format, workload and tolerance; the problem as it is kept is the one that was read."""
+    state = ("--state-dir", tmp_path / "state")
+    assert run("import", FIXTURES, *state).exit_code == 0
+    assert run("import", FIXTURES / "3_Label_loss.py", "--precision", "bf16", "--no-check", *state).exit_code == 0
+    listed = run("list", *state).stdout
+    assert "kb_3_label_loss_bf16" in listed and "kernelbench" in listed and "kb_2_conv_norm_gate" in listed
+    shown = run("show", "kb_3_label_loss_bf16", *state).stdout
+    assert "default" in shown and "0.01 + 0.01" in shown and "cross_entropy" in shown and "class ModelNew" in shown
+    kept = Problems.load([], tmp_path / "state" / "problems").get("kb_2_conv_norm_gate")
+    assert kept == kernelbench.load(FIXTURES / "2_Conv_norm_gate.py")
+    assert convert.Mask.of(kept).dtype == "" and not convert.problem_to_proto(kept).cuda_signature
+
+
+def test_native_problems_are_imported_too(tmp_path: Path) -> None:
+    """A precision is not theirs."""
+    fakes.write_problem(tmp_path / "from")
+    (done,) = import_all(tmp_path / "from")
+    assert done.problem is not None and done.problem.spec.format == "native"
+    keep(done.problem, tmp_path / "into")
+    assert read_kept(tmp_path / "into" / "sum.json") == done.problem
+    (refused,) = import_all(tmp_path / "from", precision="fp16")
+    assert refused.problem is None and "--precision" in refused.reason
+    (elsewhere,) = import_all(tmp_path / "from", format_name="kernelbench")
+    assert elsewhere.path.name == "reference.py" and "no class Model" in elsewhere.reason
+
+
+def test_an_import_replaces_and_says_so(tmp_path: Path) -> None:
+    """The same again is nothing new; another text under the same name takes its place."""
+    path, into = tmp_path / "1_x.py", tmp_path / "into"
+    for size, replaced in ((1, False), (1, False), (2, True)):
+        path.write_text(GOOD.format(size=size, mark=""))
+        (done,) = import_all(path)
+        assert done.problem is not None and keep(done.problem, into) is replaced
+    assert "size = 2" in read_kept(into / "kb_1_x.json").spec.reference
+
+
+def test_two_problems_of_one_id_are_not_mixed_up(tmp_path: Path) -> None:
+    """The first of one import stays; the other is told, with the file that has its id."""
+    for size, folder in enumerate(("a", "b")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1_x.py").write_text(GOOD.format(size=size, mark=""))
+    first, second = import_all(tmp_path)
+    assert first.problem is not None and second.problem is None and str(first.path) in second.reason
+
+
+def test_a_directory_that_is_named_goes_before_what_was_imported(tmp_path: Path) -> None:
+    """An edited problem.toml beside a kernel is the one that counts, not an older import of it."""
+    directory = fakes.write_problem(tmp_path / "from")
+    (done,) = import_all(tmp_path / "from")
+    assert done.problem is not None
+    keep(done.problem, tmp_path / "into")
+    toml = directory / "problem.toml"
+    toml.write_text(toml.read_text().replace("name =", 'statement = "edited"\nname =', 1))
+    store = Problems.load([tmp_path / "from"], tmp_path / "into")
+    assert store.get("sum").statement == "edited" and len(store.all()) == 1
+
+
+def test_a_damaged_import_is_named(tmp_path: Path) -> None:
+    """It says which file, and what to do; what is half written is no import."""
+    keep(kernelbench.load(FIXTURES / "1_Scaled_hinge.py"), tmp_path)
+    (tmp_path / ".kb_x.json.1").write_text("{")
+    assert len(Problems.load([], tmp_path).all()) == 1
+    (tmp_path / "kb_x.json").write_text('{"problem_id": 3}')
+    with pytest.raises(ProblemInvalid, match=r"kb_x\.json: .*import it again"):
+        Problems.load([], tmp_path)
+
+
+def test_a_submission_may_name_a_problems_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--problem PATH; a plain name stays a name, even where a directory has it."""
+    path = FIXTURES / "1_Scaled_hinge.py"
+    assert problem_at(str(path)) == ("kb_1_scaled_hinge", path)
+    assert problem_at(None) == (None, None)
+    assert problem_at("kb_1_scaled_hinge") == ("kb_1_scaled_hinge", None)
+    assert problem_at("problems/kb_1_scaled_hinge") == ("problems/kb_1_scaled_hinge", None)
+    monkeypatch.chdir(tmp_path)
+    fakes.write_problem(tmp_path)
+    assert problem_at("sum") == ("sum", None)
+    assert problem_at("./sum") == ("sum", Path("sum"))
+    with pytest.raises(ProblemInvalid, match="is no problem of a known format"):
+        problem_at("./")
+
+
+@pytest.mark.slow
+def test_one_problem_is_checked_before_it_is_kept(tmp_path: Path) -> None:
+    """A reference that ignores its input is refused, and kept where that is wanted; a level is not checked unless that is asked for."""
+    path = tmp_path / "1_same.py"
+    path.write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.ones_like(x)\n\n\n"
+        "def get_inputs():\n    return [torch.rand(64, 64)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    state = ("--state-dir", tmp_path / "state")
+    refused = run("import", path, *state)
+    assert refused.exit_code == 2 and "--force" in refused.stdout and not (tmp_path / "state" / "problems").exists()
+    assert run("import", path, "--force", *state).exit_code == 0
+    assert (tmp_path / "state" / "problems" / "kb_1_same.json").exists()
+
+
+def test_a_competition_names_its_problems(tmp_path: Path) -> None:
+    """Its yaml is imported as the directories that it lists."""
+    fixtures = FIXTURES.parent / "reference_kernels"
+    names = sorted(one.parent.name for one in fixtures.glob("*/task.yml"))
+    lines = "".join(f"  - directory: {name}\n    name: {name}\n" for name in names)
+    listed = tmp_path / "competition.yaml"
+    listed.write_text(
+        f"name: some\ndeadline: '2030-01-01'\ndescription: ''\nproblems:\n{lines}".replace("directory: ", f"directory: {fixtures}/")
+    )
+    found = list(import_all(listed))
+    assert [one.path.name for one in found if one.problem] == names and len(names) >= 3

@@ -1,0 +1,505 @@
+"""The kernelbench format's judge half: what a task is made of, and what passes in front of it.
+
+Submissions are classes served by a thread; they are made of the state that a runner gets, as the `python` language makes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from grader.formats import kernelbench
+from sandbox import arena as link_protocol
+from sandbox import wire
+from sandbox.box import model_state
+from sandbox.box.languages import Bound, Loaded
+from sandbox.box.run import serve
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.gate import Answer, Call, Gate, Status
+from sandbox.judge import tolerance
+from sandbox.judge.lane import judge
+from sandbox.judge.references import ReferenceFailed, Task, faint, load_task, seeds, trace
+from sandbox.judge.references.kernelbench import _Source
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
+RAMP, GATE, LOSS, SOFTMAX = (next(FIXTURES.glob(f"{number}_*.py")) for number in (1, 2, 3, 4))
+KEY, OTHER_KEY = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+ROW = "def get_inputs():\n    return [torch.rand(4, 5)]\n"
+NONE = "def get_init_inputs():\n    return []\n"
+
+
+def model(forward: str, init: str = "pass") -> str:
+    made = f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {init}\n"
+    return made + f"    def forward(self, x):\n        {forward}\n"
+
+
+def spec_of(directory: Path, *parts: str, precision: str = "fp32") -> wire.ProblemSpec:
+    path = directory / "9_Made.py"
+    path.write_text("\n".join((HEAD, *parts)))
+    return kernelbench.load(path, precision).spec
+
+
+def task_of(path: Path, precision: str = "fp32") -> Task:
+    return load_task(kernelbench.load(path, precision).spec, "cpu")
+
+
+def drawn(task: Task, key: str = KEY) -> list[torch.Tensor]:
+    assert task.draw is not None
+    return task.draw(task.spec.workloads[0], key)
+
+
+def outcomes(task: Task, outputs: list[torch.Tensor], key: str = KEY) -> list[str]:
+    """What the comparison says of outputs for a key's inputs."""
+    assert task.compare is not None
+    inputs = drawn(task, key)
+    masks = [torch.zeros_like(one, dtype=torch.bool) for one in outputs]
+    found = task.compare(task.spec.workloads[0], inputs, outputs, task.reference([one.clone() for one in inputs]), masks)
+    return [one.outcome.value for one in found]
+
+
+def judged(tmp_path: Path, spec: wire.ProblemSpec, entry: Callable[..., Any]) -> list[wire.Fact]:
+    """The facts of a submission that is this class, in mode TEST."""
+    (tmp_path / "artifact").write_bytes(b"none")
+    job = wire.Job(
+        job_id="j",
+        problem=spec,
+        language="python",
+        entry=spec.entry,
+        mode=wire.Mode.TEST,
+        link_path=str(tmp_path / "judge.sock"),
+        artifact_path=str(tmp_path / "artifact"),
+        artifact_digest=hashlib.sha256(b"none").hexdigest(),
+        load_s=10.0,
+    )
+    thread = threading.Thread(target=_run, args=(job.link_path, entry), daemon=True)
+    thread.start()
+    facts = list(judge(job, EmulatedDevice(), None))  # type: ignore[arg-type]
+    if not isinstance(facts[-1], wire.Broken):
+        thread.join(5)
+    return facts
+
+
+def _run(path: str, entry: Callable[..., Any]) -> None:
+    link, deadline = socket.socket(socket.AF_UNIX), time.monotonic() + 15
+    while time.monotonic() < deadline:
+        try:
+            link.connect(path)
+            break
+        except OSError:
+            time.sleep(0.005)
+    else:
+        return  # the judge has refused the problem
+    job, (gate_fd, arena_fd, _, state_fd) = link_protocol.receive(link)
+    device, gate = EmulatedDevice(), Gate(gate_fd)
+    arena = device.attach_arena(arena_fd, job.arena_bytes)
+    kernel = model_state.make(entry, Path(f"/proc/self/fd/{state_fd}").read_bytes(), "cpu")
+
+    def bind(call: Call) -> Bound:
+        pairs = list(zip(call.inputs, job.inputs, strict=True))
+        arguments = [arena.tensor(slot.offset, one.dtype, slot.shape) if one.shape else slot.scalar for slot, one in pairs]
+        targets = [arena.tensor(slot.offset, one.dtype, slot.shape) for slot, one in zip(call.outputs, job.outputs, strict=True)]
+
+        def launch() -> None:
+            with torch.no_grad():
+                result = kernel(*arguments)
+            for target, value in zip(targets, result if isinstance(result, tuple) else (result,), strict=True):
+                assert target.dtype == value.dtype
+                target.copy_(value)
+
+        return Bound(launch=launch)
+
+    first = gate.next(0)
+    gate.reply(first, Answer(status=Status.OK))
+    serve(gate, first, device, arena, {0: Loaded(bind=bind, uses_torch=False)})
+    link.close()
+
+
+def trials(facts: list[wire.Fact]) -> list[str]:
+    return [one.outcome.value for one in facts if isinstance(one, wire.Trial)]
+
+
+class Ramp(nn.Module):
+    def forward(self, x: torch.Tensor, slope: float) -> torch.Tensor:
+        return (x - 0.25).relu() * slope
+
+
+class Loss(nn.Module):
+    def forward(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        assert labels.dtype == torch.int64
+        return -scores.log_softmax(1).gather(1, labels[:, None]).mean()
+
+
+class OtherOrder(nn.Module):
+    """The weights of the fixture with the gate, made in another order than there."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, gate_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.randn(gate_shape))
+        self.norm = nn.BatchNorm2d(out_channels)
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.conv(x))
+        return y * torch.sigmoid(y + self.gate)
+
+
+class WithoutNorm(OtherOrder):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        return y * torch.sigmoid(y + self.gate)
+
+
+@pytest.mark.parametrize(("path", "entry"), [(RAMP, Ramp), (GATE, OtherOrder), (LOSS, Loss)], ids=lambda one: getattr(one, "stem", ""))
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_right_class_passes(tmp_path: Path, path: Path, entry: type[nn.Module], precision: str) -> None:
+    """Through the whole lane: with a number, with weights made in another order, with labels; in both precisions."""
+    facts = judged(tmp_path, kernelbench.load(path, precision).spec, entry)
+    assert trials(facts) == ["passed"] * kernelbench.TRIAL_COUNT, facts
+    assert isinstance(facts[-1], wire.Finished)
+
+
+@pytest.mark.parametrize(
+    ("path", "entry", "outcome"),
+    [
+        (GATE, WithoutNorm, "mismatched"),
+        (RAMP, lambda: lambda x, slope: x * slope, "mismatched"),
+        (LOSS, lambda: lambda scores, labels: scores.mean(), "mismatched"),
+        (SOFTMAX, lambda: torch.zeros_like, "mismatched"),
+        (SOFTMAX, lambda: lambda x: torch.full_like(x, float("inf")), "non_finite"),
+    ],
+)
+def test_a_wrong_class_fails(tmp_path: Path, path: Path, entry: Callable[..., Any], outcome: str) -> None:
+    """Zeros for a softmax too, whose every value is below the absolute tolerance."""
+    assert trials(judged(tmp_path, kernelbench.load(path).spec, entry)) == [outcome]
+
+
+def test_weights_are_what_decides_in_another_order() -> None:
+    """The control: with the same seed and no weights another order gives another answer."""
+    task = task_of(GATE)
+    inputs, held = drawn(task), torch.load(io.BytesIO(task.state), weights_only=True)
+    torch.manual_seed(held["seed"])
+    seeded = OtherOrder(*held["arguments"])
+    given = model_state.make(OtherOrder, task.state, "cpu")
+    with torch.no_grad():
+        assert outcomes(task, [given(*inputs)]) == ["passed"]
+        assert outcomes(task, [seeded(*inputs)]) == ["mismatched"]
+
+
+def test_other_parameters_keep_their_seed() -> None:
+    """A class of other names is made by the seed that the reference's was made by."""
+    task = task_of(GATE)
+
+    class Renamed(nn.Module):
+        def __init__(self, in_channels: int, out_channels: int, kernel_size: int, gate_shape: tuple[int, ...]) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(in_channels, out_channels, kernel_size)
+            self.second = nn.BatchNorm2d(out_channels)
+            self.third = nn.Parameter(torch.randn(gate_shape))
+
+    made, held = model_state.make(Renamed, task.state, "cpu"), torch.load(io.BytesIO(task.state), weights_only=True)
+    assert torch.equal(made.first.weight, held["weights"]["conv.weight"])
+    assert torch.equal(made.third, held["weights"]["gate"])
+
+
+def test_the_same_key_gives_the_same_inputs_and_leaves_the_generators() -> None:
+    """Another key gives others, also where only bits differ that a seed of torch's CPU generator would not hold."""
+    task = task_of(RAMP)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, again, other = drawn(task), drawn(task), drawn(task, OTHER_KEY)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(first[0], again[0]) and not torch.equal(first[0], other[0])
+    assert float(first[1]) == float(other[1]) == 1.75
+
+
+def test_every_bit_of_the_key_counts() -> None:
+    """The whole state of the generator is made from the key: with its words as they were, the numbers are other ones."""
+    with seeds.seeded(KEY):
+        state, values = torch.get_rng_state(), torch.rand(4)
+        torch.manual_seed(torch.initial_seed())
+        assert not torch.equal(torch.get_rng_state(), state)
+        assert not torch.equal(torch.rand(4), values)
+
+
+def test_only_floating_tensors_are_cast() -> None:
+    """Labels stay integers in half precision, and the loss is a half."""
+    task = task_of(LOSS, "fp16")
+    assert [one.dtype for one in task.spec.inputs] == ["float16", "int64"]
+    assert [one.dtype for one in drawn(task)] == [torch.float16, torch.int64]
+    assert [one.dtype for one in task.spec.outputs] == ["float16"]
+    weights = torch.load(io.BytesIO(task_of(GATE, "fp16").state), weights_only=True)["weights"]
+    assert weights["norm.num_batches_tracked"].dtype == torch.int64 and weights["gate"].dtype == torch.float16
+
+
+def test_shapes_become_axes() -> None:
+    spec = task_of(GATE).spec
+    (taken,), (made,) = spec.inputs, spec.outputs
+    axes = spec.workloads[0].axes
+    assert taken.name == "x" and [axes[str(name)] for name in taken.shape] == [4, 3, 19, 23]
+    assert [axes[str(name)] for name in made.shape] == [4, 8, 19, 23]
+
+
+def test_a_task_can_be_made_of_its_own_spec() -> None:
+    """As the baseline's process makes it: the same spec, the same weights, the same answers."""
+    first = task_of(GATE)
+    second = load_task(first.spec, "cpu")
+    assert second.spec == first.spec
+    assert torch.equal(first.reference(drawn(first))[0], second.reference(drawn(second))[0])
+
+
+def test_running_statistics_do_not_drift(tmp_path: Path) -> None:
+    """A model that answers with its own running mean answers alike in every call; the control is the model itself, which does not."""
+    body = model("self.norm(x); return x + self.norm.running_mean", "self.norm = nn.BatchNorm1d(5)")
+    spec = spec_of(tmp_path, body, ROW, NONE)
+    task = load_task(spec, "cpu")
+    inputs = drawn(task)
+    answers = [task.reference([one.clone() for one in inputs])[0] for _ in range(3)]
+    assert torch.equal(answers[0], answers[1]) and torch.equal(answers[0], answers[2])
+    module = sys.modules[f"kernelbench_{spec.problem_id}_{spec.digest[:12]}"]
+    control = module.Model()
+    with torch.no_grad():
+        assert not torch.equal(control(*inputs), control(*inputs))
+
+
+@pytest.mark.parametrize(
+    "body", ["self.count += 1; return x * self.count", "self.seen = getattr(self, 'seen', 0) + 1; return x * self.seen"]
+)
+def test_attributes_are_as_they_were(tmp_path: Path, body: str) -> None:
+    task = load_task(spec_of(tmp_path, model(body, "self.count = 0"), ROW, NONE), "cpu")
+    inputs = drawn(task)
+    assert all(torch.equal(task.reference(inputs)[0], inputs[0]) for _ in range(3))
+
+
+def test_a_reference_changes_no_weight(tmp_path: Path) -> None:
+    """Also where forward writes to a buffer in place."""
+    spec = spec_of(tmp_path, model("self.b.add_(1); return x + self.b", "self.register_buffer('b', torch.zeros(5))"), ROW, NONE)
+    task = load_task(spec, "cpu")
+    inputs = drawn(task)
+    assert all(torch.equal(task.reference(inputs)[0], inputs[0] + 1) for _ in range(3))
+
+
+def test_the_module_is_fresh(tmp_path: Path) -> None:
+    """What somebody rebinds in an earlier module of the same problem is not in the next: get_inputs, Model and constants are the file's."""
+    spec = spec_of(tmp_path, model("return x * FACTOR"), "FACTOR = 3.0", ROW, NONE)
+    first = load_task(spec, "cpu")
+    module: Any = sys.modules[f"kernelbench_{spec.problem_id}_{spec.digest[:12]}"]
+    module.FACTOR, module.get_inputs = 0.0, lambda: [torch.zeros(4, 5)]
+    assert not drawn(first)[0].any()  # the control: it was this module that the task is of
+    second = load_task(spec, "cpu")
+    inputs = drawn(second)
+    assert inputs[0].any() and torch.equal(second.reference(inputs)[0], inputs[0] * 3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ((model("return F.dropout(x, 0.5)"), ROW, NONE), "draws random numbers"),
+        ((model("return x + torch.rand(5)"), ROW, NONE), "draws random numbers"),
+        ((model("return self.d(x)", "self.d = nn.Dropout(0.1 * 2)"), ROW, NONE), "draws random numbers"),
+        ((model("self.h = self.h + x; return self.h", "self.h = torch.zeros(4, 5)"), ROW, NONE), "changes self.h"),
+        ((model("self.h += x; return self.h * 1", "self.h = torch.zeros(4, 5)"), ROW, NONE), "changes self.h"),
+        ((model("return {'a': x}"), ROW, NONE), "returned a dict"),
+        ((model("return x @ x"), ROW, NONE), "forward raised RuntimeError"),
+        ((model("return x"), "def get_inputs():\n    return torch.rand(3)\n", NONE), "Tensor; return a list"),
+        ((model("return x"), "def get_inputs():\n    return ['a']\n", NONE), "input 0 is a str"),
+        ((model("return x"), "def get_inputs():\n    return [2 ** 60]\n", NONE), "forward returned a int"),
+        ((model("return x"), "def get_inputs():\n    return [torch.rand(3) + 1j]\n", NONE), "complex64"),
+        ((model("return x"), "def get_inputs():\n    return [torch.rand([1] * 9)]\n", NONE), "9 axes"),
+        ((model("return x"), "def get_inputs():\n    return 1 / 0\n", NONE), "get_inputs() raised ZeroDivisionError"),
+        ((model("return x"), ROW, "def get_init_inputs():\n    return [object()]\n"), "raised TypeError"),
+        (("class Model:\n    def forward(self, x):\n        return x\n", ROW, NONE), "is no torch.nn.Module"),
+        (("raise KeyError('k')", model("return x"), ROW, NONE), "the file raised KeyError"),
+        (("import nothing_of_that_name", model("return x"), ROW, NONE), "ModuleNotFoundError"),
+    ],
+)
+def test_a_problem_that_can_not_be_judged_says_why(tmp_path: Path, parts: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ReferenceFailed) as caught:
+        load_task(spec_of(tmp_path, *parts), "cpu")
+    assert said in str(caught.value) and "kb_9_made" in str(caught.value)
+
+
+def test_arguments_that_can_not_be_sent_are_said(tmp_path: Path) -> None:
+    body = (
+        "class Model(nn.Module):\n    def __init__(self, what):\n        super().__init__()\n    def forward(self, x):\n        return x\n"
+    )
+    with pytest.raises(ReferenceFailed, match="can't be sent to a kernel: it holds a object"):
+        load_task(spec_of(tmp_path, body, ROW, "def get_init_inputs():\n    return [object()]\n"), "cpu")
+
+
+def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
+    """Of a model with weights too, in every precision; the control is one that looks at values."""
+    for precision in ("fp32", "bf16"):
+        for init, fake in (("self.l = nn.LSTM(5, 5)", True), ("self.l = nn.LSTM(5, int(torch.ones(1).item()) * 5)", False)):
+            spec = spec_of(tmp_path, model("return self.l(x)[0]", init), ROW, NONE, precision=precision)
+            source = _Source.of(spec)
+            seen = trace.trace(source.model, lambda making, place: source.inputs(KEY, place, making), "cpu")  # noqa: B023
+            assert [isinstance(one, FakeTensor) for one in seen.outputs] == [fake]
+
+
+@pytest.mark.parametrize("body", ["nn.Dropout(0.0)", "nn.Dropout(0.5).eval()", "nn.LSTM(5, 5, dropout=0.0)", "nn.Identity()"])
+def test_dropout_that_drops_nothing_is_admitted(tmp_path: Path, body: str) -> None:
+    """The control of the refusals."""
+    more = "" if "Dropout(0.5)" not in body else "\n        self.train(False)"
+    spec = spec_of(tmp_path, model("return self.d(x)[0]", f"self.d = {body}{more}"), ROW, NONE)
+    assert load_task(spec, "cpu").spec.outputs
+
+
+def test_attention_without_dropout_is_admitted(tmp_path: Path) -> None:
+    """Its operation may draw random numbers, and here does not."""
+    assert load_task(spec_of(tmp_path, model("return F.scaled_dot_product_attention(x, x, x)"), ROW, NONE), "cpu")
+    layer = "self.l = nn.TransformerEncoderLayer(8, 2, 16, dropout={p}, batch_first=True)"
+    row = ROW.replace("4, 5", "2, 4, 8")
+    assert load_task(spec_of(tmp_path, model("return self.l(x)", layer.format(p=0.0)), row, NONE), "cpu")
+    with pytest.raises(ReferenceFailed, match="random numbers"):
+        load_task(spec_of(tmp_path, model("return self.l(x)", layer.format(p=0.1)), row, NONE), "cpu")
+    with pytest.raises(ReferenceFailed, match="random numbers"):
+        load_task(spec_of(tmp_path, model("return F.scaled_dot_product_attention(x, x, x, dropout_p=0.1)"), ROW, NONE), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ((model("return x"), "def get_inputs():\n    return [torch.rand(10**6, 10**6)]\n", NONE), "make the file's sizes smaller"),
+        ((model("return x @ x.T"), "def get_inputs():\n    return [torch.rand(10**7, 1)]\n", NONE), "make the file's sizes smaller"),
+        ((model("return self.l(x)", "self.l = nn.Linear(5, 10**12)"), ROW, NONE), "make the file's sizes smaller"),
+        ((model("return x"), "def get_inputs():\n    return [torch.rand(10**10, 10**10)]\n", NONE), "make the file's sizes smaller"),
+        ((model("return x", "[torch.ones(1).item(), torch.empty(10**12)]"), ROW, NONE), "does not fit into memory"),
+    ],
+)
+def test_absurd_shapes_are_the_problems_fault(tmp_path: Path, parts: tuple[str, ...], said: str) -> None:
+    """10^12 elements and more: nothing is allocated, the judge lives, and the sentence has the sizes."""
+    (broken,) = [one for one in judged(tmp_path, spec_of(tmp_path, *parts), nn.Identity) if isinstance(one, wire.Broken)]
+    assert broken.problem_at_fault and said in broken.message and not broken.device_lost
+
+
+def test_code_that_looks_at_values_is_tried_for_good(tmp_path: Path) -> None:
+    """Without memory there are no values; shapes are found all the same."""
+    task = load_task(spec_of(tmp_path, model("return x * 2 if float(x.sum()) > 0 else x"), ROW, NONE), "cpu")
+    inputs = drawn(task)
+    assert torch.equal(task.reference(inputs)[0], inputs[0] * 2)
+
+
+def test_inputs_of_other_shapes_are_the_problems_fault(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path, model("return x"), "import random\ndef get_inputs():\n    return [torch.rand(random.randrange(10**6))]\n", NONE
+    )
+    task = load_task(spec, "cpu")
+    with pytest.raises(ReferenceFailed, match="let only the values differ"):
+        drawn(task)
+
+
+def test_numbers_are_constants(tmp_path: Path) -> None:
+    """One that differs from call to call would be another problem for every call."""
+    body = "class Model(nn.Module):\n    def forward(self, x, f):\n        return x * f\n"
+    spec = spec_of(tmp_path, body, "import random\ndef get_inputs():\n    return [torch.rand(3), random.random()]\n", NONE)
+    task = load_task(spec, "cpu")
+    with pytest.raises(ReferenceFailed, match="made other numbers than before"):
+        drawn(task)
+
+
+def test_a_compiled_reference_says_the_same() -> None:
+    """As the baseline's process compiles it, here without a compiler's back end."""
+    for path in (RAMP, GATE, LOSS):
+        torch._dynamo.utils.counters.clear()
+        task = task_of(path)
+        inputs, compiled = drawn(task), torch.compile(task.reference, dynamic=False, backend="aot_eager")
+        with torch.no_grad():
+            for _ in range(2):
+                assert torch.allclose(compiled([one.clone() for one in inputs])[0], task.reference(inputs)[0], atol=1e-5)
+        assert not torch._dynamo.utils.counters["graph_break"]
+
+
+def test_python_and_numpy_are_seeded_too(tmp_path: Path) -> None:
+    text = (
+        "import random, numpy\ndef get_inputs():\n    return [torch.full((2,), random.random()), torch.from_numpy(numpy.random.rand(3))]\n"
+    )
+    body = "class Model(nn.Module):\n    def forward(self, x, y):\n        return x.sum() + y\n"
+    task = load_task(spec_of(tmp_path, body, text, NONE), "cpu")
+    assert all(torch.equal(one, other) for one, other in zip(drawn(task), drawn(task), strict=True))
+    assert all(not torch.equal(one, other) for one, other in zip(drawn(task), drawn(task, OTHER_KEY), strict=True))
+    assert [one.dtype for one in drawn(task)] == [torch.float32, torch.float32]
+
+
+def test_zeros_fail_where_the_output_is_faint_and_noise_does_not() -> None:
+    """The budget is wide: of a right kernel's errors it allows a hundred times, and not what is no answer at all."""
+    task = task_of(SOFTMAX)
+    right = task.reference(drawn(task))[0]
+    assert outcomes(task, [right]) == ["passed"]
+    assert outcomes(task, [right * (1 + 1e-3)]) == ["passed"]
+    plain = dataclasses.replace(task.spec.tolerance, budget_factor=None)
+    mask = torch.zeros_like(right, dtype=torch.bool)
+    control = tolerance.compare(torch.zeros_like(right), right, None, mask, plain)  # without the budget zeros pass
+    assert control.outcome is wire.TrialOutcome.PASSED
+    assert outcomes(task, [torch.zeros_like(right)]) == ["mismatched"]
+    assert outcomes(task, [right.mean() * torch.ones_like(right)]) == ["mismatched"]
+    half = right.clone()
+    half[:, ::2] = 0
+    assert outcomes(task, [half]) == ["mismatched"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", [None, 0, 1000, -1])
+def test_pieces_say_what_the_whole_says(changed: int | None) -> None:
+    """Counts, largest errors and the budget, wherever the wrong element is; the control is one piece."""
+    task = task_of(SOFTMAX)
+    assert isinstance(task.compare, faint.Comparer)
+    inputs = drawn(task)
+    right = task.reference(inputs)[0]
+    output, mask = right.clone(), torch.zeros_like(right, dtype=torch.bool)
+    if changed is not None:
+        output.view(-1)[changed] = 7.0
+        mask.view(-1)[5000] = True
+    whole, parts = (
+        dataclasses.replace(task.compare, piece=piece)(task.spec.workloads[0], inputs, [output], [right], [mask])[0]
+        for piece in (right.numel(), 999)
+    )
+    assert dataclasses.replace(whole, budget_ratio=None) == dataclasses.replace(parts, budget_ratio=None)
+    assert parts.budget_ratio == pytest.approx(whole.budget_ratio) and whole.unwritten_count == int(changed is not None)
+    direct = tolerance.compare(output, right, task.reference64([one.double() for one in inputs])[0], mask, task.spec.tolerance)  # type: ignore[misc]
+    assert whole.budget_ratio == pytest.approx(direct.budget_ratio) and whole.outcome is direct.outcome
+
+
+def test_a_zero_answer_may_be_noise(tmp_path: Path) -> None:
+    """Where the truth is zero, PyTorch's own rounding is the measure: another order of summation is not blamed."""
+    body = model("return (x - x.mean(1, keepdim=True)).mean(1)")
+    task = load_task(spec_of(tmp_path, body, ROW.replace("4, 5", "64, 999"), NONE), "cpu")
+    (x,) = drawn(task)
+    flipped = (x.flip(1) - x.flip(1).mean(1, keepdim=True)).sum(1) / 999
+    assert not torch.equal(flipped, task.reference([x])[0])
+    assert outcomes(task, [flipped]) == ["passed"]
+    assert outcomes(task, [torch.full_like(flipped, 1e-5)]) == ["mismatched"]
+
+
+def test_what_can_not_be_had_in_double_is_measured_by_itself(tmp_path: Path) -> None:
+    """A forward that is written for its own precision: zeros still fail."""
+    body = model("return torch.softmax(x @ torch.eye(4096, dtype=torch.float32), 1)")
+    task = load_task(spec_of(tmp_path, body, ROW.replace("4, 5", "2, 4096").replace("rand", "zeros"), NONE), "cpu")
+    (right,) = task.reference(drawn(task))
+    assert outcomes(task, [right]) == ["passed"] and outcomes(task, [torch.zeros_like(right)]) == ["mismatched"]
+
+
+def test_memory_is_what_this_process_may_use() -> None:
+    assert 2**28 < trace.memory_bytes("cpu") < 2**50
+
+
+def test_state_is_plain_data() -> None:
+    """It can be read without executing anything, and has what a runner needs."""
+    held = torch.load(io.BytesIO(task_of(GATE).state), weights_only=True)
+    assert held["arguments"] == [3, 8, 3, (8, 1, 1)] and held["train"] and held["dtype"] == "float32"
+    assert sorted(held["weights"]) == sorted(OtherOrder(3, 8, 3, (8, 1, 1)).state_dict())
+    assert dataclasses.replace(task_of(RAMP), state=b"").state == b"" and b"weights" in task_of(RAMP).state

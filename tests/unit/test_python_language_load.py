@@ -1,0 +1,268 @@
+"""A Python artifact is loaded and called where there is no compiler, by each of the conventions."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.python_builds import GOOD_INLINE, PLAIN, Builder
+
+pytestmark = pytest.mark.slow  # torch is imported in each
+ROOT = Path(__file__).parents[2]
+LOAD = """
+import dataclasses, json, os, sys
+sys.path.insert(0, {root!r})
+from sandbox import wire
+from sandbox.box.languages import Refused, python
+from sandbox.gate import Call, Operation, Slot
+import torch
+class Arena:
+    def __init__(self): self.made = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.full((3,), float("nan"))}}
+    def tensor(self, offset, dtype, shape): return self.made[offset]
+one = lambda name: wire.TensorSpec(name=name, dtype="float32", shape=(3,))
+tensors = dict(inputs=(one("a"), one("b")), outputs=(one("c"),))
+job = wire.RunnerJob(device_kind="emulated", language="python", entry="solve", arena_bytes=64, **tensors, **{job})
+job = dataclasses.replace(job, convention=wire.Convention(job.convention))
+state = os.memfd_create("state")
+if {state!r}:
+    os.write(state, bytes.fromhex({state!r}))
+arena = Arena()
+try:
+    loaded = python.load(os.open({artifact!r}, os.O_RDONLY), state, job, arena)
+    slot = lambda offset: Slot(offset=offset, shape=(3,))
+    bound = loaded.bind(Call(operation=Operation.CALL, inputs=(slot(0), slot(12)), outputs=(slot(24),)))
+    result = bound.launch()
+    if bound.finish: bound.finish(result)
+    print(json.dumps(arena.made[24].tolist()))
+except Refused as refused:
+    print(json.dumps([refused.status.name, refused.message]))
+except Exception as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+@pytest.fixture
+def made(tmp_path, capfd):
+    return Builder(tmp_path, capfd)
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Load an artifact as a runner does, where no program is to be found, and call it with [1, 2, 3] and [10, 20, 30]."""
+
+    def loaded(artifact: bytes, state: bytes = b"", **job: object) -> list[object]:
+        path = tmp_path / "loaded"
+        path.write_bytes(artifact)
+        text = LOAD.format(root=str(ROOT), artifact=str(path), state=state.hex(), job=repr(job))
+        environment = {"PATH": "/nonexistent", "CXX": "/nonexistent/g++", "TMPDIR": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return loaded
+
+
+@pytest.mark.parametrize("text", [PLAIN, GOOD_INLINE], ids=["plain", "inline"])
+def test_an_artifact_is_loaded_where_there_is_no_compiler(made, loaded, text):
+    """What load_inline compiled in the build box is found."""
+    assert loaded(made(text).artifact) == [11.0, 22.0, 33.0]
+
+
+def test_nothing_is_compiled_where_an_artifact_is_loaded(made, loaded):
+    """An extension with other sources than in the build box is not there, and is not made."""
+    other = GOOD_INLINE.replace("CUDA, functions", "CUDA + (' ' * (os.environ['PATH'] == '/nonexistent')), functions")
+    kind, message = loaded(made(f"import os\n{other}").artifact)
+    assert kind == "RuntimeError" and "'adds' was not compiled with these sources" in message
+    assert message.startswith("mine/kernel.py:17: error")
+
+
+def test_a_model_is_made_once_and_called(made, loaded):
+    """`ModelNew()` without arguments where the convention has no state."""
+    text = "import torch\nclass ModelNew(torch.nn.Module):\n    made = 0\n"
+    text += "    def __init__(self):\n        super().__init__()\n        ModelNew.made += 1\n"
+    text += "    def forward(self, a, b):\n        return (a + b) * ModelNew.made\n"
+    assert loaded(made(text).artifact) == [11.0, 22.0, 33.0]
+
+
+MODEL = """import torch
+class ModelNew(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor, self.NAME = factor, torch.nn.Parameter(torch.rand(3))
+    def forward(self, a, b):
+        return (a + b) * self.factor * (self.NAME > 5) if not self.training else a
+"""
+
+
+def test_a_model_gets_the_states_arguments_and_weights(made, loaded):
+    """Weights go by their names; where the names are others the seeded ones stay."""
+    import torch
+
+    saved = io.BytesIO()
+    torch.save({"arguments": [2.0], "weights": {"weight": torch.full((3,), 9.0)}, "seed": 1, "train": False, "dtype": "float32"}, saved)
+    given = {"convention": "model"}
+    assert loaded(made(MODEL.replace("NAME", "weight")).artifact, saved.getvalue(), **given) == [22.0, 44.0, 66.0]
+    assert loaded(made(MODEL.replace("NAME", "other")).artifact, saved.getvalue(), **given) == [0.0, 0.0, 0.0]
+
+
+def test_data_is_given_as_the_template_says(made, loaded):
+    """A tuple with a dict in it; what is returned is read in its order."""
+    template = '["tuple", [["tensor", 0], ["dict", [["b", ["tensor", 1]], ["k", ["value", 3]]]]]]'
+    text = "def custom_kernel(data):\n    a, rest = data\n    return {'c': a + rest['b'] * rest['k']}\n"
+    assert loaded(made(text).artifact, convention="data", templates=(template,)) == [31.0, 62.0, 93.0]
+    whole = f'["tuple", [{template}, ["value", null], ["tensor", 2]]]'
+    assert loaded(made(text).artifact, convention="data", templates=(whole,)) == [31.0, 62.0, 93.0]
+
+
+def test_a_destination_is_passed(made, loaded):
+    """Nothing is returned."""
+    assert loaded(made("def run(a, b, c):\n    c.copy_(a + b)\n").artifact, convention="destination") == [11.0, 22.0, 33.0]
+
+
+def test_tensors_say_that_they_are_on_a_gpu(made, loaded):
+    """A module's own checks hold on the emulated device, and what it makes there can be mixed with its inputs."""
+    text = """import torch
+def solution(a, b):
+    assert a.is_cuda and not a.is_cpu and a.device.type == "cuda" and torch.cuda.is_available()
+    c = torch.zeros(3, device="cuda").cuda() + torch.ones_like(a, device=b.device).to("cuda:0")
+    c += torch.empty(3, device=torch.device("cuda")).fill_(0) + torch.zeros(3, device=torch.device("cuda", 0))
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        return (a + b + c).contiguous()
+"""
+    assert loaded(made(text).artifact) == [12.0, 23.0, 34.0]
+
+
+WITH_BARRIER = """import torch
+import numba
+from numba import cuda
+@cuda.jit
+def turned(a, b, c):
+    shared = cuda.shared.array(3, numba.float32)
+    i = cuda.threadIdx.x
+    shared[i] = a[i] + b[i]
+    cuda.syncthreads()
+    c[i] = shared[2 - i]
+def solve(a, b):
+    c = torch.empty_like(a)
+    turned[1, 3](a, b, c)
+    return c.flip(0)
+"""
+REGISTERED = """import torch
+from torch.utils.cpp_extension import load_inline
+TEXT = '''
+torch::Tensor sum_of(torch::Tensor a, torch::Tensor b) { return a + b; }
+TORCH_LIBRARY(of_tests, m) { m.def("sum_of(Tensor a, Tensor b) -> Tensor", &sum_of); }
+'''
+assert load_inline("registers", TEXT, is_python_module=False) is None
+def solve(a, b):
+    return torch.ops.of_tests.sum_of(a, b)
+"""
+
+
+def test_threads_of_numba_wait_for_each_other(made, loaded):
+    """At a barrier, with shared memory."""
+    assert loaded(made(WITH_BARRIER).artifact) == [11.0, 22.0, 33.0]
+
+
+def test_an_extension_may_register_operators(made, loaded):
+    """In the place of a module."""
+    built = made(REGISTERED)
+    assert built.artifact is not None, built.log
+    assert loaded(built.artifact) == [11.0, 22.0, 33.0]
+
+
+AUTOTUNED = """import torch
+import triton
+import triton.language as tl
+driver = triton.runtime.driver.active
+assert driver.get_active_torch_device().type == "cuda" and driver.utils.get_device_properties(0)["multiprocessor_count"] > 0
+@triton.autotune(configs=[triton.Config({"BLOCK": 2}), triton.Config({"BLOCK": 4}, num_warps=8)], key=["n"])
+@triton.jit
+def add_kernel(a, b, c, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(c + at, tl.load(a + at, mask=at < n) + tl.load(b + at, mask=at < n), mask=at < n)
+def solve(a, b):
+    c = torch.empty_like(a)
+    add_kernel[lambda meta: (triton.cdiv(a.numel(), meta["BLOCK"]),)](a, b, c, a.numel())
+    return c
+"""
+
+
+def test_an_autotuned_kernel_finds_a_driver(made, loaded):
+    """Triton's interpreter has none of its own, and modules ask it for the device when they are imported."""
+    assert loaded(made(AUTOTUNED).artifact) == [11.0, 22.0, 33.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("def solution(a, b): return a[:2]", "WRONG_SHAPE"),
+        ("def solution(a, b): return a.double()", "WRONG_DTYPE"),
+        ("def solution(a, b): return None", "WRONG_DTYPE"),
+        ("def solution(a, b): return a, b", "WRONG_SHAPE"),
+    ],
+)
+def test_a_result_that_is_none_is_refused(made, loaded, text, status):
+    """As for a torch extension."""
+    assert loaded(made(text).artifact)[0] == status
+
+
+def test_a_call_that_fails_is_told_at_the_users_line(made, loaded):
+    """As an import is."""
+    kind, message = loaded(made("def solution(a, b):\n    c = a + b\n    return c.view(7)\n").artifact)
+    assert kind == "RuntimeError" and message.startswith("mine/kernel.py:3: error: RuntimeError: shape '[7]' is invalid")
+
+
+def test_libraries_where_nothing_may_be_executed_are_imported(tmp_path):
+    """On a mount with noexec an import fails; with the loader's help it does not."""
+    import _ctypes
+
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", str(mount)], check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        (mount / "_ctypes.so").write_bytes(Path(_ctypes.__file__).read_bytes())
+        text = f"""
+import importlib.util, sys
+sys.path.insert(0, {str(ROOT)!r})
+from sandbox.box.python_extensions import execute_from_anywhere
+if HELP: execute_from_anywhere()
+spec = importlib.util.spec_from_file_location("_ctypes", {str(mount / "_ctypes.so")!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+"""
+        ended = [
+            subprocess.run([sys.executable, "-c", text.replace("HELP", help)], check=False, capture_output=True) for help in ("1", "0")
+        ]
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+    assert ended[0].returncode == 0, ended[0].stderr
+    assert b"failed to map segment" in ended[1].stderr
+
+
+def test_numbas_threads_are_run_side_by_side_only_where_they_wait():
+    """A kernel that names a barrier, itself or in a function that it calls."""
+    from sandbox.box.python_numba import waits
+
+    class Cuda:
+        syncthreads = grid = print
+
+    cuda = Cuda()
+
+    def helper():
+        cuda.syncthreads()
+
+    def with_barrier(a):
+        helper()
+
+    def without(a):
+        a[cuda.grid(1)] = 1
+
+    assert waits(helper) and waits(with_barrier) and not waits(without)

@@ -1,0 +1,54 @@
+"""The server's half of the language python: what is detected, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from grader import intake, languages
+from grader.cli import sources as cli_sources
+from grader.cli.exits import Misuse
+from grader.errors import InvalidSubmission
+from grader.formats import native
+from grader.model import SourceFile
+from grader.v1 import grader_service_pb2, submission_pb2
+from tests.python_builds import PLAIN
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path for path in (ROOT / "kernels_examples").glob("*/*.py") if path.name != "reference.py")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_an_example_says_its_verdict_and_its_lesson(path):
+    """Line 1 is a verdict, line 2 a sentence, as in the other languages."""
+    first, second = path.read_text("utf-8").splitlines()[:2]
+    assert re.fullmatch(r"# expect: [A-Z_]+( [A-Z_]+)?", first) and re.fullmatch(r"# [A-Za-z].*\.", second)
+
+
+def test_a_py_file_is_python_and_says_its_problem_in_a_comment(tmp_path):
+    """As a .cu file does in its own."""
+    path = tmp_path / "kernel.py"
+    path.write_text(f"# a kernel\n# grader: problem=row_softmax\n{PLAIN}")
+    handed = cli_sources.read([path], None)
+    assert (handed.problem_id, languages.detect(handed.sources)) == ("row_softmax", "python")
+    path.write_text(PLAIN)
+    with pytest.raises(Misuse, match="write '# grader: problem=NAME'"):
+        cli_sources.read([path], None)
+
+
+@pytest.mark.parametrize(("text", "sure"), [("# nothing\n", True), ("'a text'\n", True), (PLAIN, False), ("run = 3", False), ("(", True)])
+def test_a_module_that_can_have_no_entry_is_refused_at_once(text, sure):
+    """Without running it, and only where it is sure."""
+    said = languages.missing_entry("python", (SourceFile(path="k.py", content=text),), "solve")
+    assert (said is not None) is sure and (said is None or "define a function `solve`" in said)
+
+
+def test_a_submission_in_python_is_one_file():
+    """Two are refused with what to do."""
+    request = grader_service_pb2.SubmitRequest(submission=submission_pb2.Submission(problem="problems/vector_add"))
+    for path in ("a.py", "b.cu"):
+        request.submission.sources.add(path=path, content=PLAIN)
+    with pytest.raises(InvalidSubmission, match="put CUDA sources into it as strings"):
+        intake.check(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"])

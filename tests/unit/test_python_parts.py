@@ -1,0 +1,278 @@
+"""The builder imports a Python module once, packs what that compiled, and says what is wrong with it in the module's own lines."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import time
+
+import pytest
+
+from sandbox.box import nvcc, python_module
+from sandbox.box.attempt import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
+from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
+
+pytestmark = pytest.mark.slow  # torch is imported in each
+NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH"))
+ADD = "add(float const*, float const*, float*, long)"
+
+
+@pytest.fixture
+def made(tmp_path, capfd):
+    return Builder(tmp_path, capfd)
+
+
+def test_a_module_without_extensions_is_packed_as_it_is(made):
+    """One file, under the path that it was submitted with."""
+    built = made(PLAIN)
+    assert (built.code, built.names) == (BUILT, ["sources/mine/kernel.py"]), built.log
+
+
+@pytest.mark.parametrize("device_kind", ["emulated", NVCC])
+def test_an_extension_is_compiled_once_and_packed(made, device_kind):
+    """Two builds make the same bytes; the report's kind of headers is the extension's."""
+    first, second = made(GOOD_INLINE, device_kind=device_kind), made(GOOD_INLINE, device_kind=device_kind)
+    assert [one.name for one in first.note.kernels] == ([ADD] if device_kind == "cuda" else [])
+    assert first.code == BUILT, first.log
+    assert [name.split("/")[-1] for name in first.names] == ["adds.so", "kernel.py"]
+    assert first.artifact == second.artifact
+    assert first.note.headers == "light"
+
+
+def test_an_error_in_cuda_is_at_the_modules_line(made):
+    """The compiler names and quotes the line of the Python file; torch's own headers are not tried after it."""
+    begun = time.monotonic()
+    failed = made(INLINE.replace("BODY", " + undefined_thing"))
+    assert failed.code == REJECTED
+    assert f"mine/kernel.py:{KERNEL_LINE}:" in failed.log and "undefined_thing" in failed.log
+    assert f"{KERNEL_LINE} |     if (i < n) c[i] = a[i] + b[i] + undefined_thing;" in failed.log
+    assert "mine/kernel.py:16: note: asked for here" in failed.log
+    assert "sandbox" not in failed.log and time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize("device_kind", [NVCC])
+def test_an_error_that_nvcc_finds_is_at_the_modules_line(made, device_kind):
+    """As it writes lines."""
+    failed = made(INLINE.replace("BODY", " + undefined_thing"), device_kind=device_kind)
+    assert failed.code == REJECTED and f'mine/kernel.py({KERNEL_LINE}): error: identifier "undefined_thing" is undefined' in failed.log
+
+
+def test_an_error_in_cpp_is_at_the_modules_line(made):
+    """The same for `cpp_sources`."""
+    text = GOOD_INLINE.replace("(torch::Tensor a, torch::Tensor b);", "(torch::Tensor a, Undefined b);")
+    failed = made(text)
+    assert failed.code == REJECTED and "mine/kernel.py:15:" in failed.log, failed.log
+
+
+def test_what_the_emulated_device_has_not_is_said_at_the_modules_line(made):
+    """Inline PTX, as for a .cu file."""
+    failed = made(INLINE.replace("BODY", ';\n    asm volatile("bar.sync 0;")'))
+    assert failed.code == UNSUPPORTED
+    assert f"mine/kernel.py:{KERNEL_LINE + 1}: error: the emulated device does not run inline PTX" in failed.log
+
+
+def test_an_extensions_failure_counts_when_it_is_raised_as_another(made):
+    """A module that wraps the compiler's failure in one of its own."""
+    text = INLINE.replace("BODY", " + undefined_thing").replace("module = load_inline", "try:\n    module = load_inline")
+    text = text.replace("\n\ndef solution", "\nexcept RuntimeError as error:\n    raise SystemError('no') from error\n\ndef solution")
+    failed = made(text)
+    assert failed.code == REJECTED and "undefined_thing" in failed.log
+
+
+def test_a_module_may_go_on_without_an_extension(made):
+    """One that catches the failure is built."""
+    text = INLINE.replace("BODY", " + undefined_thing").replace("module = load_inline", "try:\n    module = load_inline")
+    built = made(text.replace("\n\ndef solution", "\nexcept RuntimeError:\n    module = None\n\ndef solution"))
+    assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
+
+
+def test_two_extensions_may_have_one_name(made):
+    """Told apart by their sources."""
+    again = GOOD_INLINE.replace(
+        "def solution", 'other = load_inline("adds", DECLARED + " // 2", CUDA, functions="add_all")\n\ndef solution'
+    )
+    assert sum(name.endswith("adds.so") for name in made(again).names) == 2
+
+
+def test_files_that_the_module_writes_are_compiled_by_load(made):
+    """`load` takes paths; their own directory is searched for headers."""
+    text = """
+import os, tempfile
+from torch.utils.cpp_extension import load
+place = tempfile.mkdtemp()
+open(place + "/two.h", "w").write("constexpr int two() { return 2; }")
+bound = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("two", &two); }'
+open(place + "/x.cpp", "w").write('#include <torch/extension.h>\\n#include "two.h"\\n' + bound)
+module = load(name="x", sources=[place + "/x.cpp"], extra_cflags=["-DANSWER=42", "-O3"])
+assert module.two() == 2
+def solution(a, b): return a
+"""
+    built = made(text)
+    assert built.code == BUILT, built.log
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("import torch\ndef solution(a, b):\n    return (a + b\n", "mine/kernel.py:3: error: SyntaxError: '(' was never closed"),
+        ("def solution(a, b):\n  return a\n return b\n", "mine/kernel.py:3: error: IndentationError"),
+        ("def check():\n    raise ValueError('no good')\ncheck()\n", "mine/kernel.py:2: error: ValueError: no good"),
+        ("import nothing_of_that_name\n", "mine/kernel.py:1: error: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("import torch\nx = torch.ones(2) @ torch.ones(3)\n", "mine/kernel.py:2: error: RuntimeError"),
+        ("import sys\nsys.exit(0)\n", "mine/kernel.py:2: error: SystemExit: 0"),
+        ("# coding: nothing\n", "mine/kernel.py:"),
+        (f"x = {'(' * 5000}{')' * 5000}\n", "mine/kernel.py:1: error: SyntaxError: too many nested parentheses"),
+    ],
+    ids=["syntax", "indentation", "raises", "no_module", "in_torch", "exit", "coding", "nested"],
+)
+def test_an_import_that_fails_is_told_at_the_users_line(made, text, line):
+    """The first line says where in the submitted file, and no frame is ours or torch's."""
+    failed = made(text)
+    assert failed.code == IMPORT_FAILED and failed.artifact is None
+    assert failed.log.startswith(line), failed.log
+    assert "sandbox" not in failed.log and "site-packages" not in failed.log
+
+
+def test_frames_are_the_users(made):
+    """Where it was called from, after where it failed."""
+    log = made("def check():\n    raise ValueError('no good')\ncheck()\n").log
+    assert "  mine/kernel.py:3, in <module>: check()\n  mine/kernel.py:2, in check: raise ValueError('no good')" in log
+
+
+def test_a_module_that_ends_its_process_is_told_so(made):
+    """`os._exit(0)` leaves no report; exit code 0 builds nothing."""
+    failed = made("import os\nos._exit(0)\n")
+    assert failed.code == IMPORT_FAILED and failed.artifact is None
+    assert "the module ended its process while it was imported (exit code 0)" in failed.log
+
+
+def test_a_report_of_the_modules_own_is_only_a_claim(made):
+    """Who writes another report makes an artifact of his own source, no more; one that is none is not taken."""
+    forged = "import json, os, sys\nopen(sys.argv[2], 'w').write(TEXT)\nos._exit(0)\n"
+    built = made(forged.replace("TEXT", "json.dumps({'code': 0, 'log': 'all is well', 'note': '{}'})"))
+    assert built.code == IMPORT_FAILED or built.names == ["sources/mine/kernel.py"]
+    for text in ("'['*100000", "json.dumps({'code': 5, 'log': '', 'note': ''})", "json.dumps([])", "'\\\\udcff'"):
+        assert made(forged.replace("TEXT", text)).code == IMPORT_FAILED
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "found"),
+    [
+        ("def solve(a): ...\ndef run(a): ...", "solve", "solve"),
+        ("class ModelNew:\n    def __call__(self, a): ...\ndef f(): ...", "solve", "ModelNew"),
+        ("def custom_kernel(a): ...\ndef f(): ...", "solve", "custom_kernel"),
+        ("def solution(a): ...\ndef run(a): ...", "solve", "run"),
+        ("def mine(a): ...\ndef _not(a): ...\nfrom math import sin\nfrom os.path import join", "solve", "mine"),
+        ("def mine(a): ...\ndef other(a): ...", "solve", None),
+        ("def mine(a): ...\ndef other(a): ...", "other", "other"),
+        ("solve = 3", "solve", None),
+        ("from os.path import join", "solve", None),
+    ],
+)
+def test_the_entry_is_found_by_its_names_or_as_the_only_function(tmp_path, text, entry, found):
+    """The name given, the usual ones, the only public function that the module itself defines."""
+    path = tmp_path / "kernel.py"
+    path.write_text(text)
+    module = python_module.import_file(path)
+    if found is None:
+        with pytest.raises(python_module.NoEntry, match="name one of them"):
+            python_module.find_entry(module, entry)
+    else:
+        assert python_module.find_entry(module, entry).__name__ == found
+
+
+def test_a_missing_entry_is_told_with_what_there_is(made):
+    """And with what to do."""
+    failed = made("def mine(a): ...\ndef other(a): ...")
+    log = failed.log
+    assert failed.code == ENTRY_NOT_FOUND
+    assert "its public functions: mine, other; name one of them 'solve'" in log
+
+
+def test_what_is_printed_is_cut_and_comes_after_the_error(made):
+    """A flood keeps nobody from building, and hides no error."""
+    flood = "for _ in range(3000): print('x' * 1000)\n"
+    built = made(flood + PLAIN)
+    assert built.code == BUILT and len(built.log) < 32 * 1024 and "is left out" in built.log
+    failed = made(f"{flood}raise ValueError('no good')\n")
+    assert failed.log.startswith("mine/kernel.py:2: error: ValueError: no good")
+
+
+def test_a_daemon_does_not_hold_the_build_up(made):
+    """A child in a session of its own that keeps the output open."""
+    daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(15)\n    os._exit(0)\n"
+    begun = time.monotonic()
+    assert made(daemon + PLAIN).code == BUILT
+    assert time.monotonic() - begun < 12
+
+
+@pytest.mark.parametrize(
+    "left",
+    ["os.symlink(OUT + '/../victim', OUT + '/artifact')", "os.mkfifo(OUT + '/artifact')", "open(OUT + '/artifact', 'w').write('mine')"],
+)
+def test_what_a_module_leaves_under_the_artifacts_name_is_replaced(made, left):
+    """The artifact is a plain file with the builder's content, whatever lay there, and nothing is written through a link."""
+    built = made(f"import os\n{left}\n{PLAIN}")
+    assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
+    assert not (built.out.parent / "victim").exists()
+
+
+def test_a_module_that_spoils_its_build_box_is_at_fault_itself(made):
+    """A directory where the artifact goes is no fault of the grader's, which would be tried again."""
+    failed = made(f"import os\nos.makedirs(OUT + '/artifact/x')\n{PLAIN}")
+    assert failed.code == IMPORT_FAILED and "the submission left the build box unusable" in failed.log
+
+
+def test_links_are_not_packed(made):
+    """What a module links to in its caches stays where it is."""
+    text = "import os\nd = os.environ['TORCH_EXTENSIONS_DIR']\nos.symlink('/etc/passwd', d + '/x.so')\n"
+    text += "os.mkfifo(d + '/y.so')\nos.symlink('/etc', d + '/z')\n"
+    built = made(text + PLAIN)
+    assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
+
+
+def test_more_than_an_artifact_may_hold_is_told(made):
+    """A cache of 60 MiB, and the control of 1 MiB."""
+    text = "import os\nd = os.environ['TRITON_CACHE_DIR']\nos.makedirs(d)\nopen(d + '/x', 'wb').write(bytes(SIZE << 20))\n"
+    failed = made(text.replace("SIZE", "60") + PLAIN)
+    assert failed.code == REJECTED and "is over 48 MiB" in failed.log
+    assert made(text.replace("SIZE", "1") + PLAIN).names == ["caches/triton/x", "sources/mine/kernel.py"]
+
+
+def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(made):
+    """There is none where it is built. Where none is expected, the same failure is its own."""
+    text = "def solve(a, b): return a\nraise RuntimeError('No CUDA GPUs are available')\n"
+    built = made(text, device_kind="cuda")
+    assert built.code == BUILT and "it is imported again where there is one" in built.log
+    assert made(text, device_kind="emulated").code == IMPORT_FAILED
+    assert made("raise ValueError('no')", device_kind="cuda").code == IMPORT_FAILED
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is not None, reason="nvcc is on PATH")
+def test_a_build_box_without_nvcc_is_the_graders_fault(made):
+    """An extension for a GPU needs it; a module without one does not."""
+    with pytest.raises(nvcc.NoCompiler):
+        made(GOOD_INLINE, device_kind="cuda")
+    assert made(PLAIN, device_kind="cuda").code == BUILT
+
+
+def test_the_build_boxs_own_files_stay_as_they_are(made):
+    """The source in the artifact is the one that was submitted, though the module overwrites its copy."""
+    built = made(f"open(__file__, 'w').write('other')\n{PLAIN}")
+    with tarfile.open(fileobj=io.BytesIO(built.artifact)) as archive:
+        assert archive.extractfile("sources/mine/kernel.py").read().decode().endswith(PLAIN)
+
+
+def test_the_environment_is_that_of_a_box(made):
+    """Caches are the build's own, and the interpreters are on for the emulated device."""
+    text = (
+        f"import os\nassert os.environ['TRITON_INTERPRET'] == os.environ['NUMBA_ENABLE_CUDASIM'] == '1' and {os.getpid()} != os.getpid()\n"
+    )
+    names = ("TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH")
+    text += (
+        f"here = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))\nassert all(os.environ[n].startswith(here) for n in {names})\n"
+    )
+    built = made(text + PLAIN)
+    assert built.code == BUILT, built.log

@@ -1,0 +1,187 @@
+"""A reference_kernels problem is read without being executed, and a wrong one says which file and key."""
+
+import dataclasses
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from grader.errors import ProblemInvalid
+from grader.formats import reference_kernels
+from sandbox import wire
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
+
+
+def copied(tmp_path: Path, name: str = "scaled_add") -> Path:
+    """A problem's directory, to be spoilt."""
+    place = tmp_path / "problems"
+    shutil.copytree(FIXTURES, place)
+    return place / name
+
+
+def said_of(directory: Path, **changes: object) -> str:
+    """What is said of a task.yml with keys changed; None takes one away."""
+    path = directory / "task.yml"
+    keys = {**yaml.safe_load(path.read_text()), **changes}
+    path.write_text(yaml.safe_dump({key: value for key, value in keys.items() if value is not None}))
+    with pytest.raises(ProblemInvalid) as caught:
+        reference_kernels.load(directory)
+    return str(caught.value)
+
+
+def test_a_problem_reads_back():
+    """Tests are for every device, benchmarks for a GPU; the files go along as text, without the submission and their harness."""
+    problem = reference_kernels.load(FIXTURES / "scaled_add")
+    spec = problem.spec
+    assert (problem.problem_id, problem.languages, spec.entry, spec.convention) == (
+        "scaled_add",
+        ("python",),
+        "custom_kernel",
+        wire.Convention.DATA,
+    )
+    assert [(one.workload_id, one.device_kind, one.axes) for one in spec.workloads] == [
+        ("test-0", "", {"size": 33, "factor": 2}),
+        ("test-1", "", {"size": 128, "factor": 3}),
+        ("benchmark-0", "cuda", {"size": 2048, "factor": 2}),
+    ]
+    assert json.loads(spec.workloads[0].arguments) == {"case": {"size": 33, "factor": 2, "seed": 4242}}
+    assert set(json.loads(spec.reference)) == {"task.py", "utils.py", "reference.py"}
+    assert (spec.tolerance.atol, spec.tolerance.rtol) == (1e-2, 1e-2) and "factor * b" in problem.statement
+
+
+def test_where_there_are_no_tests_benchmarks_are_for_every_device(tmp_path):
+    """Or nothing could be graded without a GPU."""
+    directory = copied(tmp_path)
+    path = directory / "task.yml"
+    path.write_text(yaml.safe_dump({key: value for key, value in yaml.safe_load(path.read_text()).items() if key != "tests"}))
+    assert [one.device_kind for one in reference_kernels.load(directory).spec.workloads] == [""]
+
+
+def test_booleans_and_lists_stay_what_they_are():
+    """Their own harness would pass the text "False", and no list at all."""
+    negate = [json.loads(one.arguments)["case"]["negate"] for one in reference_kernels.load(FIXTURES / "masked_sums").spec.workloads]
+    assert negate == [False, True, False]
+    sizes = [json.loads(one.arguments)["case"]["sizes"] for one in reference_kernels.load(FIXTURES / "row_topk").spec.workloads]
+    assert sizes == [[4, 32], [9, 50]]
+
+
+def test_nothing_is_executed(tmp_path):
+    """Not when it is read; control: the same text does write its file when it is executed."""
+    directory, witness = copied(tmp_path), tmp_path / "witness"
+    reference = directory / "reference.py"
+    reference.write_text(f"open({str(witness)!r}, 'w').close()\n{reference.read_text()}")
+    reference_kernels.load(directory)
+    assert not witness.exists() and "torch" not in _imports_of_the_server_half()
+    exec(compile(reference.read_text().splitlines()[0], "control", "exec"), {})
+    assert witness.exists()
+
+
+def _imports_of_the_server_half() -> set[str]:
+    return {name for name, module in vars(sys.modules[reference_kernels.__name__]).items() if type(module) is type(sys)}
+
+
+def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
+    """A new description is the same problem; a new case, and a new file that the reference imports, make another."""
+    directory = copied(tmp_path)
+    task, utils = directory / "task.yml", directory.parent / "shared" / "utils.py"
+    before = reference_kernels.load(directory).digest
+    task.write_text(task.read_text().replace("written into", "put into"))
+    assert reference_kernels.load(directory).digest == before
+    task.write_text(task.read_text().replace('"size": 33', '"size": 34'))
+    changed = reference_kernels.load(directory).digest
+    utils.write_text(utils.read_text() + "\n")
+    assert len({before, changed, reference_kernels.load(directory).digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"test": []}, "test: Extra inputs are not permitted"),
+        ({"files": None}, "files: Field required"),
+        ({"files": [{"name": "a.py", "source": "task.py", "mode": "x"}]}, "files.0.mode: Extra inputs"),
+        ({"files": [{"name": "../a.py", "source": "task.py"}]}, "files.0.name"),
+        ({"files": [{"name": "task.py", "source": "task.py"}]}, "files has no reference.py"),
+        ({"files": [{"name": "reference.py", "source": "reference.py"}] * 2}, "files has a name twice"),
+        ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "'nowhere.py' is no file"),
+        ({"files": [{"name": "reference.py", "source": "/dev/zero"}]}, "'/dev/zero' is no file"),
+        ({"lang": "cu"}, "only 'py' is"),
+        ({"lang": "rust"}, "lang: Input should be 'py' or 'cu'"),
+        ({"config": {"main": "eval.py", "sources": []}}, "config of lang 'py' has the key main"),
+        ({"multi_gpu": True}, "multi_gpu problems are not judged here"),
+        ({"tests": [{"world_size": 2}]}, "multi_gpu problems are not judged here"),
+        ({"tests": [], "benchmarks": []}, "neither tests nor benchmarks"),
+        ({"tests": {"size": 3}}, "tests: Input should be a valid list"),
+        ({"tests": [{"size": {"n": 3}}]}, "tests.0.size"),
+        ({"tests": [{"size": [[3]]}]}, "tests.0.size"),
+        ({"tests": [{"size": float("nan")}]}, "tests.0.size"),
+        ({"tests": [{"a b": 3}]}, "tests.0"),
+        ({"tests": [{"size": 10**12}]}, "tests.0.size is over 2 ** 31 - 1"),
+        ({"tests": [{"sizes": [1, 10**12]}]}, "tests.0.sizes is over 2 ** 31 - 1"),
+        ({"test_timeout": 0}, "test_timeout"),
+        ({"ranking_by": "best"}, "ranking_by"),
+    ],
+)
+def test_a_wrong_task_names_file_and_key(tmp_path, changes, said):
+    """And says what to do where it is not plain."""
+    message = said_of(copied(tmp_path), **changes)
+    assert "task.yml" in message and said in message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("files: [", "is no YAML"),
+        ("files: !!python/object/apply:os.system ['true']", "is no YAML"),
+        ("[" * 5000, "can't be read"),
+        ("size: " + "9" * 5000, "can't be read"),
+        ("- a\n- b", "valid dictionary"),
+        ("", "valid dictionary"),
+        ("x: " + "a" * 300_000, "is over"),
+    ],
+)
+def test_what_is_no_task_says_so(tmp_path, text, said):
+    """Whatever it holds."""
+    directory = copied(tmp_path)
+    (directory / "task.yml").write_text(text)
+    with pytest.raises(ProblemInvalid, match=said):
+        reference_kernels.load(directory)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("def ref_kernel", "def other", "defines no 'ref_kernel'"),
+        ("def generate_input", "def other", "defines no 'generate_input'"),
+        ("check_implementation =", "other =", "defines no 'check_implementation'"),
+        ("import torch", "import torch torch", "line 1: is no Python"),
+    ],
+)
+def test_a_wrong_reference_names_file_and_function(tmp_path, old, new, said):
+    """By parsing, not by executing."""
+    directory = copied(tmp_path)
+    reference = directory / "reference.py"
+    reference.write_text(reference.read_text().replace(old, new, 1))
+    with pytest.raises(ProblemInvalid) as caught:
+        reference_kernels.load(directory)
+    assert "reference.py" in str(caught.value) and said in str(caught.value)
+
+
+def test_a_competition_names_its_problems(tmp_path):
+    """As directories, of which each is a problem; what is none has no members."""
+    members = reference_kernels.members(FIXTURES / "competition.yaml")
+    assert [reference_kernels.load(path).problem_id for path in members] == ["scaled_add", "row_topk"]
+    assert reference_kernels.members(FIXTURES / "scaled_add") == ()
+    (tmp_path / "wrong.yaml").write_text("name: x\nproblems: [{name: y}]\n")
+    with pytest.raises(ProblemInvalid, match=r"problems\.0\.directory: Field required"):
+        reference_kernels.members(tmp_path / "wrong.yaml")
+
+
+def test_a_problem_goes_over_the_wire():
+    """As it is."""
+    spec = reference_kernels.load(FIXTURES / "masked_sums").spec
+    job = wire.AdmissionJob(job_id="j", problem=spec)
+    assert wire.decode(wire.encode(job)) == job and dataclasses.is_dataclass(spec)

@@ -1,0 +1,116 @@
+"""Submissions to imported problems, from source to verdict, in boxes on the emulated device: each way in which an entry can be called."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.fleet.local import LocalFleet
+from grader.formats import FORMATS
+from grader.isolation.select import choose
+from grader.isolation.settings import BoxSettings
+from grader.languages import detect
+from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState
+from grader.verdict import fold
+from sandbox import wire
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SCALED_ADD, MASKED_SUMS = "reference_kernels/scaled_add", "reference_kernels/masked_sums"
+RMSNORM, ROWS = "flashinfer/trace/definitions/rmsnorm/rmsnorm_h128.json", "flashinfer/scaled_rows"
+NORMALISED = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weight.float()"
+ROWS_CUDA = """#include <cuda_runtime.h>
+__global__ void add(const float* x, float scale, float* y, float* sums, long count, long width, long half) {
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    sums[i] = x[i / half * width + i % half] + x[i / half * width + half + i % half];
+    y[i] = sums[i] * scale;
+}
+extern "C" void run(const float* x, float scale, float* y, float* sums, long rows, long width, long half, long flat, cudaStream_t stream) {
+    add<<<(flat + 255) / 256, 256, 0, stream>>>(x, scale, y, sums, flat, width, half);
+}
+"""
+SUBMISSIONS = {
+    "data, into its buffer": (
+        SCALED_ADD,
+        "def custom_kernel(data):\n    a, b, output, factor = data\n    return output.copy_(a + factor * b)\n",
+        "ACCEPTED",
+    ),
+    "data, half of its buffer": (
+        SCALED_ADD,
+        "def custom_kernel(data):\n    a, b, output, factor = data\n    output[:16] = (a + factor * b)[:16]\n    return output\n",
+        "WRONG_ANSWER UNWRITTEN_OUTPUT",
+    ),
+    "data, into another input": (
+        SCALED_ADD,
+        "def custom_kernel(data):\n    a, b, output, factor = data\n    result = a + factor * b\n    a.zero_()\n    return result\n",
+        "WRONG_ANSWER INPUT_MODIFIED",
+    ),
+    "data, a nest": (
+        MASKED_SUMS,
+        "def custom_kernel(data):\n    x, parts, config = data\n    rows = (x * parts['mask']).sum(1) * parts['weights']['scale']\n"
+        "    rows = -rows if config['negate'] else rows\n    return rows, {'total': rows.sum()}\n",
+        "ACCEPTED",
+    ),
+    "data, what the check alone sees": (
+        MASKED_SUMS,
+        "def custom_kernel(data):\n    x, parts, config = data\n    rows = (x * parts['mask']).sum(1) * parts['weights']['scale']\n"
+        "    rows = -rows if config['negate'] else rows\n    return rows, {'total': rows.sum() + 0.01}\n",
+        "WRONG_ANSWER MISMATCH",
+    ),
+    "returned": (
+        RMSNORM,
+        f"import torch\ndef run(hidden_states, weight):\n    x = hidden_states.float()\n    return ({NORMALISED}).half()\n",
+        "ACCEPTED",
+    ),
+    "into the last parameter": (
+        RMSNORM,
+        f"import torch\ndef run(hidden_states, weight, output):\n    x = hidden_states.float()\n    output.copy_({NORMALISED})\n",
+        "ACCEPTED",
+    ),
+    "into the last parameter, nothing": (RMSNORM, "def run(hidden_states, weight, output):\n    pass\n", "WRONG_ANSWER UNWRITTEN_OUTPUT"),
+    "raw CUDA": (ROWS, ROWS_CUDA, "ACCEPTED"),
+}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def fleet() -> AsyncIterator[LocalFleet]:
+    """One judge for all."""
+    with tempfile.TemporaryDirectory(prefix="grader-imported-", ignore_cleanup_errors=True) as place:
+        Path(place).chmod(0o711)
+        settings = BoxSettings(state_id="imported", runtime_dir=Path(place))
+        isolation, _ = await choose("process", settings)
+        async with LocalFleet(isolation=isolation, settings=settings) as made:
+            yield made
+        await isolation.close()
+
+
+async def graded(fleet: LocalFleet, place: str, content: str) -> Report:
+    """The report of a submission, verified and not timed."""
+    path = FIXTURES / place
+    problem = next(one for one in FORMATS.values() if one.matches(path)).load(path)
+    source = SourceFile(path="kernel.cu" if "__global__" in content else "kernel.py", content=content)
+    language = detect((source,))
+    assert language in problem.languages
+    submission = Submission(
+        submission_id=f"imported{abs(hash(content)):x}",
+        new=NewSubmission(problem_id=problem.problem_id, language=language, sources=(source,), mode=wire.Mode.TEST),
+        problem_digest=problem.digest,
+        state=SubmissionState.RUNNING,
+        create_time=datetime.now(UTC),
+    )
+    lease = Lease(submission=submission, problem=problem, attempt=1, worker_id="test")
+    return fold([fact async for fact in fleet.grade(lease)])
+
+
+@pytest.mark.parametrize("name", SUBMISSIONS)
+async def test_a_submission_to_an_imported_problem_gets_its_verdict(fleet: LocalFleet, name: str) -> None:
+    """Right ones are accepted however they are called, and wrong ones fail for their own reason."""
+    place, content, expected = SUBMISSIONS[name]
+    report = await graded(fleet, place, content)
+    assert f"{report.verdict.value} {report.reason}".startswith(expected), report.summary

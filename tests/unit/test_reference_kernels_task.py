@@ -1,0 +1,315 @@
+"""The judge's half of reference_kernels: their own check decides, but not over what nobody wrote; what is executed stays among itself."""
+
+import dataclasses
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from grader.formats import reference_kernels
+from sandbox import nest, wire
+from sandbox.judge.references import ReferenceFailed, Task, load_task
+from sandbox.judge.references.sources import Modules
+from tests.unit.test_lane import judged
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
+PASSED, MISMATCHED, UNWRITTEN = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED, wire.TrialOutcome.UNWRITTEN
+KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
+
+
+def task_of(directory: Path) -> Task:
+    """The task on the CPU, without what is meant for a GPU."""
+    spec = reference_kernels.load(directory).spec
+    return load_task(dataclasses.replace(spec, workloads=tuple(one for one in spec.workloads if one.device_kind == "")), "cpu")
+
+
+def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') -> Task:
+    """The task of a problem that is one file."""
+    files = '[{"name": "reference.py", "source": "reference.py"}]'
+    (tmp_path / "task.yml").write_text(f"files: {files}\nlang: py\nconfig: {{main: eval.py}}\ntests: [{cases}]\n")
+    (tmp_path / "reference.py").write_text("import torch\n\n" + reference)
+    return task_of(tmp_path)
+
+
+def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0, key=KEY) -> list[wire.TrialOutcome]:
+    """What is said of the reference's outputs, changed."""
+    one = task.spec.workloads[workload]
+    inputs = task.draw(one, key)
+    expected = task.reference([value.clone() for value in inputs])
+    outputs = change([value.clone() for value in expected])
+    unwritten = masks(outputs) if masks else [torch.zeros_like(value, dtype=torch.bool) for value in outputs]
+    return [found.outcome for found in task.compare(one, inputs, outputs, expected, unwritten)]
+
+
+@pytest.mark.parametrize("name", ["scaled_add", "masked_sums", "row_topk"])
+def test_the_right_answer_passes_and_a_wrong_one_does_not(name):
+    """In every case."""
+    task = task_of(FIXTURES / name)
+    for index in range(len(task.spec.workloads)):
+        assert set(outcomes(task, workload=index)) == {PASSED}
+        assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+
+
+def test_the_same_key_gives_the_same_inputs_and_another_gives_others():
+    """With a seed of its own, and without one."""
+    for name in ("scaled_add", "masked_sums"):
+        task = task_of(FIXTURES / name)
+        first, again, other = (task.draw(task.spec.workloads[0], key)[0] for key in (KEY, KEY, OTHER_KEY))
+        assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_the_spec_that_it_returns_comes_to_the_same_in_another_process():
+    """That is how the baseline gets it: without running the cases again."""
+    task = task_of(FIXTURES / "masked_sums")
+    job = wire.AdmissionJob(job_id="j", problem=task.spec)
+    again = load_task(wire.decode(wire.encode(job)).problem, "cpu")
+    assert (again.spec, again.templates, again.scratch) == (task.spec, task.templates, task.scratch)
+
+
+def test_what_lies_around_the_tensors_is_in_the_template():
+    """Numbers, names and order of data, for the runner."""
+    task = task_of(FIXTURES / "masked_sums")
+    workload = task.spec.workloads[1]
+    tensors = [*task.draw(workload, KEY), "rows", "total"]
+    data, _, output = nest.build(task.templates[1], tensors)
+    x, mask, scale = tensors[:3]
+    assert data[0] is x and data[1]["mask"] is mask and data[1]["weights"]["scale"] is scale and data[2] == {"negate": True}
+    assert output == ("rows", {"total": "total"})
+
+
+def test_cases_of_the_same_shapes_are_told_apart():
+    """By plain values alone two references differ: both cases get their own."""
+    task = task_of(FIXTURES / "masked_sums")
+    first, second = (task.draw(one, KEY) for one in task.spec.workloads[:2])
+    assert torch.equal(task.reference(first)[0], -task.reference(second)[0]) and bool((task.reference(first)[0] != 0).any())
+
+
+def test_the_problems_own_check_decides():
+    """Coarser than the reference's elements, and finer; control: the tolerance by elements says the contrary."""
+    task = task_of(FIXTURES / "masked_sums")
+
+    def coarser(outputs):
+        rows = outputs[0] + 0.05
+        return [rows, rows.sum()]
+
+    def finer(outputs):
+        return [outputs[0], outputs[1] + 0.01]
+
+    assert outcomes(task, coarser) == [PASSED, PASSED]
+    assert MISMATCHED in outcomes(task, finer)
+    right, wrong = torch.tensor([1.0]), torch.tensor([1.05])
+    assert not torch.allclose(wrong, right, rtol=task.spec.tolerance.rtol, atol=task.spec.tolerance.atol)
+
+
+def test_an_order_that_the_check_allows_passes():
+    """Indices of the largest, in any order."""
+    task = task_of(FIXTURES / "row_topk")
+    assert outcomes(task, lambda outputs: [outputs[0].flip(1).contiguous()]) == [PASSED]
+    assert outcomes(task, lambda outputs: [(outputs[0] + 1) % 32]) == [MISMATCHED]
+
+
+def test_an_unwritten_element_is_wrong_whatever_the_check_says(tmp_path):
+    """Control: the same check accepts the same values where they were written."""
+    reference = """
+def generate_input(n, seed):
+    return torch.arange(n, dtype=torch.{dtype}),
+def ref_kernel(data):
+    return data[0] + 1
+def check_implementation(data, output):
+    return True, "anything goes"
+"""
+    for dtype in ("float32", "float16", "int64"):
+        task = written(tmp_path, reference.format(dtype=dtype))
+        assert outcomes(task, lambda outputs: [outputs[0] + 2]) == [PASSED]
+        assert outcomes(task, lambda outputs: [outputs[0] + 2], lambda outputs: [outputs[0] == 4]) == [UNWRITTEN]
+
+
+def test_nan_is_wrong_where_the_reference_has_none(tmp_path):
+    """Even if the check compares in a way that NaN passes."""
+    task = written(
+        tmp_path,
+        "def generate_input(n, seed): return (torch.ones(n),)\ndef ref_kernel(data): return data[0] * 2\n"
+        "def check_implementation(data, output): return (not bool(((output - 2).abs() > 1).any()), '')\n",
+    )
+    assert outcomes(task) == [PASSED]
+    assert outcomes(task, lambda outputs: [outputs[0] * torch.nan]) == [wire.TrialOutcome.NON_FINITE]
+
+
+def test_a_check_that_raises_has_not_accepted(tmp_path):
+    """It is the kernel's fault if it does not raise of the reference's output, and the problem's if it does."""
+    reference = """
+def generate_input(n, seed): return (torch.ones(n),)
+def ref_kernel(data): return data[0] * 2
+def check_implementation(data, output):
+    if {condition}: raise ValueError("stumbled")
+    return ""
+"""
+    task = written(tmp_path, reference.format(condition="bool((output > 2).any())"))
+    assert outcomes(task) == [PASSED]
+    assert outcomes(task, lambda outputs: [outputs[0] + 1]) == [MISMATCHED]
+    with pytest.raises(ReferenceFailed, match="check_implementation raised ValueError: stumbled, given the output of ref_kernel"):
+        outcomes(written(tmp_path, reference.format(condition="True")))
+
+
+def test_a_check_that_refuses_its_own_reference_is_the_problems_fault(tmp_path):
+    """No kernel is blamed for it."""
+    body = "def generate_input(n, seed): return (torch.ones(n),)\ndef ref_kernel(data): return data[0] * 2\n"
+    with pytest.raises(ReferenceFailed, match="does not accept what ref_kernel returns"):
+        outcomes(written(tmp_path, body + "def check_implementation(data, output): return False, 'never'\n"))
+    with pytest.raises(ReferenceFailed, match="returned a int"):
+        outcomes(written(tmp_path, body + "def check_implementation(data, output): return 1\n"))
+
+
+def test_a_reference_that_changes_its_input_does_not_change_the_judges():
+    """Neither where it only writes there, nor where it reads first; and the check gets copies."""
+    for name in ("scaled_add", "masked_sums"):
+        task = task_of(FIXTURES / name)
+        workload = task.spec.workloads[0]
+        inputs = task.draw(workload, KEY)
+        before = [one.clone() for one in inputs]
+        expected = task.reference(inputs)
+        task.compare(
+            workload, inputs, expected, [one.clone() for one in expected], [torch.zeros_like(one, dtype=torch.bool) for one in expected]
+        )
+        assert all(
+            torch.equal(one.view(-1).view(torch.uint8), old.view(-1).view(torch.uint8)) for one, old in zip(inputs, before, strict=True)
+        )
+        assert all(torch.equal(one, again) for one, again in zip(expected, task.reference(inputs), strict=True))
+
+
+def test_memory_that_the_generator_leaves_unwritten_shows_as_unwritten():
+    """NaN in the buffer for the output, so that a kernel that returns it half filled is found out."""
+    task = task_of(FIXTURES / "scaled_add")
+    assert bool(task.draw(task.spec.workloads[0], KEY)[2].isnan().all())
+
+
+def test_a_kernel_may_write_where_the_reference_does_and_nowhere_else(tmp_path):
+    """Into the buffer that is part of data; control: writing into another part is found out."""
+    reference = (
+        "def generate_input(n, seed): return torch.randn(n), torch.empty(n)\ndef ref_kernel(data): return data[1].copy_(data[0] * 2)\n"
+    )
+    spec = written(tmp_path, reference + "def check_implementation(data, output): return torch.equal(output, ref_kernel(data)), ''\n").spec
+
+    def allowed(inputs, outputs):
+        inputs[1].copy_(inputs[0] * 2)
+        outputs[0].copy_(inputs[1])
+
+    def forbidden(inputs, outputs):
+        allowed(inputs, outputs)
+        inputs[0].add_(1)
+
+    for kernel, outcome in ((allowed, PASSED), (forbidden, wire.TrialOutcome.INPUT_MODIFIED)):
+        place = tmp_path / outcome
+        place.mkdir()
+        trials = [fact for fact in judged(place, kernel, problem=spec) if isinstance(fact, wire.Trial)]
+        assert trials[-1].outcome is outcome and len(trials) == (3 if outcome is PASSED else 1)
+
+
+def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
+    """Two problems with modules of the same names each get their own, and nobody else gets them; torch's switches are as before."""
+    place = tmp_path / "problems"
+    shutil.copytree(FIXTURES, place)
+    (place / "shared" / "utils.py").write_text((FIXTURES / "shared" / "utils.py").read_text().replace("return not message", "return True"))
+    before = torch.are_deterministic_algorithms_enabled(), torch.get_rng_state()
+    strict, lax = task_of(FIXTURES / "scaled_add"), task_of(place / "scaled_add")
+    wrong = [outcomes(task, lambda outputs: [one + 1 for one in outputs]) for task in (strict, lax, strict)]
+    assert wrong == [[MISMATCHED], [PASSED], [MISMATCHED]]
+    assert not {"task", "utils", "reference"} & set(sys.modules)
+    assert before[0] == torch.are_deterministic_algorithms_enabled() and torch.equal(before[1], torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (
+            "def generate_input(n, seed): return torch.randn(10**12)\ndef ref_kernel(data): return data\n",
+            "generate_input raised RuntimeError",
+        ),
+        ("def generate_input(n, seed): return torch.ones(n), object()\ndef ref_kernel(data): return data[0]\n", "holds a object"),
+        ("def generate_input(n, seed): return torch.ones(n, n).T[1:]\ndef ref_kernel(data): return data\n", "add .contiguous()"),
+        ("def generate_input(n, seed): return torch.tensor(1.0)\ndef ref_kernel(data): return data\n", "0 dimensions"),
+        ("def generate_input(n, seed): return torch.ones(n).cfloat()\ndef ref_kernel(data): return data\n", "torch.complex64"),
+        ("def generate_input(n, seed): return [torch.ones(n)] * 24\ndef ref_kernel(data): return data[0]\n", "24 can be sent"),
+        ("def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return 7\n", "returns no tensor"),
+        ("def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return data.to(torch.float8_e5m2)\n", "float8_e5m2"),
+        (
+            "def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return 1 / 0\n",
+            "ref_kernel at 'test-0' raised ZeroDivisionError",
+        ),
+        ("def generate_input(m, seed): return torch.ones(m)\ndef ref_kernel(data): return data\n", "unexpected keyword argument 'n'"),
+        (
+            "raise RuntimeError('no')\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n",
+            "reference.py raised RuntimeError: no",
+        ),
+        ("import nowhere\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n", "No module named 'nowhere'"),
+    ],
+)
+def test_what_can_not_be_judged_is_the_problems_fault(tmp_path, reference, said):
+    """Said in a sentence, before any kernel runs."""
+    with pytest.raises(ReferenceFailed, match="problem") as caught:
+        written(tmp_path, reference + "def check_implementation(data, output): return ''\n")
+    assert said in str(caught.value)
+
+
+def test_data_that_differs_from_seed_to_seed_in_shape_is_the_problems_fault(tmp_path):
+    """For the runner is told the shapes before it runs."""
+    task = written(
+        tmp_path,
+        "def generate_input(n, seed): return (torch.ones(n + seed % 1000),)\ndef ref_kernel(data): return data[0]\n"
+        "def check_implementation(data, output): return ''\n",
+    )
+    with pytest.raises(ReferenceFailed, match="let them depend on the case alone"):
+        task.draw(task.spec.workloads[0], KEY)
+
+
+def test_cases_whose_tensors_are_of_other_kinds_are_refused(tmp_path):
+    """One job has one list of tensors."""
+    with pytest.raises(ReferenceFailed, match="make problems of their own of these"):
+        written(
+            tmp_path,
+            "def generate_input(n, seed): return [torch.ones(3)] * n\ndef ref_kernel(data): return data[0]\n"
+            "def check_implementation(data, output): return ''\n",
+            cases='{"n": 1, "seed": 1}, {"n": 2, "seed": 1}',
+        )
+
+
+def test_lists_and_booleans_reach_the_generator_as_they_are(tmp_path):
+    """And a seed only where it is asked for."""
+    task = written(
+        tmp_path,
+        "def generate_input(sizes, flag):\n    assert sizes == [2, 3] and flag is False\n    return (torch.ones(*sizes),)\n"
+        "def ref_kernel(data): return data[0]\ndef check_implementation(data, output): return ''\n",
+        cases='{"sizes": [2, 3], "flag": false}',
+    )
+    assert (
+        task.draw(task.spec.workloads[0], KEY)[0].shape == (2, 3) and json.loads(task.spec.workloads[0].arguments)["case"]["flag"] is False
+    )
+
+
+def test_a_buffer_that_the_reference_adds_to_keeps_its_content(tmp_path):
+    """Control: one that it overwrites comes without, and both come to the same again."""
+    check = "def check_implementation(data, output): return torch.equal(output, ref_kernel(data)), ''\n"
+    make = "def generate_input(n, seed): return torch.randn(n), torch.full((n,), 5.0)\n"
+    for change, expected in (("add_", 6.0), ("copy_", 1.0)):
+        task = written(tmp_path, make + f"def ref_kernel(data): return data[1].{change}(data[0] * 0 + 1)\n" + check)
+        inputs = task.draw(task.spec.workloads[0], KEY)
+        assert all(float(task.reference(inputs)[0][0]) == expected for _ in range(2)) and task.scratch == (1,)
+        kinds = [json.loads(one.arguments)["scratch"] for one in task.spec.workloads]
+        assert kinds == [{"1": "kept" if change == "add_" else "blank"}]
+
+
+def test_what_says_cuda_means_the_cpu_on_the_emulated_device():
+    """And on a GPU it says what it said."""
+    text = "import torch\nDEVICE = 'cuda:0'\nOTHER = 'cudart'\ndef on(): return torch.ones(1).cuda().is_cuda, torch.cuda.synchronize()\n"
+    cpu, cuda = (Modules({"reference": text}, f"test_says_cuda_{where}", where).load("reference") for where in ("cpu", "cuda"))
+    assert (cpu.DEVICE, cpu.OTHER, cpu.on()) == ("cpu", "cudart", (True, None)) and cuda.DEVICE == "cuda:0"
+
+
+def test_code_can_read_its_own_source():
+    """As Triton's decorator does; and what it compiles does not inherit our future imports."""
+    text = "import inspect\ndef f(x: int): return x\nSOURCE, HINT = inspect.getsource(f), f.__annotations__['x']\n"
+    module = Modules({"reference": text}, "test_own_source", "cpu").load("reference")
+    assert module.SOURCE == "def f(x: int): return x\n" and module.HINT is int
