@@ -38,6 +38,7 @@ RESERVE_SHARE = 0.4
 CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes time slices of tens of ms
 SETTLE_S = 10.0  # the driver takes a moment to take down what a killed process had
 LEAK_BYTES = 512 << 20
+_STREAMS_WAIT = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 _HANDLE = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 
@@ -174,7 +175,9 @@ class CudaDevice:
         return _Philox(key)
 
     def start_clock(self) -> None:
-        """Make this process the judge."""
+        """Make this process the judge; DeviceFault on a device whose streams can't wait for a value, which `hold` does."""
+        if not _ask(driver.cuDeviceGetAttribute(_STREAMS_WAIT, _ask(driver.cuCtxGetDevice()))):
+            raise DeviceFault("no 64-bit stream memory operations: its launches can't be made to wait for their inputs")
         self.clock = NativeClock(torch.empty(EVICT_BYTES, dtype=torch.uint8, device="cuda"))
 
     def reserve(self, size_bytes: int) -> None:
