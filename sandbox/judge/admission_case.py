@@ -13,7 +13,8 @@ from sandbox.devices import Device
 from sandbox.gate import FINE
 from sandbox.judge.inputs import of_workload, shape_of
 from sandbox.judge.references import ReferenceFailed, Task
-from sandbox.judge.trial import Bench, Run, expected, judge_run
+from sandbox.judge.trial import Bench, Run
+from sandbox.judge.verify import expected, judge_run
 
 Tensors = list[torch.Tensor]
 

@@ -13,7 +13,8 @@ from sandbox import wire
 from sandbox.gate import Operation
 from sandbox.judge.placement import BATCH_LIMIT, placement_bytes
 from sandbox.judge.runner_link import RunnerLink
-from sandbox.judge.trial import Bench, How, judge_run, run_batch
+from sandbox.judge.trial import Bench, How, run_batch
+from sandbox.judge.verify import judge_run
 
 BATCH_BYTES = 2 << 30  # what an arena is made larger for
 BELOW_NS = 500_000

@@ -27,8 +27,9 @@ from sandbox.judge.measure import measure
 from sandbox.judge.placement import byte_count
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
-from sandbox.judge.trial import Bench, How, judge_run, run
+from sandbox.judge.trial import Bench, How, run
 from sandbox.judge.turns import EAGER, VARIANTS, Alone, Parties, time_alone
+from sandbox.judge.verify import judge_run
 
 PASSED = wire.TrialOutcome.PASSED
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.

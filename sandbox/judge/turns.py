@@ -21,7 +21,8 @@ from sandbox.gate import Answer, Operation, Status
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.judge.speedup import steady
-from sandbox.judge.trial import Bench, How, Run, judge_run, run
+from sandbox.judge.trial import Bench, How, Run, run
+from sandbox.judge.verify import judge_run
 
 SUBJECT, EAGER = "subject", "eager"
 VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2}  # what the trusted runner can run, by the gate's number

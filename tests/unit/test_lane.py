@@ -29,8 +29,9 @@ from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 from sandbox.judge.measure import measure
 from sandbox.judge.runner_link import RunnerLink
-from sandbox.judge.trial import Bench, How, judge_run, run_batch
+from sandbox.judge.trial import Bench, How, run_batch
 from sandbox.judge.turns import Alone, Parties
+from sandbox.judge.verify import judge_run
 
 Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
 

@@ -1,0 +1,114 @@
+"""What a run left, compared with the reference: the fact of a trial (DESIGN section 3)."""
+
+from __future__ import annotations
+
+import torch
+
+from sandbox import wire
+from sandbox.gate import Answer, Status
+from sandbox.judge.references import Reference, ReferenceFailed
+from sandbox.judge.runner_link import Silence
+from sandbox.judge.tolerance import Comparison, compare
+from sandbox.judge.trial import Bench, Run
+
+
+def expected(reference: Reference, drawn: list[torch.Tensor], problem: wire.ProblemSpec) -> list[torch.Tensor]:
+    """The reference's outputs for private copies of the inputs, checked against what the problem declares."""
+    try:
+        results = reference([one.clone() for one in drawn])
+    except (torch.OutOfMemoryError, torch.AcceleratorError):  # not the reference's doing
+        raise
+    except Exception as error:
+        raise ReferenceFailed(f"the reference raised {type(error).__name__}: {error}") from error
+    if len(results) != len(problem.outputs):
+        raise ReferenceFailed(f"the reference returned {len(results)} outputs; problem.toml declares {len(problem.outputs)}")
+    return results
+
+
+def judge_run(done: Run, bench: Bench, phase: wire.TrialPhase, index: int) -> wire.Trial:
+    """Draw the fact of a run. The reference is computed only now, when the snapshot is in private memory."""
+    workload = bench.workload
+    outcome, message = _spoken(done.reply)
+    if outcome is not None:
+        return wire.Trial(
+            workload_id=workload.workload_id,
+            hidden=workload.hidden,
+            phase=phase,
+            index=index,
+            key=done.key,
+            outcome=outcome,
+            message=message,
+            duration_ns=done.duration_ns,
+        )
+    found = _compare_all(done, bench)
+    outcome = next((one.outcome for one in found if one.outcome is not wire.TrialOutcome.PASSED), wire.TrialOutcome.PASSED)
+    # A stray write outside the outputs explains what is wrong inside them, so it is named first.
+    if done.out_of_bounds:
+        outcome = wire.TrialOutcome.OUT_OF_BOUNDS
+    elif done.inputs_modified and outcome is wire.TrialOutcome.PASSED:
+        outcome = wire.TrialOutcome.INPUT_MODIFIED
+    ratios = [one.budget_ratio for one in found if one.budget_ratio is not None]
+    return wire.Trial(
+        workload_id=workload.workload_id,
+        hidden=workload.hidden,
+        phase=phase,
+        index=index,
+        key=done.key,
+        outcome=outcome,
+        element_count=sum(one.element_count for one in found),
+        mismatched_count=sum(one.mismatched_count for one in found),
+        unwritten_count=sum(one.unwritten_count for one in found),
+        nonfinite_count=sum(one.nonfinite_count for one in found),
+        max_absolute_error=max((one.max_absolute_error for one in found), default=0.0),
+        max_relative_error=max((one.max_relative_error for one in found), default=0.0),
+        budget_ratio=max(ratios, default=None),
+        duration_ns=done.duration_ns,
+    )
+
+
+def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome | None, str]:
+    """What the reply alone decides: never a pass."""
+    match reply:
+        case Silence.GONE:
+            return wire.TrialOutcome.CRASHED, "the kernel's process ended during the call"
+        case Silence.TIMED_OUT:
+            return wire.TrialOutcome.TIMED_OUT, ""
+        case Answer(status=Status.OK):
+            return None, ""
+        case Answer(status=Status.WRONG_SHAPE):
+            return wire.TrialOutcome.WRONG_SHAPE, reply.message
+        case Answer(status=Status.WRONG_DTYPE):
+            return wire.TrialOutcome.WRONG_DTYPE, reply.message
+        case Answer(status=Status.DEVICE_FAULT):
+            return wire.TrialOutcome.DEVICE_FAULT, reply.message
+        case Answer(status=Status.OUT_OF_MEMORY):
+            return wire.TrialOutcome.OUT_OF_MEMORY, reply.message
+    return wire.TrialOutcome.RAISED, reply.message
+
+
+def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
+    problem = bench.problem
+    references = expected(bench.reference, done.inputs, problem)
+    if bench.compare is not None:
+        return bench.compare(bench.workload, done.inputs, done.outputs, references, done.unwritten)
+    wide = _expected64(done, bench, references)
+    found = []
+    for index, (output, reference, tensor) in enumerate(zip(done.outputs, references, problem.outputs, strict=True)):
+        if not isinstance(reference, torch.Tensor) or reference.device != output.device:
+            where = f"a tensor on {reference.device}" if isinstance(reference, torch.Tensor) else f"a {type(reference).__name__}"
+            raise ReferenceFailed(f"the reference's {tensor.name!r} is {where}; return a tensor on the device of its inputs")
+        if reference.shape != output.shape or reference.dtype != output.dtype:
+            raise ReferenceFailed(
+                f"the reference's {tensor.name!r} is {reference.dtype} {tuple(reference.shape)}; "
+                f"problem.toml declares {output.dtype} {tuple(output.shape)}"
+            )
+        found.append(compare(output, reference, wide[index], done.unwritten[index], bench.tolerance))
+    return found
+
+
+def _expected64(done: Run, bench: Bench, references: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    """The reference in double precision, for the error budget; None where the problem has no budget or no floats."""
+    if bench.tolerance.budget_factor is None or not any(one.dtype.is_floating_point for one in references):
+        return [None] * len(references)
+    widened = [one.double() if one.dtype.is_floating_point else one for one in done.inputs]
+    return list(expected(bench.reference64 or bench.reference, widened, bench.problem))
