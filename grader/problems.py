@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import FORMATS, kernelbench
+from grader.formats import of as format_of
 from grader.model import Problem
 
 _KEPT_SUFFIX = ".json"
@@ -80,7 +81,7 @@ class Problems:
         self._paths[problem.problem_id] = path
 
     def _format(self, path: Path) -> ModuleType | None:
-        return next((one for one in self._formats.values() if one.matches(path)), None)
+        return format_of(path, self._formats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ def read_kept(path: Path) -> Problem:
 
 
 def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None) -> Problem:
-    plug_in = next((one for one in formats.values() if one.matches(path)), None)
+    plug_in = format_of(path, formats)
     if plug_in is None and kernelbench.NAME in formats and path.suffix == ".py":
         plug_in = kernelbench  # it says what is missing
     if plug_in is None:
@@ -157,7 +158,7 @@ def _candidates(path: Path, formats: Mapping[str, ModuleType], *, asked: bool) -
     listed = [one for plug_in in formats.values() if hasattr(plug_in, "members") for one in plug_in.members(path)]
     if listed:
         yield from listed
-    elif any(one.matches(path) for one in formats.values()) or (path.is_file() and (asked or path.suffix == ".py")):
+    elif format_of(path, formats) is not None or (path.is_file() and (asked or path.suffix == ".py")):
         yield path
     elif path.is_dir() and (asked or not path.is_symlink()):
         try:

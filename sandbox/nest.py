@@ -12,6 +12,8 @@ from typing import Any
 DEPTH_LIMIT = 16
 TEXT_LIMIT = 64 * 1024
 
+Make = Callable[[Sequence[Any]], Any]
+
 
 class NestInvalid(ValueError):
     """A value that is no nest; the message says what is wrong with it."""
@@ -28,7 +30,26 @@ def flatten(value: object, is_tensor: Callable[[object], bool]) -> tuple[list[An
 
 def build(text: str, tensors: Sequence[Any]) -> Any:
     """The nest with these tensors in it."""
-    return _make(json.loads(text), tensors)
+    return builder(json.loads(text))(tensors)
+
+
+def builder(node: list[Any]) -> Make:
+    """A function that makes the nest of a template's node of tensors, without delay: a reference does it at every call."""
+    match node:
+        case ["tensor", int() as index]:
+            return lambda tensors: tensors[index]
+        case ["value", value]:
+            return lambda _: value
+        case ["list", [*nodes]]:
+            parts = [builder(one) for one in nodes]
+            return lambda tensors: [make(tensors) for make in parts]
+        case ["tuple", [*nodes]]:
+            parts = [builder(one) for one in nodes]
+            return lambda tensors: tuple([make(tensors) for make in parts])
+        case ["dict", [*pairs]]:
+            items = [(key, builder(one)) for key, one in pairs]
+            return lambda tensors: {key: make(tensors) for key, make in items}
+    raise NestInvalid(f"{node!r} is no nest")
 
 
 def _take(value: object, is_tensor: Callable[[object], bool], found: list[Any], depth: int) -> list[Any]:
@@ -46,18 +67,3 @@ def _take(value: object, is_tensor: Callable[[object], bool], found: list[Any], 
             raise NestInvalid("a dict has a key that is neither a string nor an integer")
         return ["dict", [[key, _take(one, is_tensor, found, depth + 1)] for key, one in value.items()]]
     raise NestInvalid(f"it holds a {type(value).__name__}; tensors, numbers, strings, lists, tuples and dicts can be sent")
-
-
-def _make(node: list[Any], tensors: Sequence[Any]) -> Any:
-    match node:
-        case ["tensor", int() as index]:
-            return tensors[index]
-        case ["value", value]:
-            return value
-        case ["list", [*nodes]]:
-            return [_make(one, tensors) for one in nodes]
-        case ["tuple", [*nodes]]:
-            return tuple(_make(one, tensors) for one in nodes)
-        case ["dict", [*pairs]]:
-            return {key: _make(one, tensors) for key, one in pairs}
-    raise NestInvalid(f"{node!r} is no nest")

@@ -17,6 +17,7 @@ from grader.devices import EMULATED
 from grader.errors import JudgeBroken, ProblemInvalid
 from grader.fleet.gpus import Gpu
 from grader.formats import FORMATS
+from grader.formats import of as format_of
 from grader.model import Problem
 from grader.problems import Problems
 from sandbox.wire import FindingOutcome
@@ -62,15 +63,11 @@ async def checked(problem: Problem, gpu: Gpu | None, budget_s: float, *, json: b
 
 def _paths(path: Path) -> list[Path]:
     """The problem at path, or those directly in that directory."""
-    if not path.is_dir() or _holds_problem(path):
+    if not path.is_dir() or format_of(path) is not None:
         return [path]
-    if found := [one for one in sorted(path.iterdir()) if _holds_problem(one)]:
+    if found := [one for one in sorted(path.iterdir()) if format_of(one) is not None]:
         return found
     raise ProblemInvalid(str(path), f"holds no problem of a known format ({', '.join(FORMATS)})")
-
-
-def _holds_problem(path: Path) -> bool:
-    return any(one.matches(path) for one in FORMATS.values())
 
 
 def _verdict(found: Admission) -> tuple[str, str]:

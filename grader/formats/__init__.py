@@ -6,11 +6,20 @@ file, the key and the remedy. The judge's half is the file of the same name in `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
 from grader.formats import flashinfer, kernelbench, native, reference_kernels
 from grader.model import NewSubmission
 from sandbox import wire
 
-FORMATS = {native.NAME: native, kernelbench.NAME: kernelbench, reference_kernels.NAME: reference_kernels, flashinfer.NAME: flashinfer}
+FORMATS: Mapping[str, ModuleType] = {one.NAME: one for one in (native, kernelbench, reference_kernels, flashinfer)}
+
+
+def of(path: Path, formats: Mapping[str, ModuleType] = FORMATS) -> ModuleType | None:
+    """The format of which a problem lies at path; None where none does."""
+    return next((one for one in formats.values() if one.matches(path)), None)
 
 
 def as_called(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:

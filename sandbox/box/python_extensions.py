@@ -22,7 +22,7 @@ from sandbox.box import elf
 
 MAIN, CUDA = "main.cpp", "cuda.cu"
 CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
-_INIT = "PyInit_"
+INIT = "PyInit_"
 Texts = str | Sequence[str] | None
 
 
@@ -148,8 +148,15 @@ def load_library(path: Path, extension: Extension) -> ModuleType | None:
     if not extension.is_module:
         ctypes.CDLL(opened)  # registers its operators; torch.ops.load_library would ask for the file's real name, and it has none
         return None
-    name = next(one.removeprefix(_INIT) for one in elf.exported_names(content) if one.startswith(_INIT))
-    loader = importlib.machinery.ExtensionFileLoader(name, opened)
+    return import_library(opened, content)
+
+
+def import_library(path: str, content: bytes) -> ModuleType | None:
+    """Import the Python module that the library at path is, whatever the file is called; None where it is none."""
+    name = next((one.removeprefix(INIT) for one in elf.exported_names(content) if one.startswith(INIT)), None)
+    if name is None:
+        return None
+    loader = importlib.machinery.ExtensionFileLoader(name, path)
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

@@ -27,7 +27,7 @@ _OPERATOR = re.compile(r"_ZN2at4_ops\d+(\w+?)(?:4call|10redispatch)E")
 _INTERNAL = re.compile(r"_ZN2at(?:6native|4cuda4blas)\d+(\w+?)E")
 _LIBRARY = re.compile(r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|curand|nccl|npp|mkl_|cblas_)\w+")
 _LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
-_LAST_NAME = re.compile(r"(\w+)\s*(?:<.*)?(?:\(.*)?$", re.DOTALL)
+_LAST_NAME = re.compile(r"(\w+)$")
 
 
 def evidence(problem: wire.ProblemSpec, artifact: bytes, subject: RunnerLink) -> wire.Evidence | None:

@@ -14,6 +14,7 @@ from sandbox.judge import inputs, poison
 from sandbox.judge.placement import BAND_BYTES, Placement, place
 from sandbox.judge.references import Compare, Draw, Reference, Task
 from sandbox.judge.runner_link import RunnerLink, Silence
+from sandbox.judge.tensors import same_bytes
 
 PLACE_S, STIR_S = 10.0, 10.0
 REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: whoever remembers an answer by pointer is wrong
@@ -170,7 +171,7 @@ class _Scene:
     def inspected(self, done: Run) -> Run:
         """The same, with what it says of the runner's manners."""
         modified = any(
-            place is not None and index not in self.scratch and not _same_bytes(place, private)
+            place is not None and index not in self.scratch and not same_bytes(place, private)
             for index, (place, private) in enumerate(zip(self.places, self.drawn, strict=True))
         )
         return replace(
@@ -216,7 +217,3 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: Ho
         template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
         stride_bytes=placement.end,
     )
-
-
-def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return bool(torch.equal(left.contiguous().view(-1).view(torch.uint8), right.contiguous().view(-1).view(torch.uint8)))

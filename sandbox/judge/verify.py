@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from sandbox import wire
@@ -28,18 +30,18 @@ def expected(reference: Reference, drawn: list[torch.Tensor], problem: wire.Prob
 def judge_run(done: Run, bench: Bench, phase: wire.TrialPhase, index: int) -> wire.Trial:
     """Draw the fact of a run. The reference is computed only now, when the snapshot is in private memory."""
     workload = bench.workload
+    trial = partial(
+        wire.Trial,
+        workload_id=workload.workload_id,
+        hidden=workload.hidden,
+        phase=phase,
+        index=index,
+        key=done.key,
+        duration_ns=done.duration_ns,
+    )
     outcome, message = _spoken(done.reply)
     if outcome is not None:
-        return wire.Trial(
-            workload_id=workload.workload_id,
-            hidden=workload.hidden,
-            phase=phase,
-            index=index,
-            key=done.key,
-            outcome=outcome,
-            message=message,
-            duration_ns=done.duration_ns,
-        )
+        return trial(outcome=outcome, message=message)
     found = _compare_all(done, bench)
     outcome = next((one.outcome for one in found if one.outcome is not wire.TrialOutcome.PASSED), wire.TrialOutcome.PASSED)
     # A stray write outside the outputs explains what is wrong inside them, so it is named first.
@@ -48,12 +50,7 @@ def judge_run(done: Run, bench: Bench, phase: wire.TrialPhase, index: int) -> wi
     elif done.inputs_modified and outcome is wire.TrialOutcome.PASSED:
         outcome = wire.TrialOutcome.INPUT_MODIFIED
     ratios = [one.budget_ratio for one in found if one.budget_ratio is not None]
-    return wire.Trial(
-        workload_id=workload.workload_id,
-        hidden=workload.hidden,
-        phase=phase,
-        index=index,
-        key=done.key,
+    return trial(
         outcome=outcome,
         element_count=sum(one.element_count for one in found),
         mismatched_count=sum(one.mismatched_count for one in found),
@@ -62,7 +59,6 @@ def judge_run(done: Run, bench: Bench, phase: wire.TrialPhase, index: int) -> wi
         max_absolute_error=max((one.max_absolute_error for one in found), default=0.0),
         max_relative_error=max((one.max_relative_error for one in found), default=0.0),
         budget_ratio=max(ratios, default=None),
-        duration_ns=done.duration_ns,
     )
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.machinery
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandbox import wire
-from sandbox.box import elf, light, torch_install
+from sandbox.box import elf, light, python_extensions, torch_install
 from sandbox.box.headers import FULL, Headers
 from sandbox.box.languages import Bound, Loaded, Refused
 from sandbox.devices import Arena
@@ -32,7 +30,6 @@ NVCC_DEFINES = (
     "__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "__CUDA_NO_HALF2_OPERATORS__",
 )
-_INIT = "PyInit_"
 
 
 def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
@@ -59,7 +56,7 @@ def libraries(device_kind: str) -> list[str]:
 
 def check(artifact: bytes, entry: str) -> str | None:
     """Whether there is a Python module; its functions are seen when it is loaded."""
-    if any(name.startswith(_INIT) for name in elf.exported_names(artifact)):
+    if any(name.startswith(python_extensions.INIT) for name in elf.exported_names(artifact)):
         return None
     return 'no Python module in the artifact; add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
 
@@ -69,15 +66,9 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     import torch  # noqa: F401  its libraries must be there first
 
     path = f"/proc/self/fd/{artifact_fd}"
-    names = [name for name in elf.exported_names(Path(path).read_bytes()) if name.startswith(_INIT)]
-    if not names:
+    module = python_extensions.import_library(path, Path(path).read_bytes())
+    if module is None:
         raise Refused(Status.ENTRY_NOT_FOUND, "the artifact is no Python module")
-    name = names[0].removeprefix(_INIT)
-    loader = importlib.machinery.ExtensionFileLoader(name, path)
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
     function = _entry(module, job.entry)
 
     def bind(call: Call) -> Bound:

@@ -17,8 +17,10 @@ import torch
 
 from sandbox import wire
 from sandbox.judge import references
+from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import seeds, sources
 from sandbox.judge.references.flashinfer_rule import Rule
+from sandbox.judge.tensors import same_bytes
 from sandbox.judge.tolerance import Comparison
 
 NAME = "flashinfer"
@@ -72,13 +74,9 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     given = [one.clone() for one in inputs]
     with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), seeds.seeded(_PROBE, where):
         expected = run(given)
-    shapes = [tuple(smallest.axes[axis] if isinstance(axis, str) else axis for axis in one.shape) for one in spec.outputs]
-    _check(
-        expected,
-        [torch.empty(shape, dtype=getattr(torch, one.dtype), device="meta") for shape, one in zip(shapes, spec.outputs, strict=True)],
-        spec,
-    )
-    return frozenset(index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not _same(one, before))
+    declared = [torch.empty(shape_of(one, smallest.axes), dtype=getattr(torch, one.dtype), device="meta") for one in spec.outputs]
+    _check(expected, declared, spec)
+    return frozenset(index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not same_bytes(one, before))
 
 
 def _outputs(result: object, spec: wire.ProblemSpec, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -127,7 +125,7 @@ def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str,
 def _one(
     of: wire.TensorSpec, said: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], made: dict[str, Any]
 ) -> torch.Tensor:
-    shape = tuple(workload.axes[axis] if isinstance(axis, str) else axis for axis in of.shape)
+    shape = shape_of(of, workload.axes)
     dtype: torch.dtype = getattr(torch, of.dtype)
     match said["type"]:
         case "scalar":
@@ -207,7 +205,3 @@ def _by_name(name: str, shape: tuple[int, ...], where: str) -> torch.Tensor | No
     if len(shape) > 1 and f"_{bare}".endswith(("_weight", "_weights", "_proj", "_projs", "_weight_matrix")):
         return normal() / math.sqrt(max(shape[-1], 1))
     return None
-
-
-def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return bool(torch.equal(left.contiguous().view(-1).view(torch.uint8), right.contiguous().view(-1).view(torch.uint8)))

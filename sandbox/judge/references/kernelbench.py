@@ -19,16 +19,17 @@ from typing import Any
 import torch
 
 from sandbox import nest, wire
+from sandbox.gate import RANK_LIMIT
 from sandbox.judge import references
 from sandbox.judge.references import faint, seeds, trace
 from sandbox.judge.references.trace import Making
+from sandbox.judge.tensors import dtype_name
 
 NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _SCALARS = {bool: "bool", int: "int64", float: "float64"}
 _EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
-_RANK_LIMIT = 8
 _FOR_REAL = nullcontext()
 
 
@@ -142,10 +143,10 @@ def _described(spec: wire.ProblemSpec, seen: trace.Seen, named: list[str]) -> wi
             if isinstance(one, int) and abs(one) > _EXACT_INTEGERS:
                 raise references.ReferenceFailed(f"input {name!r} is {one}; integers up to 2 ** 53 can be given")
             return wire.TensorSpec(name=name, dtype=_SCALARS[type(one)], shape=())
-        dtype = str(one.dtype).removeprefix("torch.")
-        if dtype not in _DTYPES or one.dim() > _RANK_LIMIT:
+        dtype = dtype_name(one)
+        if dtype not in _DTYPES or one.dim() > RANK_LIMIT:
             raise references.ReferenceFailed(
-                f"{name!r} is {dtype} with {one.dim()} axes; take one of {', '.join(_DTYPES)}, and {_RANK_LIMIT} axes"
+                f"{name!r} is {dtype} with {one.dim()} axes; take one of {', '.join(_DTYPES)}, and {RANK_LIMIT} axes"
             )
         axes.update({f"{name}_{index}": int(size) for index, size in enumerate(one.shape)})
         return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(f"{name}_{index}" for index in range(one.dim())))
@@ -162,7 +163,7 @@ def _drawn(given: list[Any], spec: wire.ProblemSpec, constants: list[Any]) -> li
     axes = spec.workloads[0].axes
     declared = [(one.dtype, [axes[str(name)] for name in one.shape]) for one in spec.inputs]
     tensors = [one if torch.is_tensor(one) else torch.tensor(one, dtype=getattr(torch, _SCALARS[type(one)])) for one in given]
-    found = [(str(one.dtype).removeprefix("torch."), list(one.shape)) for one in tensors]
+    found = [(dtype_name(one), list(one.shape)) for one in tensors]
     if [None if torch.is_tensor(one) else one for one in given] != constants:
         raise references.ReferenceFailed(
             f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"

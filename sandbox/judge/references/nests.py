@@ -1,32 +1,8 @@
-"""Nests of tensors without their text: built and taken apart at every call of a reference, so without delay."""
+"""The tensors of a nest without its text: taken out at every call of a reference, so without delay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
-
-Make = Callable[[Sequence[Any]], Any]
-
-
-def builder(node: list[Any]) -> Make:
-    """A function that makes the nest of a template's node (`sandbox/nest.py`) of tensors."""
-    match node:
-        case ["tensor", int() as index]:
-            return lambda tensors: tensors[index]
-        case ["value", value]:
-            return lambda _: value
-        case ["list", [*nodes]]:
-            parts = [builder(one) for one in nodes]
-            return lambda tensors: [make(tensors) for make in parts]
-        case ["tuple", [*nodes]]:
-            parts = [builder(one) for one in nodes]
-            return lambda tensors: tuple([make(tensors) for make in parts])
-        case ["dict", [*pairs]]:
-            items = [(key, builder(one)) for key, one in pairs]
-            return lambda tensors: {key: make(tensors) for key, make in items}
-    raise ValueError(f"{node!r} is no nest")
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:

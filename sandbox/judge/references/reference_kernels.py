@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from sandbox import wire
+from sandbox import nest, wire
 from sandbox.judge import references, tolerance
 from sandbox.judge.references import reference_kernels_code as written
-from sandbox.judge.references.nests import Make, builder, tensors_of
+from sandbox.judge.references.nests import tensors_of
 from sandbox.judge.references.reference_kernels_code import Code
+from sandbox.judge.tensors import dtype_name
 
 NAME = "reference_kernels"
 
@@ -66,8 +67,8 @@ class _Case:
     name: str
     arguments: dict[str, Any]
     data_text: str
-    data: Make
-    output: Make
+    data: nest.Make
+    output: nest.Make
     scratch: dict[int, str]
     mark: int | None
     inputs: tuple[tuple[str, tuple[int, ...]], ...]
@@ -86,8 +87,8 @@ class _Case:
             name=workload.workload_id,
             arguments=found["case"],
             data_text=json.dumps(data),
-            data=builder(data),
-            output=builder(output),
+            data=nest.builder(data),
+            output=nest.builder(output),
             scratch={int(index): kind for index, kind in found["scratch"].items()},
             mark=found["mark"],
             inputs=sizes(spec.inputs),
@@ -115,17 +116,14 @@ class _Case:
         written.check_inputs(tensors, self.name)
         found = [written.moved(one, code.where) for one in tensors]
         found += [] if self.mark is None else [written.marker(self.mark, code.where)]
-        if (
-            json.dumps(json.loads(text)) != self.data_text
-            or tuple((written.dtype_name(one), tuple(one.shape)) for one in found) != self.inputs
-        ):
+        if json.dumps(json.loads(text)) != self.data_text or tuple((dtype_name(one), tuple(one.shape)) for one in found) != self.inputs:
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
             raise references.ReferenceFailed(f"{written.GENERATE} at {self.name!r} makes {text}")
         return found
 
     def check_outputs(self, expected: list[torch.Tensor]) -> None:
         """That the reference returned what it did at first."""
-        if tuple((written.dtype_name(one), tuple(one.shape)) for one in expected) != self.outputs:
+        if tuple((dtype_name(one), tuple(one.shape)) for one in expected) != self.outputs:
             raise references.ReferenceFailed(f"{written.REFERENCE} at {self.name!r} returns shapes or dtypes that differ from seed to seed")
 
 

@@ -18,7 +18,8 @@ from sandbox import nest, wire
 from sandbox.gate import RANK_LIMIT, TENSOR_LIMIT
 from sandbox.judge import references
 from sandbox.judge.references import seeds, sources
-from sandbox.judge.references.nests import builder, tensors_of
+from sandbox.judge.references.nests import tensors_of
+from sandbox.judge.tensors import dtype_name, same_bytes
 
 NAME = "reference_kernels"
 GENERATE, REFERENCE, CHECK, SEED = "generate_input", "ref_kernel", "check_implementation", "seed"
@@ -137,7 +138,7 @@ class _Seen:
         data = code.data(json.loads(workload.arguments)["case"], key)
         tensors, text = flat(data, f"{GENERATE} at {name!r}")
         check_inputs(tensors, name)
-        inputs, build = [moved(one, code.where) for one in tensors], builder(json.loads(text))
+        inputs, build = [moved(one, code.where) for one in tensors], nest.builder(json.loads(text))
 
         def run(given: list[torch.Tensor]) -> Any:
             with sources.contained(f"{REFERENCE} at {name!r}", code.where), seeds.seeded(key, code.where):
@@ -147,15 +148,15 @@ class _Seen:
         result = run(given)
         outputs = [one.detach().clone() for one in flat(result, f"{REFERENCE} at {name!r}")[0]]
         _check_outputs(outputs, name)
-        written = [index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not _same(one, before)]
+        written = [index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not same_bytes(one, before)]
         scratch = dict.fromkeys(written, KEPT)
         if written:
             blank = [_poisoned(one) if index in written else one.clone() for index, one in enumerate(inputs)]
             again = tensors_of(run(blank))
-            scratch = dict.fromkeys(written, BLANK if all(_same(*pair) for pair in zip(again, outputs, strict=True)) else KEPT)
+            scratch = dict.fromkeys(written, BLANK if all(same_bytes(*pair) for pair in zip(again, outputs, strict=True)) else KEPT)
         # All cases are looked at together, and only for their shapes.
         sizes = [[torch.empty_like(one, device="meta") for one in tensors] for tensors in (inputs, outputs)]
-        nested = builder(json.loads(flat(result, name)[1]))(sizes[1])
+        nested = nest.builder(json.loads(flat(result, name)[1]))(sizes[1])
         return cls(name=name, data=build(sizes[0]), result=nested, inputs=sizes[0], outputs=sizes[1], scratch=scratch)
 
     def around(self) -> tuple[str, str, dict[int, str]]:
@@ -220,17 +221,6 @@ def moved(one: torch.Tensor, where: str) -> torch.Tensor:
     return one.detach().to(where).contiguous()
 
 
-def dtype_name(one: torch.Tensor) -> str:
-    """As `wire.TensorSpec` has it."""
-    return str(one.dtype).removeprefix("torch.")
-
-
 def _poisoned(one: torch.Tensor) -> torch.Tensor:
     """Other values than a generator leaves there: neither NaN nor zero."""
     return torch.full_like(one, 3)
-
-
-def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return left.shape == right.shape and bool(
-        torch.equal(left.contiguous().view(-1).view(torch.uint8), right.contiguous().view(-1).view(torch.uint8))
-    )
