@@ -9,6 +9,7 @@ import fcntl
 import os
 import socket
 import struct
+import time
 from typing import Any
 
 from sandbox import wire
@@ -17,10 +18,18 @@ _HEADER = struct.Struct("<I")
 FD_COUNT = 4  # gate, arena, artifact, state
 
 
-def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...]) -> None:
-    """Send the job and the descriptors of gate, arena, artifact and state."""
-    body = wire.encode(job)
-    socket.send_fds(link, [_HEADER.pack(len(body)) + body], list(fds))
+def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...], limit_s: float) -> None:
+    """Send the job and the descriptors of gate, arena, artifact and state; TimeoutError where the runner does not read them in time."""
+    body, deadline = wire.encode(job), time.monotonic() + limit_s
+    data = _HEADER.pack(len(body)) + body
+    try:
+        link.settimeout(limit_s)
+        sent = socket.send_fds(link, [data], list(fds))
+        if rest := data[sent:]:  # of nothing, too, it would be asked whether the runner is there, which may have answered and gone
+            link.settimeout(max(deadline - time.monotonic(), 0.001))
+            link.sendall(rest)
+    finally:
+        link.settimeout(None)
 
 
 def receive(link: socket.socket) -> tuple[wire.RunnerJob, list[int]]:
@@ -32,7 +41,8 @@ def receive(link: socket.socket) -> tuple[wire.RunnerJob, list[int]]:
             raise EOFError("the judge closed the link")
         data += more
     job: Any = wire.decode(data[_HEADER.size :])
-    assert isinstance(job, wire.RunnerJob)
+    if not isinstance(job, wire.RunnerJob):
+        raise wire.WireError(f"a {type(job).__name__} is no job of a runner's")
     return job, fds
 
 

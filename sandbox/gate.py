@@ -22,6 +22,7 @@ SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spin
 AXIS_LIMIT = 16
 RANK_LIMIT = 8
 SAMPLE_LIMIT = 4096
+SAMPLE_LIMIT_NS = 1 << 53  # a hundred days; a report keeps nanoseconds in 63 bits
 MESSAGE_LIMIT_BYTES = 2048
 NAP_S = 50e-6
 WARM_COUNT = 3  # launches that a WARM makes
@@ -214,8 +215,11 @@ class Gate:
         copy = _Page.from_buffer_copy(bytes(self._map[: ctypes.sizeof(_Page)]))  # once; what it says may change meanwhile, a copy does not
         if copy.status not in Status.__members__.values() or copy.sample_count > SAMPLE_LIMIT or copy.message_bytes > MESSAGE_LIMIT_BYTES:
             raise GateViolated("the runner's answer is out of its layout")
+        samples = tuple(copy.samples_ns[: copy.sample_count])
+        if any(one > SAMPLE_LIMIT_NS for one in samples):
+            raise GateViolated("the runner claims a time that no clock can have seen")
         message = bytes(copy.message[: copy.message_bytes]).decode("utf-8", "replace")
-        return Answer(status=Status(copy.status), message=message, samples_ns=tuple(copy.samples_ns[: copy.sample_count]))
+        return Answer(status=Status(copy.status), message=message, samples_ns=samples)
 
     # -- the runner's side -----------------------------------------------------------------------------------------------
 

@@ -274,15 +274,24 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A stage began; for people, decides nothing."""
+    """A stage began; for people, decides nothing. hidden_at_ns: by the host's monotonic clock, before the first hidden workload is run."""
 
     stage: Stage
     workload_id: str | None = None
+    hidden_at_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A fresh runner process begins: what follows, up to the next of these, is of it. Ranked mode has several, after one build."""
+
+    index: int  # counts up from 0
+    count: int  # how many there are, if all goes well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelUse:
-    """What ptxas says that one kernel uses of the device; a claim of the builder's."""
+    """What the compiler says that one kernel uses of the device; a claim of the builder's."""
 
     name: str  # demangled where that is possible
     registers: int
@@ -291,6 +300,7 @@ class KernelUse:
     spill_store_bytes: int = 0
     spill_load_bytes: int = 0
     constant_bytes: int = 0
+    double_instruction_count: int = 0  # of its PTX: arithmetic in float64, and conversions to and from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -483,7 +493,9 @@ class Finding:
     message: str = ""  # what could pass, and how to mend the problem
 
 
-Fact = Environment | Progress | Build | Plan | Load | Trial | Measurement | Evidence | Violation | RunEnd | Finished | Broken | Health
+Fact = (
+    Environment | Progress | Round | Build | Plan | Load | Trial | Measurement | Evidence | Violation | RunEnd | Finished | Broken | Health
+)
 
 MESSAGES: dict[str, type[Any]] = {
     cls.__name__: cls
@@ -495,6 +507,7 @@ MESSAGES: dict[str, type[Any]] = {
         RunnerJob,
         Environment,
         Progress,
+        Round,
         Build,
         Plan,
         Load,
@@ -517,7 +530,19 @@ def encode(message: object) -> bytes:
     name = type(message).__name__
     if MESSAGES.get(name) is not type(message) or not dataclasses.is_dataclass(message) or isinstance(message, type):
         raise WireError(f"{name} is no message of this wire")
-    return json.dumps({"type": name, **dataclasses.asdict(message)}, allow_nan=True, separators=(",", ":")).encode() + b"\n"
+    return json.dumps({"type": name, **parts(message)}, allow_nan=True, separators=(",", ":"), default=parts).encode() + b"\n"
+
+
+def parts(data: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, not copied: what `json.dumps` asks for what it does not know, many times as quick as asdict."""
+    kind = type(data)
+    names = _FIELD_NAMES.get(kind)
+    if names is None:
+        names = _FIELD_NAMES[kind] = tuple(one.name for one in dataclasses.fields(kind))
+    return {name: getattr(data, name) for name in names}
+
+
+_FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def decode(line: bytes) -> Any:
@@ -530,7 +555,12 @@ def decode(line: bytes) -> Any:
         raise WireError(f"not JSON: {error}") from None
     if not isinstance(data, dict) or not isinstance(data.get("type"), str) or data["type"] not in MESSAGES:
         raise WireError("no known message type")
-    return _build(MESSAGES[data.pop("type")], data)
+    try:
+        return _build(MESSAGES[data.pop("type")], data)
+    except OverflowError as error:
+        raise WireError(f"a number is too large: {error}") from None
+    except RecursionError:  # JSON reads deeper than this goes
+        raise WireError("nested too deep") from None
 
 
 def as_json(message: object) -> dict[str, Any]:
@@ -544,7 +574,9 @@ def from_json(data: dict[str, Any]) -> Any:
 
 
 def _build(cls: type[Any], data: dict[str, Any]) -> Any:
-    hints = typing.get_type_hints(cls)
+    hints = _HINTS.get(cls)
+    if hints is None:
+        hints = _HINTS[cls] = typing.get_type_hints(cls)
     unknown = set(data) - set(hints)
     if unknown:
         raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
@@ -552,6 +584,9 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         return cls(**{key: _value(hints[key], value, f"{cls.__name__}.{key}") for key, value in data.items()})
     except TypeError as error:
         raise WireError(str(error)) from None
+
+
+_HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:

@@ -90,7 +90,10 @@ def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path)
         return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
-    return tried, replace(note, kernels=ptxas.kernels(tried.log)) if tried.code == BUILT else note
+    if tried.code != BUILT:
+        return tried, note
+    ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx))
 
 
 def leave(out_dir: Path, name: str, content: bytes) -> None:

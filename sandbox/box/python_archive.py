@@ -70,7 +70,15 @@ def _checked(archive: tarfile.TarFile, entry: tarfile.TarInfo, number: int) -> t
     path = PurePosixPath(entry.name)
     if not entry.isreg() or entry.issparse():
         raise Refused(f"the artifact has {entry.name!r}, which is no plain file")
-    if path.is_absolute() or str(path) != entry.name or ".." in path.parts or len(path.parts) < 2 or path.parts[0] not in TOP:
+    os.fsencode(entry.name)  # ValueError where no file can have the name
+    if (
+        "\0" in entry.name
+        or path.is_absolute()
+        or str(path) != entry.name
+        or ".." in path.parts
+        or len(path.parts) < 2
+        or path.parts[0] not in TOP
+    ):
         raise Refused(f"the artifact has {entry.name!r}, which is no path inside of it")
     if number >= FILE_COUNT_LIMIT or entry.offset_data + entry.size > SIZE_LIMIT_BYTES + FILE_COUNT_LIMIT * 4096:
         raise Refused("the artifact holds more than one may")

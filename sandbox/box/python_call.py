@@ -36,9 +36,17 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena) -> Bound
             return Bound(launch=lambda: kernel(*inputs, *targets))
         case wire.Convention.DATA:
             data = _data(job.templates[call.template], inputs, targets)
-            return Bound(launch=lambda: kernel(data), finish=lambda result: torch_extension.copy_out(_flat(result), targets, job))
+            return Bound(
+                launch=lambda: kernel(data),
+                finish=lambda result: torch_extension.copy_out(_flat(result), targets, job),
+                blank=torch_extension.blank(targets, call),
+            )
         case wire.Convention.POSITIONAL | wire.Convention.MODEL:
-            return Bound(launch=lambda: kernel(*inputs), finish=lambda result: torch_extension.copy_out(result, targets, job))
+            return Bound(
+                launch=lambda: kernel(*inputs),
+                finish=lambda result: torch_extension.copy_out(result, targets, job),
+                blank=torch_extension.blank(targets, call),
+            )
 
 
 def _data(template: str, inputs: list[object], targets: list[torch.Tensor]) -> object:

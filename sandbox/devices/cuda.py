@@ -22,13 +22,12 @@ from cuda.bindings import driver
 
 from sandbox import wire
 from sandbox.devices import Arena, DeviceFault, Identity, Others, State
-from sandbox.devices.clock import NativeClock
+from sandbox.devices.clock import EVICT_BYTES, NativeClock
 from sandbox.gate import SAMPLE_LIMIT
 
 if TYPE_CHECKING:
     from sandbox.devices.nvml import Watch
 
-EVICT_BYTES = 256 << 20  # what `do_bench` writes between its samples, too (triton 3.6, backends/nvidia/driver.py)
 FLAG_BYTES = 256  # the last of an arena: `published`
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20

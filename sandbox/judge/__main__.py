@@ -103,7 +103,9 @@ def answer(message: wire.Job | wire.Check, device: Device, baseline: Baseline, c
             canary_ns=state.canary_ns,
         )
     except Exception as error:  # noqa: BLE001  whatever it is, this process is not to be trusted with another job
-        traceback.print_exc()
+        # Not its message, which may quote a hidden size: that is in the fact, for the ledger alone.
+        sys.stderr.write(f"the judge's own work failed: {type(error).__name__}\n")
+        traceback.print_tb(error.__traceback__)
         yield wire.Broken(job_id=message.job_id, message=f"the judge's own work failed: {type(error).__name__}: {error}", device_lost=True)
 
 

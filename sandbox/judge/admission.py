@@ -20,6 +20,7 @@ import torch
 from sandbox import wire
 from sandbox.devices import Device, open_device
 from sandbox.judge.admission_case import Case
+from sandbox.judge.admission_idle import Idle
 from sandbox.judge.admission_mutants import Mutant, mutants
 from sandbox.judge.placement import byte_count
 from sandbox.judge.references import ReferenceFailed, Task, load_task
@@ -77,6 +78,10 @@ class _Examiner:
     seen: list[wire.Finding] = field(default_factory=list)
     rate: float = 0.0
     done: int = 0  # workloads
+    idle: Idle = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.idle = Idle(self.task.spec)
 
     def examine(self, workload: wire.Workload) -> Iterator[wire.Finding]:
         """The findings at one workload."""
@@ -105,6 +110,8 @@ class _Examiner:
             if mutant.vital and outcomes == {UNKNOWN}:
                 text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
                 yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED, message=text)
+        if self.done:
+            yield from self.idle.findings()
 
     def _examine(self, workload: wire.Workload, size: int) -> Iterator[wire.Finding]:
         guessed_s = self.rate * size
@@ -128,6 +135,7 @@ class _Examiner:
             return
         for mutant in todo:
             yield from _try(mutant, draws)
+        self.idle.see(draws[0], draws[1])
         self.done += 1
 
     def _too_long(self, expected_s: float) -> bool:

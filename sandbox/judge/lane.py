@@ -9,6 +9,7 @@ what the judge has copied out of the arena and compared with a reference that ne
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ import torch
 from sandbox import wire
 from sandbox.box.languages.registry import LANGUAGES
 from sandbox.devices import Device
-from sandbox.devices.ceilings import physical_floor_ns
+from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
 from sandbox.gate import Answer, GateViolated, Status
 from sandbox.judge import policy
 from sandbox.judge.baseline import Baseline, runner_job
@@ -32,6 +33,7 @@ from sandbox.judge.turns import EAGER, VARIANTS, Alone, Parties, time_alone
 from sandbox.judge.verify import judge_run
 
 PASSED = wire.TrialOutcome.PASSED
+ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
 INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 6, 28, 1 << 30
 
@@ -111,8 +113,9 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
     """Every workload is verified before the first is timed. The device's memory was reserved: where it runs out, the subject has it."""
     workload = job.problem.workloads[0]
     try:
-        for workload in job.problem.workloads:
-            yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
+        # The hidden ones last: what the kernel prints from then on may tell of them, and is not shown.
+        for workload in sorted(job.problem.workloads, key=lambda one: one.hidden):
+            yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=_hidden_at(workload))
             bench = Bench.of(task, workload)
             for index in range(job.problem.trial_count):
                 done = run(subject, bench, How(poison_allocations=True, stir=True))
@@ -140,6 +143,14 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
         )
 
 
+def _hidden_at(workload: wire.Workload) -> int | None:
+    """Now, if what comes is hidden; what was printed before has had time to arrive."""
+    if not workload.hidden:
+        return None
+    time.sleep(ARRIVAL_S)
+    return time.monotonic_ns()
+
+
 def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: _Clock) -> Iterator[wire.Fact]:
     problem = job.problem
     parties = Parties(
@@ -148,6 +159,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         copies=LANGUAGES[job.language].RETURNS and problem.convention is not wire.Convention.DESTINATION,
         alone=clock.alone[workload.workload_id],
         budget_s=job.measure_s,
+        launch_ns=clock.ceilings.get(LAUNCH, 0.0),
     )
     floor_ns = physical_floor_ns(
         workload.moved_bytes,
@@ -163,7 +175,9 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
 def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
     if job.mode is wire.Mode.TEST:
         return ()
-    return tuple(workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
+    # The hidden ones last, as above: between public ones, each would be seen to take its time.
+    measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
+    return tuple(sorted(measured, key=lambda one: one.hidden))
 
 
 def _read_artifact(job: wire.Job) -> bytes:

@@ -14,7 +14,9 @@ from sandbox.gate import Answer, Call, Operation, Status
 from sandbox.judge.runner_link import RunnerLink
 
 NAMES_LIMIT = 32
-OBSERVE_S = 30.0
+OBSERVE_S = 30.0  # for the observing itself, beside what the launches may take
+LAUNCHES = 2
+UNSEEN = "functions that failed when they were looked at"
 # Operators that compute nothing: memory, shapes, and moving values as they are.
 _HARMLESS = """
     alias as_strided chunk clone contiguous copy copy_ data_ptr detach detach_ empty empty_like empty_strided expand expand_as fill_ flatten
@@ -35,7 +37,9 @@ def evidence(problem: wire.ProblemSpec, artifact: bytes, subject: RunnerLink) ->
     if problem.libraries is wire.Libraries.ALLOWED:
         return None
     imported, hints = from_symbols(artifact)
-    seen = from_run(_observed(subject, thoroughly=problem.libraries is wire.Libraries.FORBIDDEN), artifact)
+    # A kernel that was right in every trial and fails when it is looked at has something to hide; silence must not acquit it.
+    observed = _observed(subject, OBSERVE_S + LAUNCHES * problem.trial_s, thoroughly=problem.libraries is wire.Libraries.FORBIDDEN)
+    seen = (UNSEEN,) if observed is None else from_run(observed, artifact)
     return wire.Evidence(policy=problem.libraries, imported=imported, seen=seen, hints=hints)
 
 
@@ -61,9 +65,9 @@ def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
     return _few(found)
 
 
-def _observed(subject: RunnerLink, *, thoroughly: bool) -> str:
-    reply = subject.call(Call(operation=Operation.OBSERVE, variant=int(thoroughly)), OBSERVE_S)
-    return reply.message if isinstance(reply, Answer) and reply.status is Status.OK else ""
+def _observed(subject: RunnerLink, limit_s: float, *, thoroughly: bool) -> str | None:
+    reply = subject.call(Call(operation=Operation.OBSERVE, variant=int(thoroughly)), limit_s)
+    return reply.message if isinstance(reply, Answer) and reply.status is Status.OK else None
 
 
 def _library_function(symbol: str) -> str | None:

@@ -111,8 +111,11 @@ def connect(
         first = int.from_bytes(os.urandom(7), "little") | 1
         gate.expect(first)
         try:
-            link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd))
-            loaded = _await(gate, link, first, 0, load_s) or gate.answer()
+            begun = time.monotonic()
+            link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
+            loaded = _await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer()
+        except TimeoutError:
+            loaded = Silence.TIMED_OUT
         except (BrokenPipeError, ConnectionResetError):
             loaded = Silence.GONE
         runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded)
@@ -141,15 +144,14 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
         while True:
             try:
                 link, _ = listener.accept()
+                if uid is None or _peer_uid(link) == uid:
+                    break
+                link.close()
             except TimeoutError:
                 if Path(path + CLOSED_SUFFIX).exists():
                     raise NoRunner("the box ended before its runner connected") from None
-                if time.monotonic() > deadline:
-                    raise NoRunner(f"no runner connected within {limit_s:g} s") from None
-                continue
-            if uid is None or _peer_uid(link) == uid:
-                break
-            link.close()
+            if time.monotonic() > deadline:  # also where strangers knock without end
+                raise NoRunner(f"no runner connected within {limit_s:g} s")
     with link:
         yield link
 

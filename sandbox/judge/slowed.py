@@ -33,13 +33,16 @@ def baseline_times(parties: Parties, times: Times, nulls: list[int]) -> dict[str
 def _by_device_clock(parties: Parties, times: Times, _: list[int], name: str) -> BaselineTimes:
     """Net of the turn's own null runs, and turn by turn: a gross time is mostly the protocol, in which a slowed baseline would not show.
     A turn that was slowed counts as alone."""
-    alone_ns = max(0.0, steady(parties.alone.run_ns[name]) - steady(parties.alone.null_ns[True]))
+    alone_ns = max(0.0, steady(parties.alone.run_ns[name]) - steady(parties.alone.null_ns[True]) + parties.launch_ns)
     most_ns = FACTOR[parties.clock] * alone_ns + SLACK_NS
     turns = list(zip(times.taken_ns[name], times.taken_ns[NULL[True]], strict=True))
-    nets = [steady(taken) - steady(null) for taken, null in turns]
+    protocol_ns = [steady(null) - parties.launch_ns for _, null in turns]
+    nets = [steady(taken) - less for (taken, _), less in zip(turns, protocol_ns, strict=True)]
     held = sum(net > most_ns for net in nets)
     return BaselineTimes(
-        samples=wire.Samples(durations_ns=tuple(round(one - steady(null)) for taken, null in turns for one in taken)),
+        samples=wire.Samples(
+            durations_ns=tuple(round(one - less) for (taken, _), less in zip(turns, protocol_ns, strict=True) for one in taken)
+        ),
         turns_ns=[alone_ns if net > most_ns else net for net in nets],
         slowed=held > SHARE * len(nets),
     )

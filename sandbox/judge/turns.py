@@ -1,8 +1,9 @@
 """Who is run in the judge's clock, in which order, and how long each run took.
 
 By device clock everyone runs in an order and then in its reverse (ABBA), null runs among them, so that a drift falls on all alike; turns of
-several ABBAs are what the interval is made of, since single runs are not independent (timing.md 2.2 and 3.5). Null runs go through the
-trusted runner, never through the subject: a subject that is slow at doing nothing would be forgiven time that it really took.
+several ABBAs are what the interval is made of, since single runs are not independent (timing.md 2.2 and 3.5). What the protocol costs is
+asked of the trusted runner: a subject that is slow at doing nothing would be forgiven time that it really took. The subject's own null
+runs say how its process differs from the trusted one, and are believed where that takes time from it, or adds next to none.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from sandbox.judge.verify import judge_run
 SUBJECT, EAGER = "subject", "eager"
 VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2}  # what the trusted runner can run, by the gate's number
 NULL = {False: "null", True: "null with copy"}
+OWN_NULL = "the subject's null"
 FLOOR = "floor"
 NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
-ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 6}
+ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 24, wire.Clock.HOST: 6}
 WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
 WARMUP_COUNT = 3
 TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
@@ -61,13 +63,15 @@ class Alone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parties:
-    """Who is timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs."""
+    """Who is timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs. launch_ns: how
+    much of a null run is its kernel, which is not the protocol's."""
 
     subject: RunnerLink
     trusted: RunnerLink
     copies: bool
     alone: Alone
     budget_s: float
+    launch_ns: float = 0.0
 
     @property
     def clock(self) -> wire.Clock:
@@ -105,8 +109,9 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
         elif name == EAGER:
             raise ReferenceFailed(f"the reference does not run by itself: {first[-1].reply}")
         else:
-            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {first[-1].reply}\n")
-    nulls = {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
+            why = "on a hidden workload" if bench.workload.hidden else first[-1].reply  # which may quote its size
+            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {why}\n")
+    nulls = {copies: null_runs(trusted, bench, copies=copies, count=max(ALONE_COUNT[clock], NULL_COUNT[clock])) for copies in NULL}
     return Alone(null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=taken, read_ns=read_ns)
 
 
@@ -126,6 +131,7 @@ def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
     if parties.clock is wire.Clock.DEVICE_EVENTS:
         for copies in sorted({True, parties.copies}):
             found[NULL[copies]] = partial(run, parties.trusted, own, _null(copies=copies))
+        found[OWN_NULL] = partial(run, parties.subject, bench, replace(_null(copies=parties.copies), limit_s=None))
     return found
 
 
@@ -215,13 +221,13 @@ def timed(trusted: RunnerLink, bench: Bench, name: str) -> Run:
     return done
 
 
-def null_runs(trusted: RunnerLink, bench: Bench, *, copies: bool = False, floor: bool = False) -> list[int]:
+def null_runs(trusted: RunnerLink, bench: Bench, *, copies: bool = False, floor: bool = False, count: int | None = None) -> list[int]:
     """What the protocol itself takes; the first after another kind of work is not like the rest. By the host's clock there is no other
     floor than the quickest of these: nothing runs on after `done`."""
     if floor and trusted.device.CLOCK is wire.Clock.HOST:
         return []
     how = _null(copies=copies, floor=floor)
-    return [run(trusted, bench, how).duration_ns for _ in range(NULL_COUNT[trusted.device.CLOCK] + 1)][1:]
+    return [run(trusted, bench, how).duration_ns for _ in range((count or NULL_COUNT[trusted.device.CLOCK]) + 1)][1:]
 
 
 def _null(*, copies: bool = False, floor: bool = False) -> How:

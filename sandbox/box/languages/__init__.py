@@ -29,7 +29,7 @@ class Refused(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """A kernel with its arguments. launch() is one launch; where it returns its outputs, finish() moves them to where the judge looks.
-    blank(), of a trusted runner only, moves as much that holds nothing."""
+    blank(), there when the call asks for it, moves as much that holds nothing."""
 
     launch: Callable[[], object]
     finish: Callable[[object], None] | None = None

@@ -1,7 +1,7 @@
 // One turn of the judge's clock on a GPU, without an interpreter in it: go, publish, wait for done, snapshot (DESIGN section 4).
 //
 // `go` comes first: what the runner launches waits on the device until the inputs lie there, so that a host's slow launch is in nobody's
-// time. The clock is the device's own, by events of this process.
+// time. The clock is the device's own, by events of this process, and runs from before the first byte of the inputs is there.
 //
 // Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
 // and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
@@ -86,10 +86,10 @@ void take_turn(const Driver* driver, Turn* turn) {
         if (code != 0 && turn->code == 0) turn->code = code;
     };
     checked(driver->unpin());
-    checked(driver->record(turn->begin, nullptr));
     checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
     __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
     for (uint64_t i = 0; i < turn->shade_count; ++i) checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
+    checked(driver->record(turn->begin, nullptr));
     for (uint64_t i = 0; i < turn->publish_count; ++i) {
         checked(driver->copy(turn->publish[i].to, turn->publish[i].from, turn->publish[i].size_bytes, nullptr));
     }

@@ -23,16 +23,24 @@ struct FunctionWork final : Work {
     void run() override { function(); }
 };
 
+// Work that is kept for a graph.  Other streams take part from when they wait for an event of it until it ends.
+struct Capture {
+    std::vector<std::shared_ptr<Work>> works;
+    bool ended = false;
+};
+
 }  // namespace emu
 
 struct CUgraph_st {
     std::vector<std::shared_ptr<emu::Work>> works;
 };
 struct CUstream_st {
-    std::unique_ptr<CUgraph_st> capture;
+    std::shared_ptr<emu::Capture> capture;
+    bool captures() const { return capture && !capture->ended; }
 };
 struct CUevent_st {
     double recorded_ms = -1;
+    std::weak_ptr<emu::Capture> capture;  // in which it was recorded
 };
 typedef CUstream_st* cudaStream_t;
 typedef CUevent_st* cudaEvent_t;
@@ -55,7 +63,7 @@ namespace emu EMU_HIDDEN {
 
 template <class Function>
 void enqueue(cudaStream_t stream, Function function) {
-    if (stream && stream->capture)
+    if (stream && stream->captures())
         stream->capture->works.push_back(std::make_shared<FunctionWork<Function>>(function));
     else
         function();
@@ -85,11 +93,16 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    if (stream && stream->capture) return emu::report(cudaErrorStreamCaptureUnsupported);
+    if (stream && stream->captures()) return emu::report(cudaErrorStreamCaptureUnsupported);
     return emu::last_error == cudaErrorLaunchFailure ? emu::last_error : cudaSuccess;
 }
 inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) {
+    if (!event) return emu::report(cudaErrorInvalidResourceHandle);
+    std::shared_ptr<emu::Capture> capture = event->capture.lock();
+    if (stream && !stream->captures() && capture && !capture->ended) stream->capture = capture;
+    return cudaSuccess;
+}
 inline cudaError_t cudaDeviceSynchronize() { return emu::last_error == cudaErrorLaunchFailure ? emu::last_error : cudaSuccess; }
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 
@@ -109,6 +122,8 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
+    event->capture.reset();
+    if (stream && stream->captures()) event->capture = stream->capture;
     emu::enqueue(stream, [event] { event->recorded_ms = emu::now_ms(); });
     return cudaSuccess;
 }
@@ -122,16 +137,17 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_
 
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     if (!stream) return emu::report(cudaErrorStreamCaptureUnsupported);
-    stream->capture = std::make_unique<CUgraph_st>();
+    stream->capture = std::make_shared<emu::Capture>();
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    if (!stream || !stream->capture) return emu::report(cudaErrorStreamCaptureInvalidated);
-    *graph = stream->capture.release();
+    if (!stream || !stream->captures()) return emu::report(cudaErrorStreamCaptureInvalidated);
+    stream->capture->ended = true;
+    *graph = new CUgraph_st{stream->capture->works};
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-    *status = stream && stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = stream && stream->captures() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long = 0) {
