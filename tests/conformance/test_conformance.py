@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import Build, compile_emulated
+from tests.sampling import every
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
 NVCC = shutil.which("nvcc")
 # One of each kind is in `make check`; the rest takes g++ two minutes and is in `make test`.
 QUICK = {"vector_add", "tiled_matmul", "divergent_barriers", "warp_shuffle", "dynamic_shared", "launch_errors", "half_precision"}
-MARKED = [pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow]) for path in PROGRAMS]
+MARKED = [
+    *(pytest.param(path, id=path.stem) for path in PROGRAMS if path.stem in QUICK),
+    *every(2, ((path.stem, path) for path in PROGRAMS if path.stem not in QUICK), [pytest.mark.slow]),
+]
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,7 +36,7 @@ def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Bui
 
 @pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not on this machine")
-@pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", every(4, ((path.stem, path) for path in PROGRAMS)))
 def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
     """A program that only the emulated device accepts would prove nothing."""
     lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []

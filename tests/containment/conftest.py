@@ -1,7 +1,11 @@
 """A cage: run hostile code in a box of a safe isolation, with every protection or with some taken away."""
 
+import asyncio
 import os
+import secrets
 import shutil
+import subprocess
+import sys
 import tempfile
 import textwrap
 import time
@@ -11,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation import BoxCause, BoxSpec, Limits, Purpose
 from grader.isolation.bubblewrap import BubblewrapIsolation
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.settings import BoxSettings, Protections
-from grader.isolation.slots import hold_slot, shared_slot_directory
+from grader.isolation.slots import hold_slot, shared_slot_directory, slot_uid
+from tests.containment.inventory import NAME, places, traces
 
 CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
 LIMITS = Limits(
@@ -29,6 +34,9 @@ LIMITS = Limits(
     open_file_count=64,
 )
 REMOVED_WITHIN_S = 1.0
+HOST_TIMEOUT_S = 20
+# Who made it is in the name of all that a test makes, so that nobody takes another session's for a leftover.
+SESSION = f"{NAME}{os.getpid()}x"
 # `attempt` says on one line whether the attack got through; a refusal is an OSError or an errno.
 PRELUDE = """
 import ctypes, errno, mmap, os, signal, socket, struct, sys, threading, time
@@ -55,21 +63,27 @@ class Cage:
 
     def __init__(self, name, place, slot):
         self.name, self.place, self.slot = name, place, slot
-        self.settings = BoxSettings(state_id=place.name.replace("-", "").replace("_", ""), runtime_dir=place / "runtime")
+        self.settings = BoxSettings(state_id=place.name, runtime_dir=place / "runtime")
+        # Ours alone while the slot is held, but for boxes of a server that died. Not as root: everything of ours has the boxes' uid.
+        self.uids = {slot_uid(slot, purpose) for purpose in Purpose} if os.geteuid() == 0 else set()
+        self.before = set(traces(place.name, self.uids))
         self.marker = f"marker-{place.name}"
         self.made = []
+        self.orderly = False
 
     def isolation(self, **protections):
         made = CAGES[self.name](self.settings, Protections(**protections))
         self.made.append(made)
         return made
 
-    def spec(self, attack, *, purpose=Purpose.BUILD, limits=None, argv=None, **changes):
-        code = f"# {self.marker}\n{PRELUDE}\n{textwrap.dedent(attack)}"
+    def code(self, attack):
+        return f"# {self.marker}\n{PRELUDE}\n{textwrap.dedent(attack)}"
+
+    def spec(self, attack, *, purpose=Purpose.BUILD, limits=None, argv=None, words=(), **changes):
         return BoxSpec(
             box_id=f"c{time.monotonic_ns()}",
             purpose=purpose,
-            argv=argv or ("{python}", "-I", "-S", "-c", code),
+            argv=argv or ("{python}", "-I", "-S", "-c", self.code(attack), *words),
             limits=replace(LIMITS, **(limits or {})),
             slot=self.slot,
             **changes,
@@ -77,6 +91,7 @@ class Cage:
 
     @asynccontextmanager
     async def live(self, attack, *, without=(), extra_binds=(), **spec):
+        self.orderly = False
         off = dict.fromkeys(without, False)
         async with self.isolation(**off, extra_binds=tuple(extra_binds)).start(self.spec(attack, **spec)) as box:
             yield box
@@ -88,12 +103,28 @@ class Cage:
             began = time.monotonic()
         assert time.monotonic() - began < REMOVED_WITHIN_S
         assert self.leftovers() == []
+        self.orderly = (ended.cause, ended.exit_code) == (BoxCause.EXITED, 0)
         return ended
 
     async def says(self, attack, **options):
         """Run it and return what it printed, line by line."""
         ended = await self.run(attack, **options)
         return ended.output.decode(errors="replace").splitlines()
+
+    async def on_host(self, attack, **options):
+        """Run it on the bare host, where nothing keeps it in: the control of what no box can be without."""
+        command = [sys.executable, "-I", "-S", "-c", self.code(attack)]
+        limited = {"stdout": subprocess.PIPE, "timeout": HOST_TIMEOUT_S, "check": True, **options}
+        ended = await asyncio.to_thread(subprocess.run, command, **limited)
+        return ended.stdout.decode().splitlines()
+
+    async def look_around(self):
+        """The last job on the slot ended right and in time, or one more does; then nothing is left of it, nor of those before it."""
+        if not self.orderly:
+            assert await self.says("print(6 * 7)") == ["42"]
+        for made in self.made:
+            await made.close()
+        assert set(traces(self.place.name, self.uids)) - self.before == set()
 
     def leftovers(self):
         """Return the processes on this host that carry our marker."""
@@ -105,6 +136,13 @@ class Cage:
             except OSError:
                 continue
         return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left():
+    """Each test looks around once it has ended; so does the session, for what was in nobody's name by then."""
+    yield
+    assert [*traces(SESSION), *places(SESSION)] == []
 
 
 @pytest.fixture(scope="session")
@@ -127,14 +165,14 @@ async def usable(name, found_cages):
 
 
 async def caged(name):
-    place = Path(tempfile.mkdtemp(prefix="grader-cage-"))
+    place = Path(tempfile.gettempdir(), f"{SESSION}{secrets.token_hex(4)}")
+    place.mkdir(mode=0o700)
     try:
         with hold_slot(shared_slot_directory()) as slot:
             cage = Cage(name, place, slot)
             yield cage
-            await cage.isolation().sweep()
-            for made in cage.made:
-                await made.close()
+            cage.slot = slot
+            await cage.look_around()
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -144,6 +182,15 @@ async def cage(request, found_cages):
     """Each safe isolation in turn."""
     await usable(request.param, found_cages)
     async for made in caged(request.param):
+        yield made
+
+
+@pytest.fixture
+async def one_cage(found_cages):
+    """One of them, the quicker if there is a choice: for what ends at limits that others show on both."""
+    name = "bubblewrap" if shutil.which("bwrap") else "docker"
+    await usable(name, found_cages)
+    async for made in caged(name):
         yield made
 
 

@@ -1,4 +1,4 @@
-"""Builds the whole corpus once: with the builder, and with torch's own headers; then calls all of it."""
+"""Builds the corpus once, or the part that is asked for: with the builder, and with torch's own headers; then calls all of it."""
 
 import json
 import subprocess
@@ -33,11 +33,16 @@ class Corpus:
 
 
 @pytest.fixture(scope="session")
-def built_corpus(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]) -> Corpus:
-    """Everything, built and called; minutes."""
+def built_corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]) -> Corpus:
+    """What the session's tests ask for, built and called; minutes. A test that names none asks for everything."""
     start = time.monotonic()
     place = tmp_path_factory.mktemp("extensions")
-    extensions = {name: corpus.load(name) for name in corpus.names()}
+    wanted = {
+        item.callspec.params.get("name", "") if hasattr(item, "callspec") else ""
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "built_corpus" in item.fixturenames
+    }
+    extensions = {name: corpus.load(name) for name in corpus.names() if name in wanted or "" in wanted}
     light = [extension for extension in extensions.values() if extension.headers == "light"]
     with ThreadPoolExecutor(processors()) as pool:
         # The longest first: those with torch's own headers.

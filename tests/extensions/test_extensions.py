@@ -4,6 +4,7 @@ import pytest
 
 from tests.extensions import corpus
 from tests.extensions.conftest import Corpus
+from tests.sampling import every
 
 NAMES = corpus.names()
 LIGHT = [name for name in NAMES if corpus.load(name).headers == "light"]
@@ -32,7 +33,7 @@ def test_a_call_is_literals_and_tensors(call: str) -> None:
         corpus.expectations(f"// extension: headers=light\n// call: {call}\n")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=built) for name in NAMES])
+@pytest.mark.parametrize("name", every(15, zip(NAMES, NAMES, strict=True), built))
 def test_the_builder_says_which_headers_it_took(name: str, built_corpus: Corpus) -> None:
     """Light ones wherever they carry the source; else torch's own, and why."""
     result = built_corpus.built[name]
@@ -41,7 +42,7 @@ def test_the_builder_says_which_headers_it_took(name: str, built_corpus: Corpus)
     assert (result.note.headers, bool(result.note.fallback)) == (corpus.load(name).headers, name in FULL), result.note.fallback
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=built) for name in NAMES])
+@pytest.mark.parametrize("name", every(15, zip(NAMES, NAMES, strict=True), built))
 def test_every_call_ends_as_the_source_says(name: str, built_corpus: Corpus) -> None:
     """A corpus that raises by mistake would agree about the mistake."""
     found = built_corpus.outcomes[name]
@@ -51,7 +52,7 @@ def test_every_call_ends_as_the_source_says(name: str, built_corpus: Corpus) -> 
         assert ("raised" in outcome) == call.raises, (call.text, outcome.get("message"))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=built) for name in LIGHT])
+@pytest.mark.parametrize("name", every(15, zip(LIGHT, LIGHT, strict=True), built))
 def test_no_bit_differs_from_torchs_own_headers(name: str, built_corpus: Corpus) -> None:
     """Results, dtypes, strides, exceptions with their words, and what became of the arguments."""
     ours, full = built_corpus.outcomes[name], built_corpus.full[name]
@@ -60,6 +61,7 @@ def test_no_bit_differs_from_torchs_own_headers(name: str, built_corpus: Corpus)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(1500)
 def test_light_headers_carry_most(built_corpus: Corpus) -> None:
     """The claim in numbers: so many agree to the last bit, and so many fall back and work."""

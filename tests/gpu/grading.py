@@ -91,8 +91,8 @@ class Graded:
 class Grading:
     """A fleet on one isolation. `grade` may be called from several tasks at a time; lanes take them in turn."""
 
-    def __init__(self, fleet: LocalFleet) -> None:
-        self.fleet = fleet
+    def __init__(self, fleet: LocalFleet, state_id: str) -> None:
+        self.fleet, self.state_id = fleet, state_id
         self._count = 0
 
     @property
@@ -118,7 +118,7 @@ class Grading:
         begun = time.monotonic()
         lease = self._lease(problem, source, language=language, mode=mode, device=device, entry=entry)
         facts = tuple([fact async for fact in self.fleet.grade(lease)])
-        return Graded(report=fold(facts), facts=facts, seconds=time.monotonic() - begun)
+        return Graded(report=fold(facts, lease.ranking), facts=facts, seconds=time.monotonic() - begun)
 
     async def prebuild(self, kernels: Iterable[tuple[Problem, str, str]], *, device: str = "cuda") -> None:
         """Build (problem, source, language) side by side into the cache, so that no compiler runs beside what is timed later."""
@@ -180,7 +180,7 @@ async def grader(*, isolation: str = "auto", lanes: tuple[int, ...] | None = Non
         artifacts = ArtifactCache(state / "artifacts", CACHE_BYTES) if cache else None
         gpus = usable_gpus(lanes)
         async with LocalFleet(isolation=chosen, settings=settings, gpus=gpus, builder_count=BUILDER_COUNT, cache=artifacts) as fleet:
-            yield Grading(fleet)
+            yield Grading(fleet, settings.state_id)
         await chosen.sweep()
     finally:
         await chosen.close()

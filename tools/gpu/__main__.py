@@ -126,6 +126,7 @@ def _choices(given: argparse.Namespace) -> Choices:
         soak_count=given.soak_count,
         naive_load=given.naive_load,
         seed=given.seed,
+        kernels=tuple(given.kernels.split(",")),
     )
 
 
@@ -156,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--soak-seconds", type=float, help="the time of soak alone, instead of --seconds")
     parser.add_argument("--naive-load", action="store_true", help="build the naive harness's kernel by torch.utils.cpp_extension.load")
     parser.add_argument("--seed", type=int, default=1, help="of the orders (default 1)")
+    parser.add_argument("--kernels", default="", metavar="PARTS", help="only examples with one of these in their names, with commas")
     parser.add_argument("--commit", help="what to say of the commit, where the tree is no repository")
     parser.add_argument("--device", default="cuda", choices=("cuda", EMULATED), help=argparse.SUPPRESS)
     return parser

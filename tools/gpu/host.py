@@ -24,7 +24,7 @@ COMMAND_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What is in use. memory_mib: of each GPU, by all processes; containers None: no engine answers."""
+    """What is in use. memory_mib: of each GPU, by all processes; containers: of one server; None: no engine answers."""
 
     memory_mib: tuple[float, ...]
     containers: int | None
@@ -32,13 +32,13 @@ class Left:
 
     @property
     def boxes(self) -> int:
-        """How many boxes there are, by whichever sign shows most."""
-        return max(self.containers or 0, self.box_processes)
+        """How many boxes there are: a server's containers, or where there is no engine the processes of all servers."""
+        return self.box_processes if self.containers is None else self.containers
 
 
-def look() -> Left:
-    """What is in use now."""
-    return Left(memory_mib=memory_mib(), containers=container_count(), box_processes=box_process_count())
+def look(state_id: str) -> Left:
+    """What is in use now, and of that server."""
+    return Left(memory_mib=memory_mib(), containers=container_count(state_id), box_processes=box_process_count())
 
 
 def memory_mib() -> tuple[float, ...]:
@@ -54,12 +54,12 @@ def memory_mib() -> tuple[float, ...]:
         nvml.nvmlShutdown()
 
 
-def container_count() -> int | None:
-    """How many containers of any server of ours there are, also dead ones."""
+def container_count(state_id: str) -> int | None:
+    """How many containers of that server there are, also dead ones."""
     try:
         client = docker.APIClient(version="auto", timeout=int(COMMAND_S))
         try:
-            return len(client.containers(all=True, filters={"label": container.STATE_LABEL}))
+            return len(client.containers(all=True, filters={"label": f"{container.STATE_LABEL}={state_id}"}))
         finally:
             client.close()
     except (docker.errors.DockerException, OSError):

@@ -66,13 +66,13 @@ class Section:
 
 def markdown(heading: str, facts: Mapping[str, str], sections: Sequence[Section]) -> str:
     """The whole page."""
-    lines = [f"# {heading}", "", *_table(Table(headings=("what", "which"), rows=list(facts.items()))), ""]
+    lines = [f"# {heading}", "", *table_lines(Table(headings=("what", "which"), rows=list(facts.items()))), ""]
     claims = [(section.name, claim.text, claim.word, claim.detail) for section in sections for claim in section.claims]
     claims += [
         (section.name, "the section was finished", "**FAILS**", first_line(section.failure)) for section in sections if section.failure
     ]
     if claims:
-        lines += ["## Claims", "", *_table(Table(headings=("section", "claim", "outcome", "found"), rows=list(claims))), ""]
+        lines += ["## Claims", "", *table_lines(Table(headings=("section", "claim", "outcome", "found"), rows=list(claims))), ""]
     for section in sections:
         lines += _section(section)
     return "\n".join(lines).rstrip() + "\n"
@@ -128,7 +128,7 @@ def _section(section: Section) -> list[str]:
     lines = [f"## {section.title}", "", f"`--only {section.name}`: {section.seconds:.0f} s of {section.budget_s:.0f} s.", ""]
     for table in section.tables:
         lines += [table.title, ""] if table.title else []
-        lines += [*_table(table), ""]
+        lines += [*table_lines(table), ""]
     for note in section.notes:
         lines += [note, ""] if note else []
     if section.failure:
@@ -136,7 +136,8 @@ def _section(section: Section) -> list[str]:
     return lines
 
 
-def _table(table: Table) -> list[str]:
+def table_lines(table: Table) -> list[str]:
+    """A table as markdown, without its title; numbers are set to the right."""
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     columns = range(len(table.headings))
     right = [bool(rows) and all(_NUMBER.fullmatch(row[at]) for row in rows) for at in columns]

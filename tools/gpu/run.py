@@ -28,6 +28,7 @@ class Choices:
     soak_count: int
     naive_load: bool  # build the naive harness's kernel by cpp_extension
     seed: int
+    kernels: tuple[str, ...] = ("",)  # parts of names: which of the examples
 
     @property
     def emulated(self) -> bool:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from grader.model import Problem
 from sandbox import wire
-from tests.gpu.grading import ROOT, Graded, Grading, grader, load_problem
+from tests.gpu.grading import ROOT, Graded, Grading, grader, load_problem, usable_gpus
 from tools.gpu.figures import shown_us
-from tools.gpu.run import FIRST_GPU, Run
+from tools.gpu.run import Run
 from tools.gpu.sections.attempt import attempt
 from tools.gpu.sections.lanes import language_of
 
 EXAMPLES = ROOT / "kernels_examples"
-AHEAD = 3  # under way at a time, so that some build while another is on the lane
+AHEAD = 3  # under way for each lane, so that some build while another is on it
 BASELINES = ("eager", "compile")
 LEAD = ("// expect:", "# expect:")
 
@@ -57,9 +57,9 @@ async def run(run: Run) -> None:
     """Grade them all; on the emulated device without times, which would say nothing."""
     verdicts = run.section.table("kernel", "language", "expected", "verdict", "as expected", "seconds")
     times = run.section.table("kernel", "workload", "certified, us", "of eager", "of torch.compile", "of bandwidth", "of peak", "flags")
-    examples = list(all_examples())
+    examples = [one for one in all_examples() if any(part in one.name for part in run.choices.kernels)]
     mode = wire.Mode.TEST if run.choices.emulated else wire.Mode.BENCHMARK
-    free, right = asyncio.Semaphore(AHEAD), 0
+    free, right = asyncio.Semaphore(AHEAD * max(1, len(usable_gpus()))), 0
 
     async def one(grading: Grading, example: Example) -> Graded | None:
         async with free:
@@ -70,7 +70,7 @@ async def run(run: Run) -> None:
             run.say(f"{example.name}: {graded.verdict}, {graded.seconds:.1f} s")
         return graded
 
-    async with grader(isolation=run.choices.isolation, lanes=FIRST_GPU) as grading:
+    async with grader(isolation=run.choices.isolation, lanes=None) as grading:
         run.environment = await grading.environment(run.choices.device)
         with grading.profile(measure_s=run.choices.measure_s):
             found = await asyncio.gather(*(one(grading, example) for example in examples))
@@ -82,6 +82,8 @@ async def run(run: Run) -> None:
         right += as_expected
         row = (graded.verdict, "yes" if as_expected else "no", f"{graded.seconds:.1f}")
         verdicts.rows.append((example.name, example.language, example.expected, *row))
+        if not as_expected:
+            run.section.notes.append(f"{example.name}:\n\n```\n{graded.explanation}\n```")
         ceilings = run.environment.ceilings
         times.rows += [_time_row(example, measured, ceilings, graded) for measured in graded.report.measurements]
     if not times.rows:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from grader.errors import GraderError
 from grader.model import Problem
 from sandbox import wire
-from tests.gpu.grading import ROOT, Graded, Grading, grader, load_problem
+from tests.gpu.grading import BUILDER_COUNT, ROOT, Graded, Grading, grader, load_problem
 from tests.gpu.kernels import files
 from tools.gpu import host
 from tools.gpu.page import Table
@@ -21,7 +21,7 @@ from tools.gpu.sections.lanes import language_of
 SLOW = {"zero_stride", "endless", "endless_everywhere", "left_running", "pinned_flood", "hoards_memory", "torch_takes_all_memory"}
 BENCHMARK_EVERY = 10
 MEASURE_S = 0.5
-AHEAD = 3  # under way at a time, so that some build while another is on the lane
+AHEAD = max(3, BUILDER_COUNT // 3)  # under way at a time, so that some build while another is on the lane
 MEMORY_SLACK_MIB = 64.0  # the judge's own allocator may keep some
 FAILURES_LIMIT = 5
 
@@ -40,7 +40,7 @@ class Item:
 async def run(run: Run) -> None:
     """Grade the mix in a random order, and compare what is in use before and after."""
     items = mixed(emulated=run.choices.emulated)
-    idle = host.look()
+    idle = host.look("")
     wrong = run.section.table("number", "kernel", "mode", "verdict", "expected", "what it says", title="Verdicts that were not right.")
     counts: Counter[str] = Counter()
     async with grader(isolation=run.choices.isolation, lanes=FIRST_GPU) as grading:
@@ -52,7 +52,7 @@ async def run(run: Run) -> None:
             before = await _looked(run, grading)
             done = await _soak(run, grading, items, wrong, counts)
             after = await _looked(run, grading)
-    left = host.look()
+    left = host.look(grading.state_id)
     _show(run, (idle, before, after, left))
     verdicts = run.section.table("verdict", "count", title="All verdicts.")
     verdicts.rows += [(verdict, count) for verdict, count in sorted(counts.items())]
@@ -108,7 +108,7 @@ async def _looked(run: Run, grading: Grading) -> host.Left:
     """What is in use when the check that follows the last job is over, and its box's processes are reaped."""
     await grading.environment(run.choices.device)
     await asyncio.sleep(1)
-    return host.look()
+    return host.look(grading.state_id)
 
 
 def ordered(items: list[Item], count: int, seed: int) -> list[Item]:

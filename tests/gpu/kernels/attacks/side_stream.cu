@@ -1,6 +1,6 @@
 // id: C1
 // cases: triad; matmul
-// expect: ACCEPTED no gain | WRONG_ANSWER
+// expect: ACCEPTED no gain | WRONG_ANSWER | DISQUALIFIED
 // from: originals/raw.cu
 // Launches on a stream that waits for nobody and returns; a timer on the default stream sees nothing of it.
 #include "work.h"

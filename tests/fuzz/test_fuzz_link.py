@@ -1,0 +1,223 @@
+"""The link between judge and runner: whatever connects, and whatever it sends, the judge goes on in time and keeps no descriptor."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sandbox import arena as link_protocol
+from sandbox import wire
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.gate import Answer, Call, Gate, GateViolated, Operation, Status
+from sandbox.judge.runner_link import NoRunner, Silence, accept, connect
+from tests.fuzz import values
+from tests.fuzz.test_fuzz_gate import well_formed
+
+LOAD_S, PATIENCE_S = 0.15, 3.0
+TENSOR = wire.TensorSpec(name="a", dtype="float32", shape=("n",))
+
+
+def job(template_bytes: int = 0) -> wire.RunnerJob:
+    templates = ("x" * template_bytes,) if template_bytes else ()
+    return wire.RunnerJob(
+        device_kind="emulated", language="cuda", entry="solve", inputs=(TENSOR,), outputs=(TENSOR,), arena_bytes=4096, templates=templates
+    )
+
+
+@dataclass
+class Peer:
+    """A runner that does as it is told, in its own thread."""
+
+    end: socket.socket
+    gate: Gate | None = None
+
+    def act(self, steps: list[tuple[str, Any]]) -> None:
+        with contextlib.suppress(OSError, EOFError, wire.WireError, ValueError):
+            for name, value in steps:
+                getattr(self, name)(value)
+
+    def send(self, data: bytes) -> None:
+        self.end.send(data, socket.MSG_DONTWAIT)
+
+    def hand(self, count: int) -> None:
+        socket.send_fds(self.end, [b"x"], [self.end.fileno()] * count, socket.MSG_DONTWAIT)
+
+    def shut(self, how: int) -> None:
+        self.end.shutdown(how)
+
+    def close(self, _: object) -> None:
+        self.end.close()
+
+    def nap(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def read(self, count: int) -> None:
+        self.end.settimeout(0.05)
+        self.end.recv(count)
+
+    def receive(self, _: object) -> None:
+        self.end.settimeout(0.2)
+        _, fds = link_protocol.receive(self.end)
+        self.gate = Gate(fds[0])
+        for fd in fds:
+            os.close(fd)
+
+    def reply(self, many: int) -> None:
+        for _ in range(many):
+            if self.gate is not None:
+                self.gate.reply(self.gate._page.go, Answer(status=Status.OK))
+                time.sleep(0.002)
+
+    def echo(self, _: object) -> None:
+        assert self.gate is not None
+        self.gate.reply(self.gate._page.go, Answer(status=Status.OK))
+
+    def lie(self, number: int) -> None:
+        if self.gate is not None:
+            self.gate._page.status, self.gate._page.done = number, number
+
+    def scribble(self, data: bytes) -> None:
+        if self.gate is not None:
+            self.gate._map[64 : 64 + len(data)] = data
+
+
+def steps() -> st.SearchStrategy[list[tuple[str, Any]]]:
+    one = st.one_of(
+        st.tuples(st.just("send"), st.binary(min_size=1, max_size=100)),
+        st.tuples(st.just("hand"), st.integers(1, 64)),
+        st.tuples(st.just("shut"), st.sampled_from((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR))),
+        st.tuples(st.just("close"), st.none()),
+        st.tuples(st.just("nap"), st.floats(0, 0.03)),
+        st.tuples(st.just("read"), st.integers(1, 5000)),
+        st.tuples(st.just("reply"), st.integers(1, 20)),
+        st.tuples(st.just("lie"), st.integers(0, 2**32 - 1)),
+        st.tuples(st.just("scribble"), st.binary(min_size=1, max_size=300)),
+    )
+    return st.one_of(st.lists(one, max_size=6), st.lists(one, max_size=6).map(lambda rest: [("receive", None), ("reply", 2), *rest]))
+
+
+def judged(told: list[tuple[str, Any]], template_bytes: int = 0, turns: int = 2) -> tuple[object, float]:
+    """What the judge makes of a peer that does so, and how long that took."""
+    ours, theirs = socket.socketpair()
+    peer = Peer(theirs)
+    thread = threading.Thread(target=peer.act, args=(told,), daemon=True)
+    begun = time.monotonic()
+    with ours:
+        thread.start()
+        try:
+            with connect(EmulatedDevice(), ours, job(template_bytes), b"artifact", LOAD_S) as runner:
+                found: object = runner.loaded
+                for _ in range(turns if isinstance(found, Answer) else 0):
+                    found = runner.call(Call(operation=Operation.CALL), 0.03)
+        except GateViolated as violation:
+            found = violation.with_traceback(None)  # whose frames hold the gate
+        took_s = time.monotonic() - begun
+    thread.join(5)
+    theirs.close()
+    peer.gate = None
+    return found, took_s
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@values.examples(10)
+@given(steps(), st.sampled_from((0, 0, 0, 100_000, 900_000)))
+@example([("nap", 0.5)], 900_000)
+def test_a_runner_that_does_anything_is_answered_in_time(told: list[tuple[str, Any]], template_bytes: int) -> None:
+    """An answer, silence or a violation; and the judge keeps nothing open."""
+    before = descriptors()
+    found, took_s = judged(told, template_bytes)
+    assert isinstance(found, (Silence, GateViolated)) or (isinstance(found, Answer) and well_formed(found)), found
+    assert took_s < PATIENCE_S
+    if descriptors() != before:
+        gc.collect()  # it takes long, and only what is in a circle needs it
+    assert descriptors() == before
+
+
+def test_a_runner_that_reads_nothing_does_not_hold_the_judge() -> None:
+    """Found: a job larger than the socket's buffer was sent without a limit; the judge waited for as long as the box lived."""
+    found, took_s = judged([("nap", 1.5)], template_bytes=900_000)
+    assert found is Silence.TIMED_OUT and took_s < 1.0
+
+
+def test_a_job_that_was_sent_whole_is_not_sent_again() -> None:
+    """A runner may have answered and gone when the judge looks: that it loaded is known then."""
+    for _ in range(20):
+        found, _ = judged([("receive", None), ("echo", None), ("close", None)], turns=0)
+        assert isinstance(found, Answer) and found.status is Status.OK
+
+
+def test_a_large_job_arrives_whole() -> None:
+    """The control: a runner that reads gets all of it, with the descriptors, in however many pieces."""
+    found, _ = judged([("receive", None), ("reply", 60)], template_bytes=900_000, turns=1)
+    assert isinstance(found, Answer) and found.status is Status.OK
+
+
+@values.examples(15)
+@given(st.binary(max_size=200), st.booleans())
+def test_what_arrives_at_a_runner_is_a_job_or_an_error_that_it_knows(data: bytes, framed: bool) -> None:
+    """Bytes that are no job, a length that is not theirs, another message."""
+    body = data if framed else data if data else wire.encode(wire.Check(job_id="x"))
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.sendall(struct.pack("<I", len(body)) + body if framed else body)
+        ours.close()
+        with pytest.raises((EOFError, wire.WireError, OSError)):
+            link_protocol.receive(theirs)
+
+
+def flooded(path: str, uid: int | None, limit_s: float, flood: Callable[[str], None]) -> tuple[object, float]:
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                flood(path)
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(2)]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    try:
+        with accept(path, uid, limit_s) as link:
+            found: object = link.fileno() >= 0
+    except NoRunner as absence:
+        found = absence
+    finally:
+        took_s = time.monotonic() - begun
+        stop.set()
+        for thread in threads:
+            thread.join(2)
+    return found, took_s
+
+
+def _connects(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(0.2)
+        one.connect(path)
+        one.send(b"hello")
+
+
+def test_a_flood_of_strangers_does_not_hold_the_judge() -> None:
+    """Found: the deadline was looked at only when nobody knocked. The control is the same flood where its uid is the right one."""
+    with tempfile.TemporaryDirectory(prefix="gl-") as place:
+        found, took_s = flooded(str(Path(place) / "a"), os.getuid() + 1, 0.3, _connects)
+        assert isinstance(found, NoRunner) and took_s < 2.0
+        found, _ = flooded(str(Path(place) / "b"), os.getuid(), 2.0, _connects)
+        assert found is True

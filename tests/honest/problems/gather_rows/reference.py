@@ -1,0 +1,2 @@
+def reference(table, index):
+    return table[index]

@@ -1,0 +1,2 @@
+def reference(x):
+    return 1.5 * x

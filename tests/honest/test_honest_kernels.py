@@ -1,0 +1,55 @@
+"""What looks like a trick and is none: every kernel of kernels/ is right, and has to be accepted.
+
+HONEST_REPEATS=3 grades each of them three times. The controls are wrong in ways that look much the same, so that a grader that accepts
+everything fails here.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.model import Report, Verdict
+from sandbox import wire
+from tests.honest.conftest import REPEATS, Grading
+from tests.honest.kernel_files import Kernel, all_in
+from tests.sampling import every
+
+graded = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow, pytest.mark.timeout(600)]
+
+KERNELS, CONTROLS = all_in("kernels"), all_in("controls")
+LEAST_COUNT = 40
+
+
+def named(kernels: list[Kernel], nth: int = 1) -> list[object]:
+    return every(nth, ((kernel.name, kernel) for kernel in kernels), graded)
+
+
+def told(kernel: Kernel, report: Report) -> str:
+    """What to show of a verdict that was not expected."""
+    log = report.build.log[:4000] if report.build else ""
+    return f"{kernel.path.name}: {report.verdict.value} {report.reason} {report.summary}\n{kernel.why}\n{log}"
+
+
+@pytest.mark.parametrize("kernel", named(KERNELS, 3))
+async def test_an_honest_kernel_is_accepted(grading: Grading, kernel: Kernel) -> None:
+    """On every workload, hidden ones too, every time."""
+    reports = await grading.reports(kernel)
+    assert len(reports) == REPEATS
+    for report in reports:
+        assert report.verdict is Verdict.ACCEPTED, told(kernel, report)
+
+
+@pytest.mark.parametrize("kernel", named(CONTROLS))
+async def test_a_wrong_twin_is_refused(grading: Grading, kernel: Kernel) -> None:
+    """The controls: by the same way, and on the same problems."""
+    for report in await grading.reports(kernel):
+        assert report.verdict is Verdict.WRONG_ANSWER, told(kernel, report)
+
+
+def test_there_are_enough_of_them() -> None:
+    """A collection that lost its files would pass."""
+    assert len(KERNELS) >= LEAST_COUNT
+    assert sum(kernel.mode is wire.Mode.RANKED for kernel in KERNELS) >= 3
+    assert {kernel.language for kernel in KERNELS} == {"cuda", "torch_extension", "python"}
+    problems = {kernel.problem for kernel in KERNELS}
+    assert {kernel.problem for kernel in CONTROLS} <= problems

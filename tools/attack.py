@@ -1,0 +1,180 @@
+"""Attacks the grader with every kernel of tests/exploits, and asks that every kernel of tests/honest passes; prints the table of both.
+
+    python -m tools.attack [--only attacks,controls,honest] [--isolation docker,bubblewrap] [--repeat 3] [--result XML]
+                           [--out FILE] [--into FILE]
+
+Without a GPU all of it is the emulated device; on a GPU host `make gpu GPU_ARGS="--only attacks"` attacks the clock. Progress goes to
+stderr, the table to stdout. Exit code 1 where an attack has gained something, a control was not fooled, or an honest kernel was refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tools.gpu import host
+from tools.gpu.page import Section, Table, table_lines
+
+ROOT = Path(__file__).parents[1]
+PARTS = {
+    "attacks": ("tests/exploits/test_exploits.py",),
+    "controls": ("tests/exploits", "--deselect", "tests/exploits/test_exploits.py"),
+    "honest": ("tests/honest",),
+}
+TITLES = {
+    "attacks": "Attacks",
+    "controls": "Controls: the same attacks on graders that lack one protection",
+    "honest": "Honest kernels",
+}
+ROW = "row"  # the property under which a test tells its row, as JSON
+COLUMNS = ("id", "severity", "attack", "isolation", "verdict", "gained", "seconds")
+MARK = "<!-- attacks: {} -->"
+WORKERS = 2
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What pytest said of one part."""
+
+    rows: list[dict[str, str]] = field(default_factory=list)
+    passed: int = 0
+    skipped: int = 0
+    failed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and say by the exit code whether everything held."""
+    given = _parser().parse_args(arguments)
+    sections, held = [], True
+    for part in given.only:
+        begun = time.monotonic()
+        if given.result is None:
+            found = _run(part, given.isolation, given.repeat, given.workers)
+        else:
+            found = counted(given.result.read_text("utf-8"), part)
+        section = _section(part, found, time.monotonic() - begun if given.result is None else found.seconds)
+        held &= section.succeeded
+        sections.append(section)
+    text = "\n".join(_lines(sections, "make attack" if given.result is None else "make test")) + "\n"
+    sys.stdout.write(text)
+    if given.out is not None:
+        given.out.write_text(f"# Attacks on the emulated device\n\n{text}", "utf-8")
+    if given.into is not None:
+        put_between(given.into, "emulated", text)
+    return int(not held)
+
+
+def put_between(path: Path, name: str, text: str) -> None:
+    """Replace what stands between two marks of a document; ValueError where they are not there."""
+    mark = MARK.format(name)
+    parts = path.read_text("utf-8").split(mark)
+    if len(parts) != 3:
+        raise ValueError(f"{path} has to hold {mark!r} twice")
+    path.write_text(f"{parts[0]}{mark}\n\n{text}\n{mark}{parts[2]}", "utf-8")
+
+
+def _run(part: str, isolations: str, repeat: int, workers: int) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="grader-attack-") as place:
+        result = Path(place) / "result.xml"
+        words = ["-q", "-n", str(workers), "--dist", "loadfile", "-p", "no:cacheprovider", f"--junitxml={result}"]
+        if part != "honest" and isolations != "all":
+            words += ["-k", isolations.replace(",", " or ")]
+        command = [sys.executable, "-m", "pytest", *words, *PARTS[part]]
+        sys.stderr.write(f"{TITLES[part]}: {' '.join(command[1:])}\n")
+        environment = {**os.environ, "HONEST_REPEATS": str(repeat)}
+        subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
+        return counted(result.read_text("utf-8")) if result.exists() else Outcome(failed=["pytest wrote no result"])
+
+
+def counted(xml: str, part: str = "") -> Outcome:
+    """Read pytest's result file, and the rows that tests have told; of a run of more, only this part's."""
+    found = Outcome()
+    for case in ElementTree.fromstring(xml).iter("testcase"):
+        if part and part_of(case.get("classname", "")) != part:
+            continue
+        found.seconds += float(case.get("time", 0.0))
+        kinds = {child.tag for child in case}
+        found.rows += [json.loads(one.get("value", "")) for one in case.iter("property") if one.get("name") == ROW]
+        if kinds & {"failure", "error"}:
+            found.failed.append(case.get("name", ""))
+        elif "skipped" in kinds:
+            found.skipped += 1
+        else:
+            found.passed += 1
+    return found
+
+
+def part_of(classname: str) -> str:
+    """Which part a test is of, by its module; "" of none."""
+    if classname.startswith("tests.exploits."):
+        return "attacks" if classname.startswith("tests.exploits.test_exploits") else "controls"
+    return "honest" if classname.startswith("tests.honest.") else ""
+
+
+def _section(part: str, found: Outcome, seconds: float) -> Section:
+    section = Section(name=part, title=TITLES[part], budget_s=0.0, seconds=seconds)
+    if found.rows:
+        table = section.table(*COLUMNS)
+        table.rows += [tuple(row.get(column, "") for column in COLUMNS) for row in sorted(found.rows, key=lambda row: row["attack"])]
+        gained = [row["attack"] for row in found.rows if row["gained"] != "none"]
+        section.claim(f"{len(found.rows)} gradings of attacks gain nothing", not gained, ", ".join(gained) or _verdicts(found.rows))
+    detail = f"{found.passed} passed, {found.skipped} skipped, {len(found.failed)} failed"
+    section.claim(f"every test of {PARTS[part][0]} passes", not found.failed and found.passed > 0, detail)
+    section.notes += [f"Failed: `{name}`" for name in found.failed[:40]]
+    return section
+
+
+def _verdicts(rows: Sequence[dict[str, str]]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"].split()[0] for row in rows).most_common())
+
+
+def _lines(sections: Sequence[Section], command: str) -> list[str]:
+    facts = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "device": "emulated",
+        "commit": host.commit(),
+        "command": command,
+    }
+    claims = [(claim.text, claim.word, claim.detail) for section in sections for claim in section.claims]
+    lines = [*table_lines(Table(headings=("what", "which"), rows=list(facts.items()))), ""]
+    lines += [*table_lines(Table(headings=("claim", "outcome", "found"), rows=list(claims))), ""]
+    for section in sections:
+        for table in section.tables:
+            lines += [f"{section.title}, in {section.seconds:.0f} s:", "", *table_lines(table), ""]
+        lines += section.notes
+    return lines
+
+
+def _parts(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names or any(name not in PARTS for name in names):
+        raise argparse.ArgumentTypeError(f"choose from {', '.join(PARTS)}, with commas")
+    return names
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.attack", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", type=_parts, default=list(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}; all unless told")
+    parser.add_argument("--isolation", default="all", help="docker, bubblewrap, or all that work here (default)")
+    parser.add_argument("--repeat", type=int, default=1, help="how often each honest kernel is graded (default 1)")
+    parser.add_argument("--workers", type=int, default=WORKERS, help=f"test processes side by side (default {WORKERS})")
+    parser.add_argument("--result", type=Path, metavar="XML", help="run nothing: take what `make test PYTEST_ARGS=--junitxml=XML` wrote")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table as a page")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="also put it between the marks of a document, such as docs/security.md")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,75 @@
+"""What the clock's raw times say of it, as a table: how turns wander, and how the subject's process differs from the trusted one.
+
+GRADER_CLOCK_RECORD=DIR python -m tools.gpu --only aa
+python -m tools.gpu.offsets DIR
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox.judge.speedup import steady
+from sandbox.judge.turns import NULL, OWN_NULL
+from tools.gpu.page import Table, table_lines
+
+COLUMNS = (
+    "workload",
+    "runs a turn",
+    "subject",
+    "eager",
+    "null",
+    "own null",
+    "alone",
+    "subject - null",
+    "subject - own null",
+    "eager - null",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; a row for each measurement, in the order in which they were made."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if len(words) != 1 or not Path(words[0]).is_dir():
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    table = Table(headings=COLUMNS, title="Microseconds: the mean of the turns, and their standard deviation.")
+    for path in sorted(Path(words[0]).glob("*.json"), key=lambda one: int(one.stem.split("-")[1])):
+        table.rows.append(row(json.loads(path.read_text("utf-8"))))
+    sys.stdout.write("\n".join(table_lines(table)) + "\n")
+    return 0
+
+
+def row(data: dict[str, Any]) -> tuple[str, ...]:
+    """One measurement."""
+    turns = {arm: [steady(turn) for turn in taken] for arm, taken in data["turns"].items()}
+    null, with_copy = turns[NULL[data["copies"]]], turns[NULL[True]]
+    own = turns.get(OWN_NULL)
+    return (
+        data["workload"],
+        str(len(data["turns"]["subject"][0])),
+        _shown(turns["subject"]),
+        _shown(turns["eager"]),
+        _shown(null),
+        _shown(own) if own else "",
+        f"{steady(data['alone']['null_ns'][str(data['copies'])]) / 1e3:.1f}",
+        _shown(_less(turns["subject"], null)),
+        _shown(_less(turns["subject"], own)) if own else "",
+        _shown(_less(turns["eager"], with_copy)),
+    )
+
+
+def _less(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [one - other for one, other in zip(values, others, strict=True)]
+
+
+def _shown(values: Sequence[float]) -> str:
+    return f"{statistics.fmean(values) / 1e3:.1f} ± {statistics.pstdev(values) / 1e3:.1f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
