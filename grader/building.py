@@ -198,3 +198,5 @@ def _write_sources(job: wire.BuildJob, sources: tuple[SourceFile, ...], work: Wo
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(source.content.encode())
     (work.source_dir / "job.json").write_bytes(wire.encode(job))
+    for path in work.source_dir.rglob("*"):  # the box's uid reads them, whatever the server's umask is
+        path.chmod(0o755 if path.is_dir() else 0o644)

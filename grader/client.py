@@ -13,12 +13,15 @@ import grpc
 from google.protobuf.message import Message
 from grpc_status import rpc_status
 
+from grader import channels
 from grader.errors import GraderError, InternalFault, ServerUnreachable
 from grader.statuses import to_error
+from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
-from grader.v1 import grader_service_pb2_grpc, problem_pb2, report_pb2, submission_pb2
 
 DEADLINE_S = 10.0
+LONG_DEADLINE_S = 60.0  # of what may be about every submission there is
+LIVED_S = 60.0  # no try to connect takes so long: what broke later was connected
 RESUME_S = 0.5  # between tries to take a broken watch up again
 
 _SERVICE_CONFIG = {
@@ -51,15 +54,34 @@ M = TypeVar("M", bound=Message)
 
 
 class GraderClient:
-    """One server's API. address: HOST:PORT or unix:/PATH. Use as an async context."""
+    """One server's API. address: HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:/PATH. Use as an async context.
 
-    def __init__(self, address: str, *, deadline_s: float = DEADLINE_S, patience_s: float = 60.0) -> None:
-        self.address = address
+    tls: whether to speak it, where the address does not say so; None: with every server but those on this host. ca: the authorities
+    to trust, in PEM. key: goes with every call; beyond this host only over TLS, unless plain_text_key.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        key: str = "",
+        tls: bool | None = None,
+        ca: bytes | None = None,
+        plain_text_key: bool = False,
+        deadline_s: float = DEADLINE_S,
+        patience_s: float = 60.0,
+    ) -> None:
+        self.address, self._tls = channels.route(address, tls)
+        self._key, self._ca = key, ca
+        if key:
+            channels.check_key(key, self.address, tls=self._tls, plain_text=plain_text_key)
         self._deadline_s, self._patience_s = deadline_s, patience_s
 
     async def __aenter__(self) -> Self:
-        self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+        self._channel = channels.open_channel(self.address, tls=self._tls, ca=self._ca, options=_OPTIONS)
         self._stub = grader_service_pb2_grpc.GraderServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        if self._key:
+            channels.carry_key(self._stub, self._key)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -76,10 +98,19 @@ class GraderClient:
         return await self._answer(self._stub.GetSubmission(api.GetSubmissionRequest(name=name, view=view), timeout=self._deadline_s))
 
     async def list_submissions(
-        self, *, page_size: int = 0, page_token: str = "", problem: str = "", states: Sequence[submission_pb2.SubmissionState] = ()
+        self,
+        *,
+        page_size: int = 0,
+        page_token: str = "",
+        problem: str = "",
+        states: Sequence[submission_pb2.SubmissionState] = (),
+        competition: str = "",
+        user: str = "",
     ) -> api.ListSubmissionsResponse:
         """One page, newest first."""
-        request = api.ListSubmissionsRequest(page_size=page_size, page_token=page_token, problem=problem, states=states)
+        request = api.ListSubmissionsRequest(
+            page_size=page_size, page_token=page_token, problem=problem, states=states, competition=competition, user=user
+        )
         return await self._answer(self._stub.ListSubmissions(request, timeout=self._deadline_s))
 
     async def cancel(self, name: str) -> submission_pb2.Submission:
@@ -95,19 +126,67 @@ class GraderClient:
         request = api.ListProblemsRequest(page_size=page_size, page_token=page_token)
         return await self._answer(self._stub.ListProblems(request, timeout=self._deadline_s))
 
+    async def get_caller(self) -> api.Caller:
+        """Who the key is of, to the server."""
+        return await self._answer(self._stub.GetCaller(api.GetCallerRequest(), timeout=self._deadline_s))
+
+    async def get_competition(self, name: str) -> competition_pb2.Competition:
+        """One competition."""
+        return await self._answer(self._stub.GetCompetition(api.GetCompetitionRequest(name=name), timeout=self._deadline_s))
+
+    async def list_competitions(self, *, page_size: int = 0, page_token: str = "") -> api.ListCompetitionsResponse:
+        """One page, by name."""
+        request = api.ListCompetitionsRequest(page_size=page_size, page_token=page_token)
+        return await self._answer(self._stub.ListCompetitions(request, timeout=self._deadline_s))
+
+    async def get_leaderboard(
+        self, competition: str, *, problem: str = "", device: str = "", page_size: int = 0, page_token: str = ""
+    ) -> competition_pb2.Leaderboard:
+        """One page of a board."""
+        request = api.GetLeaderboardRequest(
+            competition=competition, problem=problem, device=device, page_size=page_size, page_token=page_token
+        )
+        return await self._answer(self._stub.GetLeaderboard(request, timeout=self._deadline_s))
+
+    async def create_rejudge(self, rejudge: rejudge_pb2.Rejudge, *, request_id: str) -> rejudge_pb2.Rejudge:
+        """Have submissions judged again. The same request_id with the same rejudge goes on with the one that it made."""
+        request = api.CreateRejudgeRequest(rejudge=rejudge, request_id=request_id)
+        return await self._answer(self._stub.CreateRejudge(request, timeout=LONG_DEADLINE_S))
+
+    async def get_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
+        """One rejudge, with what it changes."""
+        return await self._answer(self._stub.GetRejudge(api.GetRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+
+    async def list_rejudges(self, *, page_size: int = 0, page_token: str = "") -> api.ListRejudgesResponse:
+        """One page, newest first, without what they change."""
+        request = api.ListRejudgesRequest(page_size=page_size, page_token=page_token)
+        return await self._answer(self._stub.ListRejudges(request, timeout=self._deadline_s))
+
+    async def apply_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
+        """Let its judgements count. Safe to retry."""
+        return await self._answer(self._stub.ApplyRejudge(api.ApplyRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+
+    async def discard_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
+        """Drop them. Safe to retry."""
+        return await self._answer(self._stub.DiscardRejudge(api.DiscardRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+
     async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""
         loop = asyncio.get_running_loop()
-        heard_s = loop.time()
+        lost_s: float | None = None  # since when the server is away
         while True:
+            began_s = loop.time()
             try:
                 request = api.WatchSubmissionRequest(name=name, after_sequence=after_sequence)
                 async for event in self._stub.WatchSubmission(request):
-                    after_sequence, heard_s = event.sequence, loop.time()
+                    after_sequence, lost_s = event.sequence, None
                     yield event
                 return
             except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or loop.time() - heard_s > self._patience_s:
+                now_s = loop.time()
+                # A watch that was quiet for long before it broke was no absence: the patience begins with the break.
+                lost_s = now_s if lost_s is None or now_s - began_s > LIVED_S else lost_s
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or now_s - lost_s > self._patience_s:
                     raise self._error(error) from None
             await asyncio.sleep(RESUME_S)
 
@@ -121,5 +200,5 @@ class GraderClient:
         if (status := rpc_status.from_call(cast(grpc.Call, error))) is not None:
             return to_error(status)
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            return ServerUnreachable(self.address, error.details() or error.code().name)
+            return ServerUnreachable(self.address, channels.explained(error.details() or error.code().name, tls=self._tls))
         return InternalFault(f"{error.code().name}: {error.details()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from grader import devices
-from grader.log import LogFormat
+from grader.log import LogFormat, LogLevel
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
@@ -31,25 +32,63 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
     return Path(own) if (own := environment.get("GRADER_CACHE_DIR")) else None
 
 
+def trace_endpoint(environment: Mapping[str, str] = os.environ) -> str:
+    """Where traces go unless told otherwise: $OTEL_EXPORTER_OTLP_ENDPOINT, as for every program that is traced; "" is nowhere."""
+    return environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+
+
+def web_address(text: str) -> tuple[str, int]:
+    """Host and port of `--web ADDRESS`; of a port alone only this host can ask."""
+    host, colon, port = text.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or int(port) > 65535 or (colon and not host):
+        raise ValueError(f"{text!r} is no address; write PORT, which only this host can reach, or HOST:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def loopback(address: str) -> bool:
+    """Whether an address, HOST:PORT or unix:PATH, is one that only this host can reach."""
+    host = address.rsplit(":", 1)[0].strip("[]")
+    try:
+        return address.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name: nobody knows where it leads
+        return False
+
+
 class Settings(BaseModel):
     """What a server is told."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     listen: str = DEFAULT_ADDRESS
     state_dir: Path = Field(default_factory=state_directory)
+    # "": SQLite in state_dir. It may hold a password. From the environment only for `grader-server`: a server inside another program
+    # would grade what others wait for.
+    database: str = Field(default="", repr=False)
     cache_dir: Path | None = Field(default_factory=cache_directory)
     cache_bytes: int = Field(default=2 * 1024**3, ge=0)  # 0: nothing is kept, everything is built
     problems: tuple[Path, ...] = ()
+    competitions: tuple[Path, ...] = ()
+    hourly_limit: int = Field(default=0, ge=0)  # submissions of each user; 0: any number
+    daily_limit: int = Field(default=0, ge=0)
     sandbox: Literal["auto", "docker", "bubblewrap", "process"] = "auto"
     box_root: str = "host"
     device: str = "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
     lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one beside them
     builders: int = Field(default=2, ge=1, le=256)
+    auth: Literal["auto", "keys", "none"] = "auto"  # auto: keys where other hosts can connect
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    insecure_no_tls: bool = False  # something in front of this server does TLS
     queue_limit: int = Field(default=1000, ge=1)
     drain_s: float = Field(default=60.0, ge=0)
     lease_s: float = Field(default=30.0, gt=0)
     log_format: LogFormat = "console"
+    log_level: LogLevel = "info"
+    web: str | None = None  # None: no web port
+    hooks_allow_private: bool = False  # whether webhooks may be at addresses that are not public, and at http:// of this host
+    trace: str = Field(default_factory=trace_endpoint)  # where OTLP is taken; "": nothing is traced
+    retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
+    retain_events_days: int = Field(default=0, ge=0)
 
     @field_validator("device")
     @classmethod
@@ -58,7 +97,21 @@ class Settings(BaseModel):
             raise ValueError(f"{value!r} is no device; write auto, {devices.FORMS}")
         return value
 
-    @field_validator("state_dir", "cache_dir", "problems")
+    @field_validator("database")
+    @classmethod
+    def _database(cls, value: str) -> str:
+        if value and not value.startswith(("postgresql://", "postgres://")):  # not quoted: it may hold a password
+            raise ValueError("is no URL of PostgreSQL; write postgresql://USER@HOST/DATABASE, or leave it out for SQLite")
+        return value
+
+    @field_validator("web")
+    @classmethod
+    def _web(cls, value: str | None) -> str | None:
+        if value is not None:
+            web_address(value)
+        return value
+
+    @field_validator("state_dir", "cache_dir", "problems", "competitions", "tls_certificate", "tls_key")
     @classmethod
     def _absolute(cls, value: Path | tuple[Path, ...] | None) -> Path | tuple[Path, ...] | None:
         if value is None or isinstance(value, Path):
@@ -67,8 +120,13 @@ class Settings(BaseModel):
 
     @property
     def ledger_path(self) -> Path:
-        """The database file."""
+        """The database file, where `database` names no other database."""
         return self.state_dir / LEDGER_NAME
+
+    @property
+    def ledger(self) -> Path | str:
+        """What `Ledger.open` takes."""
+        return self.database or self.ledger_path
 
     @property
     def cache_path(self) -> Path:
@@ -88,5 +146,9 @@ class Settings(BaseModel):
     @property
     def loopback(self) -> bool:
         """Whether only this host can connect."""
-        host = self.listen.rsplit(":", 1)[0].strip("[]")
-        return self.listen.startswith("unix:") or host in {"127.0.0.1", "::1", "localhost"} or host.startswith("127.")
+        return loopback(self.listen)
+
+    @property
+    def asks_keys(self) -> bool:
+        """Whether callers need a key."""
+        return self.auth == "keys" or (self.auth == "auto" and not self.loopback)

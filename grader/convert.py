@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from statistics import fmean, median, quantiles
 from typing import cast
@@ -11,13 +11,27 @@ from typing import cast
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.model import Event, Problem, Report, SourceFile, Submission, SubmissionState
+from grader.model import (
+    Caller,
+    Event,
+    Failure,
+    Judgement,
+    Problem,
+    Ranking,
+    Report,
+    Scope,
+    ScoreKind,
+    SourceFile,
+    Submission,
+    SubmissionState,
+)
 from grader.statuses import failure_to_status
 from grader.times import bandwidth_share, peak_share
-from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from sandbox import wire
 
 PROBLEM_PREFIX, SUBMISSION_PREFIX = "problems/", "submissions/"
+COMPETITION_PREFIX, REJUDGE_PREFIX = "competitions/", "rejudges/"
 
 _C_TYPES = {
     "float32": "float",
@@ -35,21 +49,51 @@ _C_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Names that hidden workloads go by among submitters, and the dtype whose peak the problem's kernels are held to."""
+    """Names that hidden workloads go by among submitters, what of them is told, the dtype whose peak the kernels are held to, and what a
+    score is."""
 
     hidden: Mapping[str, str]
     dtype: str = ""
+    secret: bool = False  # whether of hidden workloads no more than the outcome is told
+    ranking: Ranking = field(default_factory=Ranking)
 
     @classmethod
     def of(cls, problem: Problem) -> Mask:
         """hidden-1, hidden-2 and so on, in the problem's order."""
         ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
         dtype = problem.spec.inputs[0].dtype if problem.spec.inputs else ""  # of some formats only the judge knows
-        return cls({workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}, dtype)
+        names = {workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}
+        return cls(names, dtype, bool(problem.competition_id), problem.ranking)
+
+    def over(self, earlier: Mask) -> Mask:
+        """This one, and what an earlier one hides beside it."""
+        return replace(self, hidden={**earlier.hidden, **self.hidden}, secret=self.secret or earlier.secret)
 
     def name(self, workload_id: str, hidden: bool = False) -> str:
         """The id to show."""
         return self.hidden.get(workload_id, "hidden" if hidden else workload_id)
+
+    def keeps(self, fact: wire.Trial | wire.Measurement) -> bool:
+        """Whether only that it happened may be told."""
+        return self.secret and (fact.hidden or fact.workload_id in self.hidden)
+
+    def told_time(self, event: Event, submission: Submission) -> datetime:
+        """When it happened; of what may not be told, when the attempt began: two such times would say how long a secret workload took."""
+        kept = self.keeps_secret(event)
+        return min(event.event_time, submission.start_time or event.event_time) if kept else event.event_time
+
+    def keeps_secret(self, event: Event) -> bool:
+        """Whether it is of a workload of which only the outcome may be told."""
+        match event.fact:
+            case wire.Trial() | wire.Measurement() | wire.Progress() as fact:
+                return self.secret and fact.workload_id in self.hidden
+        return False
+
+    def leaves_out(self, fact: wire.Trial | wire.Measurement) -> bool:
+        """Whether not even that: a measurement is nothing but times, and how often a kernel was timed is one too."""
+        return self.keeps(fact) and (
+            isinstance(fact, wire.Measurement) or (fact.phase is wire.TrialPhase.CERTIFY and fact.outcome is wire.TrialOutcome.PASSED)
+        )
 
 
 def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
@@ -116,22 +160,54 @@ def submission_to_proto(submission: Submission, mask: Mask, *, full: bool = Fals
         create_time=_timestamp(submission.create_time),
         start_time=_timestamp(submission.start_time),
         end_time=_timestamp(submission.end_time),
+        competition=COMPETITION_PREFIX + submission.new.competition_id if submission.new.competition_id else "",
+        user=submission.new.user,
+        judgements=[judgement_to_proto(one) for one in submission.judgements],
+        sources_removed=submission.sources_removed,
     )
+    if submission.score is not None:
+        message.score, message.score_low, message.score_high = submission.score.value, submission.score.low, submission.score.high
+        message.score_kind = score_kind_to_proto(mask.ranking.score_kind)
+        message.score_baseline = mask.ranking.baseline if mask.ranking.score_kind is ScoreKind.SPEEDUP else ""
     if submission.report is not None:
         message.report.CopyFrom(report_to_proto(submission.report, mask, full=full))
     if submission.failure is not None:
-        message.error.CopyFrom(failure_to_status(submission.failure))
+        message.error.CopyFrom(failure_to_status(withheld(submission.failure) if mask.secret else submission.failure))
     return message
+
+
+def withheld(failure: Failure) -> Failure:
+    """A failure without its message, which may quote sizes."""
+    return replace(failure, message=f"the grader failed ({failure.reason}); more is not told in a competition, but kept for its organisers")
+
+
+def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
+    """One judgement of a submission's history."""
+    score = judgement.score
+    return rejudge_pb2.Judgement(
+        sequence=judgement.sequence,
+        verdict=f"VERDICT_{judgement.verdict.name}",
+        reason=judgement.reason,
+        summary=judgement.summary,
+        problem_digest=judgement.problem_digest,
+        create_time=_timestamp(judgement.create_time),
+        rejudge=REJUDGE_PREFIX + judgement.rejudge_id if judgement.rejudge_id else "",
+        score=score.value if score else None,
+        score_low=score.low if score else None,
+        score_high=score.high if score else None,
+    )
 
 
 def event_to_proto(event: Event, submission: Submission, mask: Mask) -> submission_pb2.SubmissionEvent:
     """An event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
-    message = submission_pb2.SubmissionEvent(sequence=event.sequence, event_time=_timestamp(event.event_time), attempt=event.attempt)
+    message = submission_pb2.SubmissionEvent(
+        sequence=event.sequence, event_time=_timestamp(mask.told_time(event, submission)), attempt=event.attempt
+    )
     if event.state is not None:
         moved = submission_to_proto(submission, mask)
         moved.ClearField("sources")
         if not event.state.final:  # a replay: what came later is not told early
-            for later in ("report", "error", "end_time"):
+            for later in ("report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"):
                 moved.ClearField(later)
         if event.state is SubmissionState.QUEUED:
             moved.ClearField("start_time")
@@ -141,12 +217,16 @@ def event_to_proto(event: Event, submission: Submission, mask: Mask) -> submissi
     match event.fact:
         case wire.Build() as build:
             message.build.CopyFrom(_build(build))
+        case wire.Trial() | wire.Measurement() as fact if mask.leaves_out(fact):
+            pass
         case wire.Trial() as trial:
             message.trial.CopyFrom(_trial(trial, mask))
         case wire.Measurement() as measurement:
             message.measurement.CopyFrom(_measurement(measurement, mask, full=False))
         case wire.Progress(stage=stage, workload_id=workload_id):
             message.progress.CopyFrom(submission_pb2.Progress(stage=f"STAGE_{stage.name}", workload_id=mask.name(workload_id or "")))
+        case wire.Round(index=index, count=count):
+            message.progress.CopyFrom(submission_pb2.Progress(stage="STAGE_LOADING", process=index + 1, process_count=count))
         case wire.Environment() as environment:
             message.environment.CopyFrom(_environment(environment))
         case wire.Load(outcome=outcome, message=text):
@@ -164,12 +244,15 @@ def report_to_proto(report: Report, mask: Mask, *, full: bool = False) -> report
         summary=report.summary,
         speedups=_speedups(report.speedups),
         build=_build(report.build) if report.build else None,
-        trials=[_trial(trial, mask) for trial in report.trials],
-        measurements=[_measurement(one, mask, full=full, environment=report.environment) for one in report.measurements],
+        trials=[_trial(trial, mask) for trial in report.trials if not mask.leaves_out(trial)],
+        measurements=[
+            _measurement(one, mask, full=full, environment=report.environment) for one in report.measurements if not mask.leaves_out(one)
+        ],
         environment=_environment(report.environment) if report.environment else None,
         flags=report.flags,
         libraries=report.libraries,
         output=report.output,
+        process_count=report.process_count,
     )
 
 
@@ -181,6 +264,11 @@ def state_to_proto(state: SubmissionState) -> submission_pb2.SubmissionState:
 def state_from_proto(state: submission_pb2.SubmissionState) -> SubmissionState:
     """A state by its name; ValueError where it is none of ours."""
     return SubmissionState(submission_pb2.SubmissionState.Name(state).removeprefix("SUBMISSION_STATE_").lower())
+
+
+def score_kind_to_proto(kind: ScoreKind) -> report_pb2.ScoreKind:
+    """What scores are, by its name."""
+    return cast(report_pb2.ScoreKind, report_pb2.ScoreKind.Value(f"SCORE_KIND_{kind.name}"))
 
 
 def mode_from_proto(mode: submission_pb2.Mode) -> wire.Mode:
@@ -197,6 +285,7 @@ def new_submission(
     entry: str = "",
     device_kind: str = "",
     mode: wire.Mode = wire.Mode.BENCHMARK,
+    competition_id: str = "",
 ) -> submission_pb2.Submission:
     """What a client sends to Submit."""
     return submission_pb2.Submission(
@@ -206,6 +295,7 @@ def new_submission(
         entry=entry,
         device_kind=device_kind,
         mode=f"MODE_{mode.name}",
+        competition=COMPETITION_PREFIX + competition_id if competition_id else "",
     )
 
 
@@ -224,6 +314,13 @@ def _build(build: wire.Build) -> report_pb2.Build:
 
 
 def _trial(trial: wire.Trial, mask: Mask) -> report_pb2.Trial:
+    if mask.keeps(trial):
+        return report_pb2.Trial(
+            workload_id=mask.name(trial.workload_id, True),
+            phase=f"TRIAL_PHASE_{trial.phase.name}",
+            outcome=f"TRIAL_OUTCOME_{trial.outcome.name}",
+            hidden=True,
+        )
     message = report_pb2.Trial(
         workload_id=mask.name(trial.workload_id, trial.hidden),
         phase=f"TRIAL_PHASE_{trial.phase.name}",
@@ -313,6 +410,12 @@ def _environment(environment: wire.Environment) -> report_pb2.Environment:
         device_uuid=environment.device_uuid,
         ceilings=environment.ceilings,
     )
+
+
+def caller_to_proto(caller: Caller) -> grader_service_pb2.Caller:
+    """Who calls; scopes in the order in which they are documented."""
+    scopes = [str(scope) for scope in Scope if scope in caller.scopes]
+    return grader_service_pb2.Caller(user=caller.user, scopes=scopes, key_id=caller.key_id, expire_time=_timestamp(caller.expire_time))
 
 
 def _duration(duration_ns: int) -> Duration:

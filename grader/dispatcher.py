@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+import traceback
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Protocol, assert_never, cast
 
 import structlog
 
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, LeaseLost
 from grader.ledger import Ledger
-from grader.model import Failure, Lease, Report
+from grader.ledger.news import News, NewsKind
+from grader.model import Failure, Lease, Ranking, Report
+from grader.observer import Ended, Observer, Stopped
+from grader.recorder import recording
 from grader.verdict import fold
 from sandbox import wire
 
 log = structlog.get_logger()
 
+MOST_AT_ONCE = 8  # leases in one transaction
 POLL_S = 1.0  # a submission of another process is noticed so late; those of this one wake us
 QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is quarantined before it is queued again
 ATTEMPT_LIMIT_S = 3600.0  # the pipeline's own limits are far below; this one is for what it forgot
@@ -44,6 +50,9 @@ class Stop(Enum):
     LEASE_LOST = auto()
 
 
+_STOPPED = {Stop.CANCEL: Stopped.CANCELLED, Stop.DRAIN: Stopped.DRAINED, Stop.LEASE_LOST: Stopped.LEASE_LOST, None: Stopped.LEASE_LOST}
+
+
 @dataclass(eq=False)
 class _Attempt:
     """An attempt that is going on. check wakes its heart; stop, once set, is not changed."""
@@ -52,6 +61,7 @@ class _Attempt:
     check: asyncio.Event
     grading: asyncio.Task[Report | Failure | None] | None = None
     stop: Stop | None = None
+    unwritten: Sequence[wire.Fact] = ()  # the last facts, which are written with the verdict
 
     def end(self, why: Stop) -> None:
         """Stop the grading, even before it begins; the first reason wins."""
@@ -74,17 +84,21 @@ class Dispatcher:
         lease_s: float = 30.0,
         poll_s: float = POLL_S,
         quarantine_s: float = QUARANTINE_S,
-        fold: Callable[[Iterable[wire.Fact]], Report] = fold,
+        fold: Callable[[Iterable[wire.Fact], Ranking | None], Report] = fold,
+        observer: Observer | None = None,
+        worker_prefix: str = "",
     ) -> None:
-        self.worker_id = secrets.token_hex(8)
+        self.worker_id = worker_prefix + secrets.token_hex(8)
         self._ledger, self._grade, self._fold = ledger, grade, fold
         self._device_kinds, self._lease_s, self._poll_s = device_kinds, lease_s, poll_s
         self._quarantine_s = quarantine_s
-        self._room = asyncio.Semaphore(capacity)
+        self._observer = observer or Observer()
+        self._capacity = capacity
         self._attempts: set[_Attempt] = set()
         self._news = asyncio.Event()
         self._draining = asyncio.Event()
         self._patience_s = 0.0
+        self._expired_s = -1e9
 
     def wake(self) -> None:
         """There may be something in the queue."""
@@ -96,11 +110,21 @@ class Dispatcher:
             if attempt.lease.submission.submission_id == submission_id:
                 attempt.check.set()
 
+    def _hear(self, news: News) -> None:
+        """Another server took or gave back a submission, or was asked to cancel what runs here."""
+        if news.kind in (NewsKind.QUEUED, NewsKind.MISSED):
+            self.wake()
+        for attempt in self._attempts if news.kind is NewsKind.MISSED else ():
+            attempt.check.set()
+        if news.kind is NewsKind.CANCELLING:
+            self.check(news.submission_id)
+
     async def run(self) -> None:
         """Work until `drain` is called and nothing is running any more."""
-        async with asyncio.TaskGroup() as group:
-            await self._take(group)
-            await self._run_out()
+        with self._ledger.changes.elsewhere(self._hear):
+            async with asyncio.TaskGroup() as group:
+                await self._take(group)
+                await self._run_out()
 
     def drain(self, patience_s: float) -> None:
         """Take nothing more; let what runs go on for patience_s, then give it back to the queue, uncounted."""
@@ -126,39 +150,45 @@ class Dispatcher:
         while not self._draining.is_set():
             self._news.clear()
             try:
-                await self._ledger.expire()
-                while await self._take_one(group):
+                await self._expire()
+                while await self._take_some(group):
                     pass
             except GraderFault as error:  # a busy ledger; the next round tries again
                 log.warning("lease_failed", reason=error.reason, detail=error.detail)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), self._poll_s)
 
-    async def _take_one(self, group: asyncio.TaskGroup) -> bool:
-        if self._draining.is_set() or self._room.locked():
+    async def _expire(self) -> None:
+        """Take back leases that nobody kept alive: by every round, but no more often than without news."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._expired_s >= self._poll_s:
+            self._expired_s = now_s
+            self._observer.leases_expired(len(await self._ledger.expire()))
+
+    async def _take_some(self, group: asyncio.TaskGroup) -> bool:
+        """Take what there is room for, a few in one transaction; whether there may be more."""
+        room = self._capacity - len(self._attempts)
+        if self._draining.is_set() or room <= 0:
             return False
-        await self._room.acquire()
-        lease = None
-        try:
-            lease = await self._ledger.lease(self.worker_id, ttl_s=self._lease_s, device_kinds=self._device_kinds)
-        finally:
-            if lease is None:
-                self._room.release()
-        if lease is None:
-            return False
-        attempt = _Attempt(lease, asyncio.Event())
-        self._attempts.add(attempt)
-        group.create_task(self._attempt(attempt))
-        return True
+        most = min(room, MOST_AT_ONCE)
+        leases = await self._ledger.lease_some(self.worker_id, most, ttl_s=self._lease_s, device_kinds=self._device_kinds)
+        for lease in leases:
+            attempt = _Attempt(lease, asyncio.Event())
+            self._attempts.add(attempt)
+            group.create_task(self._attempt(attempt))
+        return len(leases) == most
 
     async def _attempt(self, attempt: _Attempt) -> None:
         """One attempt from lease to settlement."""
         lease = attempt.lease
-        with structlog.contextvars.bound_contextvars(submission=lease.submission.submission_id, attempt=lease.attempt):
+        ended: Ended = Stopped.NOT_SETTLED
+        trace_id = self._observer.attempt_began(lease)
+        known = {"submission": lease.submission.submission_id, "attempt": lease.attempt} | ({"trace_id": trace_id} if trace_id else {})
+        with structlog.contextvars.bound_contextvars(**known):
             log.info("attempt_began", problem=lease.problem.problem_id, language=lease.submission.new.language)
             try:
                 async with asyncio.TaskGroup() as group:
-                    attempt.grading = group.create_task(self._graded(lease))
+                    attempt.grading = group.create_task(self._graded(attempt))
                     if attempt.stop is not None:
                         attempt.grading.cancel()
                     heart = group.create_task(self._beat(attempt))
@@ -166,34 +196,43 @@ class Dispatcher:
                     heart.cancel()
                 outcome = None if attempt.grading.cancelled() else attempt.grading.result()
                 await self._settle(attempt, outcome)
+                ended = outcome or _STOPPED[attempt.stop]
             except (LeaseLost, GraderFault) as error:  # the ledger's last word: whoever has the lease next does the work
                 log.warning("attempt_not_settled", error=str(error))
             finally:
+                self._observer.attempt_ended(lease, ended)
                 self._attempts.discard(attempt)
-                self._room.release()
                 self._news.set()
 
-    async def _graded(self, lease: Lease) -> Report | Failure | None:
+    async def _graded(self, attempt: _Attempt) -> Report | Failure | None:
         """The report; a Failure where we are at fault; None where the lease was lost on the way."""
-        facts: list[wire.Fact] = []
+        lease, facts = attempt.lease, list[wire.Fact]()
         try:
-            async with asyncio.timeout(ATTEMPT_LIMIT_S), aclosing(cast(AsyncGenerator[wire.Fact, None], self._grade(lease))) as stream:
+            async with (
+                asyncio.timeout(ATTEMPT_LIMIT_S),
+                recording(partial(self._ledger.append, lease)) as recorder,
+                aclosing(cast(AsyncGenerator[wire.Fact, None], self._grade(lease))) as stream,
+            ):
                 async for fact in stream:
                     facts.append(fact)
-                    await self._ledger.append(lease, [fact])
-            return self._fold(facts)
+                    self._observer.fact_found(lease, fact)
+                    await recorder.add(fact)
+                attempt.unwritten = await recorder.rest()
+            return self._fold(facts, lease.ranking)
         except LeaseLost:
             return None
         except DeviceQuarantined as error:
-            log.error("attempt_waits_for_a_device", detail=str(error))
+            log.error("attempt_waits_for_a_device", detail=_told(lease, error))
             await asyncio.sleep(self._quarantine_s)
             return Failure(reason=error.reason, message=str(error))
         except (GraderFault, CallRefused) as error:
-            log.error("attempt_failed", reason=error.reason, detail=str(error))
+            log.error("attempt_failed", reason=error.reason, detail=_told(lease, error))
             return Failure(reason=error.reason, message=str(error), final=isinstance(error, GraderFault) and error.final)
         except Exception as error:
             # Whatever it is, it is ours: kernels fail by facts. The queue goes on, and the traceback is in the log.
-            log.exception("attempt_broke")
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            kept = lease.problem.competition_id != ""
+            log.error("attempt_broke", kind=type(error).__name__, at=f"{where.filename}:{where.lineno}", exc_info=not kept)
             return Failure(reason="INTERNAL", message=f"{type(error).__name__}; the server's log has more")
 
     async def _beat(self, attempt: _Attempt) -> None:
@@ -214,7 +253,7 @@ class Dispatcher:
         lease = attempt.lease
         match outcome:
             case Report():
-                settled = await self._ledger.settle(lease, outcome)
+                settled = await self._ledger.settle(lease, outcome, attempt.unwritten)
                 log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
             case Failure():
                 # A device that is away is nobody's attempt: counted, it would burn the whole queue within a moment.
@@ -237,3 +276,8 @@ class Dispatcher:
                 log.warning("lease_lost")
             case _:
                 assert_never(stop)
+
+
+def _told(lease: Lease, error: Exception) -> str:
+    """What a log may hold of an error: of a competition's problem its text may quote a secret size, and the ledger has it."""
+    return "not told of a competition; the ledger has it" if lease.problem.competition_id else str(error)

@@ -9,6 +9,13 @@
     │   ├── RequestIdReused             request_id
     │   ├── AlreadyFinished             submission_id, state
     │   ├── NoSuchDevice                device_kind, available
+    │   ├── Unauthenticated             the key is missing, wrong, expired or revoked
+    │   ├── PermissionDenied            scope
+    │   ├── CompetitionNotFound         competition_id
+    │   ├── CompetitionClosed           competition_id, phase
+    │   ├── RejudgeNotFound             rejudge_id
+    │   ├── RejudgeNotReady             rejudge_id, state
+    │   ├── RejudgeOutdated             rejudge_id, submission_id
     │   ├── QuotaExceeded               limit, retry_s
     │   ├── QueueFull                   limit, retry_s
     │   ├── ShuttingDown                retry_s
@@ -16,6 +23,10 @@
     ├── ProblemInvalid                  path, message: a problem's files are wrong
     ├── SettingsInvalid                 setting, message: the server was told what it can't do
     ├── StateDirectoryInUse             path, holder_pid: another server has it
+    ├── HookNotFound                    hook_id: only in the administrator's commands
+    ├── DeliveryNotFound                delivery_id: likewise
+    ├── LedgerUnreachable               database, detail: when a server starts
+    ├── LedgerNewer                     found, known: likewise
     ├── ServerUnreachable               address, detail: only in the client
     ├── GraderFault                     we are at fault; an attempt that ends so is retried
     │   ├── SandboxBroken               detail
@@ -92,13 +103,13 @@ class SubmissionNotFound(CallRefused):
 
 
 class RequestIdReused(CallRefused):
-    """A request id came again, with another submission."""
+    """A request id came again, with another request."""
 
     reason = "REQUEST_ID_REUSED"
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
-        super().__init__(f"request_id {request_id!r} was used with another submission; make a new UUID for a new submission")
+        super().__init__(f"request_id {request_id!r} was used with another request; make a new UUID for a new one")
 
 
 class AlreadyFinished(CallRefused):
@@ -121,14 +132,91 @@ class NoSuchDevice(CallRefused):
         super().__init__(f"no device of kind {device_kind!r} is here; leave it out or take one of: {', '.join(self.available) or 'none'}")
 
 
+class Unauthenticated(CallRefused):
+    """The caller's key is missing or not valid."""
+
+    reason = "UNAUTHENTICATED"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"{detail}; store a key with `grader-cli login`, or set GRADER_KEY")
+
+
+class PermissionDenied(CallRefused):
+    """The caller's key is not for this."""
+
+    reason = "PERMISSION_DENIED"
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__(f"this key does not have the scope {scope!r}; ask an administrator for one that has")
+
+
+class CompetitionNotFound(CallRefused):
+    """There is no such competition here."""
+
+    reason = "COMPETITION_NOT_FOUND"
+
+    def __init__(self, competition_id: str, available: Sequence[str] = ()) -> None:
+        self.competition_id, self.available = competition_id, tuple(available)
+        known = f"; take one of: {', '.join(self.available)}" if self.available else "; there are none on this server"
+        super().__init__(f"there is no competition {competition_id!r}{known}")
+
+
+class CompetitionClosed(CallRefused):
+    """The competition takes no submissions now."""
+
+    reason = "COMPETITION_CLOSED"
+
+    def __init__(self, competition_id: str, phase: str, time: str = "") -> None:
+        self.competition_id, self.phase, self.time = competition_id, phase, time
+        when = f"it begins at {time}" if phase == "upcoming" else f"it ended at {time}"
+        super().__init__(f"competition {competition_id!r} takes no submissions now: {when}")
+
+
+class RejudgeNotFound(CallRefused):
+    """There is no such rejudge here."""
+
+    reason = "REJUDGE_NOT_FOUND"
+
+    def __init__(self, rejudge_id: str) -> None:
+        self.rejudge_id = rejudge_id
+        super().__init__(f"there is no rejudge {rejudge_id!r}; list them with `grader-cli rejudge list`")
+
+
+class RejudgeNotReady(CallRefused):
+    """The rejudge is in a state in which this can't be done."""
+
+    reason = "REJUDGE_NOT_READY"
+
+    def __init__(self, rejudge_id: str, state: str) -> None:
+        self.rejudge_id, self.state = rejudge_id, state
+        remedy = "wait until it is ready" if state == "running" else "make a new one"
+        super().__init__(f"rejudge {rejudge_id!r} is {state.upper()}; {remedy}")
+
+
+class RejudgeOutdated(CallRefused):
+    """Another rejudge was applied to a submission since this one was made; nothing is overwritten."""
+
+    reason = "REJUDGE_OUTDATED"
+
+    def __init__(self, rejudge_id: str, submission_id: str) -> None:
+        self.rejudge_id, self.submission_id = rejudge_id, submission_id
+        super().__init__(
+            f"submission {submission_id!r} was judged again since rejudge {rejudge_id!r} was made, so that one can't be applied any more; "
+            "discard it, and make a new one"
+        )
+
+
 class QuotaExceeded(CallRefused):
     """The caller has used what it may."""
 
     reason = "QUOTA_EXCEEDED"
 
-    def __init__(self, limit: int, retry_s: float) -> None:
-        self.limit, self.retry_s = limit, retry_s
-        super().__init__(f"the quota of {limit} is spent; try again in {retry_s:.0f} s")
+    def __init__(self, limit: int, retry_s: float, period: str = "") -> None:
+        self.limit, self.retry_s, self.period = limit, retry_s, period
+        of = f" submissions {period}" if period else ""
+        super().__init__(f"the quota of {limit}{of} is spent; try again in {retry_s:.0f} s")
 
 
 class QueueFull(CallRefused):
@@ -183,6 +271,43 @@ class StateDirectoryInUse(GraderError):
         self.path, self.holder_pid = path, holder_pid
         holder = f" (process {holder_pid})" if holder_pid else ""
         super().__init__(f"another server{holder} uses the state directory {path}; stop it, or give this one another --state-dir")
+
+
+class HookNotFound(GraderError):
+    """There is no such webhook here."""
+
+    def __init__(self, hook_id: str) -> None:
+        self.hook_id = hook_id
+        super().__init__(f"there is no webhook {hook_id!r}, or it was removed; list them with `grader-server admin hooks list`")
+
+
+class DeliveryNotFound(GraderError):
+    """There is no such delivery to a webhook that is still there."""
+
+    def __init__(self, delivery_id: str) -> None:
+        self.delivery_id = delivery_id
+        remedy = "list them with `grader-server admin hooks deliveries`"
+        super().__init__(f"there is no delivery {delivery_id!r}, or its webhook was removed; {remedy}")
+
+
+class LedgerUnreachable(GraderError):
+    """The ledger's database can't be opened."""
+
+    def __init__(self, database: str, detail: str) -> None:
+        self.database, self.detail = database, detail
+        hint = "; is it running, and may this user connect and make tables?" if database.startswith("postgresql:") else ""
+        super().__init__(f"can't use the database {database}: {detail}{hint}")
+
+
+class LedgerNewer(GraderError):
+    """The ledger's tables are not those of this program."""
+
+    def __init__(self, found: str, known: str) -> None:
+        self.found, self.known = found, known
+        super().__init__(
+            f"the ledger has schema version {found!r}, and this program knows versions up to {known!r}: a newer grader wrote it; "
+            "run that one, or restore a backup that was made before it"
+        )
 
 
 class ServerUnreachable(GraderError):

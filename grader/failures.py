@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from grader.model import Decision, Verdict
 from sandbox import wire
@@ -32,8 +33,38 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
     return _ended(end, load.message)
 
 
+# What is said of a hidden workload, by reason: no share, no error, no exit code, for its size could be told by each. Sent on purpose, an
+# exit code would be eight bits of it.
+_HIDDEN = {
+    "UNWRITTEN_OUTPUT": "It left output elements unwritten {where}; check the grid and the index arithmetic.",
+    "NON_FINITE": "It wrote NaN or infinity {where}, where the reference is finite; look for overflow.",
+    "MISMATCH": "Output elements differ from the reference {where}; try sizes that are odd, prime or 1.",
+    "RAISED": "The kernel failed {where}; try sizes that are odd, prime or 1.",
+    "EXITED": "The kernel's process ended by itself {where}; only what it computed counts.",
+    "ILLEGAL_ADDRESS": "It read or wrote memory that is not its own {where}; check every index and pointer.",
+}
+_KNOWN_CODES = frozenset(
+    {
+        *_ADDRESS_CODES,
+        *(OUT_OF_MEMORY, "CUDA_ERROR_ASSERT", "CUDA_ERROR_HARDWARE_STACK_ERROR", "CUDA_ERROR_LAUNCH_TIMEOUT", "CUDA_ERROR_LAUNCH_FAILED"),
+    }
+)
+_FROM_RUN_END = frozenset({"EXITED", "ILLEGAL_ADDRESS", "ABORTED", "ARITHMETIC", "SIGNALLED"})
+_HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1."
+
+
 def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     """Why a trial did not pass."""
+    if trial.hidden:  # a runner may make names up: one of ours, or none
+        code = device_code(trial.message)
+        trial = replace(trial, message=code if code in _KNOWN_CODES else "")
+    verdict, reason, summary = _trial_failed(trial, end)
+    if trial.hidden and trial.outcome is not TrialOutcome.DEVICE_FAULT and (reason in _HIDDEN or reason in _FROM_RUN_END):
+        summary = _HIDDEN.get(reason, _HIDDEN_DEFAULT).format(where=_where(trial))
+    return verdict, reason, summary
+
+
+def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     where = _where(trial)
     match trial.outcome:
         case TrialOutcome.CRASHED:
@@ -51,9 +82,7 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.OUT_OF_MEMORY:
             return _device(OUT_OF_MEMORY, where)
         case TrialOutcome.RAISED:
-            # A message from a hidden workload would tell its sizes; what fails there should fail on a size of one's own too.
-            told = "; try sizes that are odd, prime or 1" if trial.hidden else f": {trial.message}"
-            return Verdict.RUNTIME_ERROR, "RAISED", f"The kernel failed {where}{told}"
+            return Verdict.RUNTIME_ERROR, "RAISED", f"The kernel failed {where}: {trial.message}"
         case TrialOutcome.UNWRITTEN:
             return (
                 Verdict.WRONG_ANSWER,
@@ -151,9 +180,7 @@ def _where(trial: wire.Trial) -> str:
 
 
 def _share(part: int, trial: wire.Trial) -> str:
-    """So many output elements; of a hidden workload only the share, for the count would tell its size."""
-    percent = f"{100 * part / max(trial.element_count, 1):.3g} %"
-    return f"{percent} of the output elements" if trial.hidden else f"{part} of {trial.element_count} output elements ({percent})"
+    return f"{part} of {trial.element_count} output elements ({100 * part / max(trial.element_count, 1):.3g} %)"
 
 
 def _number(value: float | None) -> str:

@@ -44,7 +44,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     """What the request asks for, or InvalidSubmission, ProblemNotFound (by find_problem), NoSuchDevice."""
     asked = request.submission
     sources = tuple(SourceFile(path=one.path, content=one.content) for one in asked.sources)
-    violations = [*_request_id(request.request_id), *check_sources(sources), *_entry_name(asked.entry)]
+    violations = [*check_request_id(request.request_id), *check_sources(sources), *_entry_name(asked.entry)]
     problem_id = asked.problem.removeprefix(convert.PROBLEM_PREFIX)
     if not problem_id or problem_id == asked.problem:
         text = f"{asked.problem!r} names no problem; write `problems/` and a name that `grader-cli problems` lists"
@@ -123,7 +123,8 @@ def _file_above(path: str, sources: Sequence[SourceFile]) -> str | None:
     return next((one.path for one in sources if path.startswith(one.path + "/")), None)
 
 
-def _request_id(request_id: str) -> list[FieldViolation]:
+def check_request_id(request_id: str) -> list[FieldViolation]:
+    """What is wrong with a request id: it is a UUID, or left out."""
     try:
         if not request_id or str(uuid.UUID(request_id)) == request_id.lower():
             return []

@@ -44,7 +44,13 @@ class Language:
 
 def code(sources: Sequence[SourceFile]) -> str:
     """All sources as one text without comments, and with continued lines joined."""
-    return "\n".join(_without_comments(_CONTINUED_LINE.sub("", source.content)) for source in sources)
+    left_bytes, texts = PARSED_LIMIT_BYTES, []
+    for source in sources:  # the limit is of all of them together
+        text = _CONTINUED_LINE.sub("", source.content)
+        size_bytes = len(text.encode())
+        texts.append(_without_comments(text) if size_bytes <= left_bytes else text)
+        left_bytes -= size_bytes if size_bytes <= left_bytes else 0
+    return "\n".join(texts)
 
 
 def detect(sources: Sequence[SourceFile]) -> str | None:
@@ -93,8 +99,6 @@ def _missing_python_entry(text: str, entry: str) -> str | None:
 
 def _without_comments(content: str) -> str:
     data = content.encode()
-    if len(data) > PARSED_LIMIT_BYTES:
-        return content
     kept, position = [], 0
     for start, end in _comments(data):
         kept += [data[position:start], b" "]

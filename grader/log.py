@@ -9,6 +9,11 @@ from typing import Literal
 import structlog
 
 LogFormat = Literal["json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LEVELS: dict[LogLevel, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+# Without the values of variables, which structlog adds unless told otherwise: sources, keys and secret sizes are among them.
+TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 
 def configure(log_format: LogFormat = "console", level: int = logging.INFO) -> None:
@@ -16,9 +21,9 @@ def configure(log_format: LogFormat = "console", level: int = logging.INFO) -> N
     last: tuple[structlog.typing.Processor, ...]
     match log_format:
         case "json":
-            last = (structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer())
+            last = (TRACEBACKS, structlog.processors.JSONRenderer())
         case "console":
-            last = (structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),)
+            last = (structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback),)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

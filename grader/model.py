@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -50,6 +51,22 @@ class SourceFile:
     content: str
 
 
+class ScoreKind(StrEnum):
+    """What entries of a board are compared by."""
+
+    SPEEDUP = "speedup"  # baseline over subject; larger is better
+    TIME = "time"  # certified nanoseconds; smaller is better
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """How ranked mode grades, and what it draws a score from."""
+
+    process_count: int = 3  # fresh runner processes, each verified and timed by itself
+    score_kind: ScoreKind = ScoreKind.SPEEDUP
+    baseline: str = "eager"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """What a kernel is asked to compute."""
@@ -59,11 +76,19 @@ class Problem:
     languages: tuple[str, ...]
     spec: wire.ProblemSpec
     statement: str = ""
+    ranking: Ranking = field(default_factory=Ranking)
+    competition_id: str = ""  # of the competition that grades by it: then of hidden workloads no more than the outcome is told
+    moved_bytes: str = ""  # expressions over the axes, for further workloads; "": not declared, or of a format without them
+    flops: str = ""
 
     @property
     def digest(self) -> str:
         """A digest of everything that decides a verdict."""
         return self.spec.digest
+
+    def ranking_in(self, mode: wire.Mode) -> Ranking | None:
+        """How a submission in this mode is scored; None where it is not."""
+        return self.ranking if mode is wire.Mode.RANKED else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +101,112 @@ class NewSubmission:
     entry: str = ""  # "" is the problem's own
     device_kind: str = ""  # "" is any
     mode: wire.Mode = wire.Mode.BENCHMARK
+    user: str = ""  # whose it is; "" where nobody is asked
+    competition_id: str = ""  # "" is none
+
+
+class Scope(StrEnum):
+    """What a key is for."""
+
+    SUBMIT = "submit"  # hand in and cancel
+    READ = "read"  # one's own submissions, problems, boards
+    ADMIN = "admin"  # everybody's, and rejudges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls. user "" is whoever can reach a server that asks for no keys: all scopes, and everybody's submissions."""
+
+    user: str = ""
+    scopes: frozenset[Scope] = frozenset(Scope)
+    key_id: str = ""
+    expire_time: datetime | None = None
+
+    @property
+    def admin(self) -> bool:
+        """Whether what is others' is shown too."""
+        return Scope.ADMIN in self.scopes
+
+    def may_see(self, user: str) -> bool:
+        """Whether what is this user's is shown."""
+        return self.admin or self.user == user
+
+
+class TieRule(StrEnum):
+    """How entries whose intervals overlap are put."""
+
+    SHARE = "share"
+    EARLIEST = "earliest"  # they share a rank, the first to hand in is listed first
+
+
+class Visibility(StrEnum):
+    """Who may see sources and reports of others."""
+
+    PRIVATE = "private"
+    AFTER_END = "after_end"
+
+
+class Phase(StrEnum):
+    """Where a competition is in its life."""
+
+    UPCOMING = "upcoming"
+    OPEN = "open"
+    FROZEN = "frozen"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Competition:
+    """Problems that users compete on in a window of time. Times have zones; end_time is exclusive."""
+
+    competition_id: str
+    title: str
+    problem_ids: tuple[str, ...]
+    start_time: datetime
+    end_time: datetime
+    device_kinds: tuple[str, ...] = ("cuda",)
+    freeze_time: datetime | None = None
+    mode: wire.Mode = wire.Mode.RANKED
+    hourly_limit: int = 0  # 0: none but the server's
+    daily_limit: int = 0
+    ranking: Ranking = field(default_factory=Ranking)
+    tie_rule: TieRule = TieRule.SHARE
+    visibility: Visibility = Visibility.PRIVATE
+    statement: str = ""
+    # By problem; told to nobody, and in no traceback.
+    secret_workloads: Mapping[str, tuple[wire.Workload, ...]] = field(default_factory=dict, repr=False)
+    secret_seed: str = field(default="", repr=False)  # what sizes are drawn with, and what keys the digests of problems
+
+    def phase(self, now: datetime) -> Phase:
+        """Where it is at this time."""
+        if now < self.start_time:
+            return Phase.UPCOMING
+        if now >= self.end_time:
+            return Phase.ENDED
+        return Phase.FROZEN if self.freeze_time is not None and now >= self.freeze_time else Phase.OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A figure that boards compare, with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One judgement of a submission. sequence counts up from 1; rejudge_id "" is the first, by its own grading."""
+
+    sequence: int
+    verdict: Verdict
+    reason: str
+    summary: str
+    problem_digest: str
+    create_time: datetime
+    score: Score | None = None
+    rejudge_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +224,8 @@ class Report:
     output: str = ""  # the head of what the kernel printed
     flags: tuple[str, ...] = ()  # such as REPORTED_TIME_NOT_CONFIRMED
     libraries: tuple[str, ...] = ()  # what it uses that others have written, where the problem asks
+    process_count: int = 1  # fresh processes that it was verified, and timed, in
+    score: Score | None = None  # of ranked mode, where it was accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +251,19 @@ class Submission:
     end_time: datetime | None = None
     report: Report | None = None
     failure: Failure | None = None
+    score: Score | None = None
+    judgements: tuple[Judgement, ...] = ()  # where they were asked for
+    sources_removed: bool = False  # for they are kept for a time only; said where sources are
+    judgement_count: int = 0
+    rejudge_id: str = ""  # of a run that a rejudge asked for: no user's submission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How many are taken up before a submission, and how long that takes; None where nothing is known of it."""
+
+    ahead_count: int
+    estimated_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +278,15 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDepth:
+    """What waits in the queue, of one mode. oldest_time: when the oldest of it was made."""
+
+    mode: wire.Mode
+    count: int
+    oldest_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """One attempt at one submission, held by a worker that must keep it alive."""
 
@@ -139,3 +294,8 @@ class Lease:
     problem: Problem
     attempt: int
     worker_id: str
+
+    @property
+    def ranking(self) -> Ranking | None:
+        """How it is scored; None where its mode is not ranked."""
+        return self.problem.ranking_in(self.submission.new.mode)

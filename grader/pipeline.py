@@ -1,4 +1,4 @@
-"""How one submission is graded: built in one box (or found built), run in another, judged from outside both.
+"""How one submission is graded: built in one box (or found built), run in another (ranked: in several, in turn), judged from outside.
 
 Emits facts and draws no conclusion; `grader/verdict.py` does. What the submission does wrong is a fact; what we can't do raises.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 
 from grader import devices
 from grader.building import build_artifact, cut, module_argv
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.formats import as_called
-from grader.host import Host, Seat, Workspace
+from grader.host import Host, Lane, Seat, Workspace
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.uninterrupted import uninterrupted
@@ -25,6 +26,7 @@ from sandbox.wire import BuildOutcome
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
 LOOK_S = 0.01
+LEFT_OUT = "\n(what was printed since the hidden workloads were run is left out)\n"
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 
 
@@ -35,23 +37,48 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
         problem = problem_for(environment.device_kind, lease.problem.spec)
         yield _report_on(environment, host)
         yield wire.Progress(stage=wire.Stage.BUILDING)
-        async with started_early(seat, lambda: host.isolation.start(_run_spec(lease, host, work, seat))) as run_box:
+        boxes = itertools.count()
+        async with started_early(seat, lambda: host.isolation.start(_run_spec(lease, host, work, seat, next(boxes)))) as run_box:
             build = await build_artifact(lease, host, work, environment)
             yield build
             if build.outcome is not BuildOutcome.BUILT:
                 return
-            async with seat.lane() as lane, run_box() as box:
+            async with seat.lane() as lane:  # held to the end: all processes are timed on one device
                 if lane.environment != environment:  # another lane was free first
                     yield _report_on(lane.environment, host)
-                gone = False
-                # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
-                async with closed_link(box, work.link_dir):
-                    async for fact in lane.judge(_job(lease, problem, host, work, build, box)):
-                        if isinstance(fact, wire.Broken):
-                            raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
-                        gone = gone or says_gone(fact)
-                        yield fact
-                yield _run_end(await _ending(box, CRASH_S if gone else 0.0))
+                for begins in _rounds(lease):
+                    if begins is not None:
+                        yield begins
+                    failed = False
+                    async with run_box() as box, aclosing(_judged(lane, _job(lease, problem, host, work, build, box), box)) as facts:
+                        async for fact in facts:
+                            failed = failed or says_failed(fact)
+                            yield fact
+                    if failed:  # right in every process, or not right
+                        return
+
+
+def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
+    """What is said before each process: in ranked mode there are several, one after the other, each in a box of its own."""
+    if lease.ranking is None:
+        return (None,)
+    count = lease.ranking.process_count
+    return tuple(wire.Round(index=index, count=count) for index in range(count))
+
+
+async def _judged(lane: Lane, job: wire.Job, box: Box) -> AsyncGenerator[wire.Fact, None]:
+    """The facts of one process, up to how its box ended."""
+    gone, hidden_at_ns = False, None
+    # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
+    async with closed_link(box, Path(job.link_path)):
+        async for fact in lane.judge(job):
+            if isinstance(fact, wire.Broken):
+                raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
+            gone = gone or says_gone(fact)
+            if hidden_at_ns is None and isinstance(fact, wire.Progress):
+                hidden_at_ns = fact.hidden_at_ns
+            yield fact
+    yield _run_end(await _ending(box, CRASH_S if gone else 0.0), hidden_at_ns)
 
 
 @asynccontextmanager
@@ -62,7 +89,7 @@ async def started_early(
     else when it is first asked for.
 
     The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left. One
-    that has waited for too long, or for another GPU, is replaced.
+    that has waited for too long, or for another GPU, is replaced; whoever takes a second one gets a new one.
     """
     early = _EarlyBox(start)
     if seat.idle or seat.gpu is not None:
@@ -79,6 +106,7 @@ async def started_early(
             yield await early.box
         finally:
             await early.close()
+            early = _EarlyBox(start)  # for the next process
 
     try:
         yield take
@@ -163,14 +191,14 @@ def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
     return dataclasses.replace(environment, isolation=host.isolation.NAME)
 
 
-def _run_spec(lease: Lease, host: Host, work: Workspace, seat: Seat) -> BoxSpec:
+def _run_spec(lease: Lease, host: Host, work: Workspace, seat: Seat, number: int) -> BoxSpec:
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
     with_torch = seat.gpu is not None or lease.submission.new.language in ("torch_extension", "python")
     options: tuple[str, ...] = ("--preload", "torch") if with_torch else ()
     if seat.gpu is not None and seat.idle:
         options += ("--device", devices.CUDA)
     return BoxSpec(
-        box_id=f"{work.box_id}-run",
+        box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,
         argv=module_argv("sandbox.box.run", "{link}/judge.sock", *options),
         limits=host.profile.run if seat.gpu is None else host.profile.run_cuda,
@@ -205,13 +233,27 @@ def says_gone(fact: wire.Fact) -> bool:
     return isinstance(fact, wire.Load) and fact.outcome is wire.LoadOutcome.CRASHED
 
 
+def says_failed(fact: wire.Fact) -> bool:
+    """Whether this decides against the kernel, so that it need not be run again."""
+    match fact:
+        case wire.Violation():
+            return True
+        case wire.Load(outcome=outcome):
+            return outcome is not wire.LoadOutcome.LOADED
+        case wire.Trial(outcome=outcome):
+            return outcome is not wire.TrialOutcome.PASSED
+    return False
+
+
 @asynccontextmanager
-async def closed_link(box: Box, link_dir: Path) -> AsyncIterator[None]:
+async def closed_link(box: Box, link: Path) -> AsyncIterator[None]:
     """While inside, tell the judge when the box has ended, so that it does not wait for a runner that never comes."""
+    closed = link.with_name(f"{link.name}.closed")
+    closed.unlink(missing_ok=True)  # of the box before
 
     async def watch() -> None:
         await box.wait()
-        (link_dir / "judge.sock.closed").touch()
+        closed.touch()
 
     watcher = asyncio.create_task(watch())
     try:
@@ -230,11 +272,14 @@ async def _ending(box: Box, patience_s: float) -> BoxExit:
         return await box.kill()
 
 
-def _run_end(end: BoxExit) -> wire.RunEnd:
+def _run_end(end: BoxExit, hidden_at_ns: int | None) -> wire.RunEnd:
+    """How the box ended. What was printed since hidden workloads were run could tell their sizes."""
+    output = end.output if hidden_at_ns is None else end.output_before(hidden_at_ns)
+    left_out = LEFT_OUT if len(output) < len(end.output) else ""
     return wire.RunEnd(
         cause=end.cause.value,
         exit_code=end.exit_code,
         signal=end.signal,
-        output=cut(end.output)[0],
+        output=cut(output)[0] + left_out,
         wall_ns=end.wall_ns,
     )

@@ -102,7 +102,11 @@ def import_all(path: Path, *, format_name: str | None = None, precision: str | N
     formats = FORMATS if format_name is None else {format_name: FORMATS[format_name]} if format_name in FORMATS else {}
     if not formats:
         raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(FORMATS)}")
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError:  # such as a name that is too long
+        there = False
+    if not there:
         raise ProblemInvalid(str(path), "does not exist; check the path")
     seen: dict[str, Imported] = {}
     for candidate in _candidates(path, formats, asked=True):

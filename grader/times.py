@@ -39,10 +39,13 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
     claim, seen = median(measurement.reported), min(measurement.certified.durations_ns)
     if seen <= TAMPERED_FACTOR * claim or seen - claim <= TAMPERED_FLOOR_NS[measurement.clock]:
         return None
+    told = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms"
+    if measurement.hidden:  # times would tell its size
+        told = "far less time per launch on a hidden workload than the judge's clock ever saw"
     return (
         Verdict.DISQUALIFIED,
         "TIMING_TAMPERED",
-        f"Its process claims {claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms; "
+        f"Its process claims {told}; "
         "do all work on the caller's stream, or join every other stream and thread to it before returning, and leave the timer alone.",
     )
 

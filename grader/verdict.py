@@ -8,45 +8,61 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeVar
 
 from grader.failures import load_failed, trial_failed
-from grader.model import Decision, Report, Verdict
+from grader.model import Decision, Ranking, Report, Verdict
 from grader.policy import forbidden, used
-from grader.times import flags, impossible, median, overall
+from grader.scores import merged, score, speedups
+from grader.times import flags, impossible, median
 from sandbox import wire
 from sandbox.wire import BuildOutcome, LoadOutcome, TrialOutcome
 
 __all__ = ["IncompleteFacts", "fold", "median"]
 T = TypeVar("T")
+Facts = tuple[wire.Fact, ...]
+NOT_SCORED = "NOT_SCORED"  # accepted in ranked mode, and on no board
 
 
 class IncompleteFacts(ValueError):
     """The facts end before anything was decided: the grader's fault, not the kernel's."""
 
 
-def fold(facts: Iterable[wire.Fact]) -> Report:
-    """Draw the report. IncompleteFacts where neither a failure nor the judge's Finished is among them."""
+def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
+    """Draw the report; ranking: in ranked mode only. IncompleteFacts where the facts end before a failure, and before every process that
+    the ranking asks for has the judge's Finished."""
     facts = tuple(facts)
-    verdict, reason, summary = _decide(facts)
-    measurements = tuple(_of(facts, wire.Measurement)) if verdict is Verdict.ACCEPTED else ()
+    rounds = _rounds(facts)
+    verdict, reason, summary = _decide(facts, rounds, ranking)
+    processes = [tuple(_of(one, wire.Measurement)) for one in rounds] if verdict is Verdict.ACCEPTED else [()]
+    found = score(processes, ranking) if ranking is not None and verdict is Verdict.ACCEPTED else None
+    unscored = (NOT_SCORED,) if ranking is not None and verdict is Verdict.ACCEPTED and found is None else ()
     end = _last(facts, wire.RunEnd)
     return Report(
         verdict=verdict,
         reason=reason,
         summary=summary,
-        speedups=overall(measurements),
+        speedups=speedups(processes),
         build=_last(facts, wire.Build),
         trials=tuple(_of(facts, wire.Trial)),
-        measurements=measurements,
+        measurements=merged(processes),
         environment=_last(facts, wire.Environment),
         output=end.output if end else "",
-        flags=flags(measurements),
-        libraries=used(_last(facts, wire.Evidence)),
+        flags=(*flags([one for measurements in processes for one in measurements]), *unscored),
+        libraries=tuple(dict.fromkeys(name for evidence in _of(facts, wire.Evidence) for name in used(evidence))),
+        score=found,
+        process_count=len(rounds),
     )
 
 
-def _decide(facts: tuple[wire.Fact, ...]) -> Decision:
+def _rounds(facts: Facts) -> list[Facts]:
+    """The facts of each process, without what came before the first; all facts are of one where no process is named."""
+    begun = [index for index, fact in enumerate(facts) if isinstance(fact, wire.Round)]
+    return [facts[here:there] for here, there in pairwise([*begun, len(facts)])] if begun else [facts]
+
+
+def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decision:
     """The first rule that applies decides."""
     end = _last(facts, wire.RunEnd)
     for fact in facts:
@@ -60,14 +76,19 @@ def _decide(facts: tuple[wire.Fact, ...]) -> Decision:
                 return load_failed(fact, end)
             case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
                 return trial_failed(fact, end)
-    if not any(isinstance(fact, wire.Finished) for fact in facts):
+    if not all(any(isinstance(fact, wire.Finished) for fact in one) for one in rounds):
         raise IncompleteFacts("the judge did not finish")
-    missing = _missing(facts)
-    if missing:
-        return Verdict.RUNTIME_ERROR, "INCOMPLETE", f"{missing}; the kernel's process must answer every call."
-    if (decision := forbidden(_last(facts, wire.Evidence))) is not None:
-        return decision
-    return impossible(tuple(_of(facts, wire.Measurement))) or (Verdict.ACCEPTED, "", _accepted(facts))
+    if ranking is not None and len(rounds) < ranking.process_count:
+        raise IncompleteFacts(f"{len(rounds)} of {ranking.process_count} processes were judged")
+    if len({next(iter(_of(one, wire.Plan)), None) for one in rounds}) > 1:
+        raise IncompleteFacts("not all processes were asked for the same")
+    for one in rounds:  # each by itself: what another process did proves nothing of this one
+        if missing := _missing(one):
+            return Verdict.RUNTIME_ERROR, "INCOMPLETE", f"{missing}; the kernel's process must answer every call."
+    for evidence in _of(facts, wire.Evidence):
+        if (decision := forbidden(evidence)) is not None:
+            return decision
+    return impossible(tuple(_of(facts, wire.Measurement))) or (Verdict.ACCEPTED, "", _accepted(facts, len(rounds)))
 
 
 def _build(build: wire.Build) -> Decision:
@@ -86,7 +107,7 @@ def _build(build: wire.Build) -> Decision:
     return Verdict.COMPILE_ERROR, build.reason or "REJECTED", sentences.get(build.reason or "", default)
 
 
-def _missing(facts: tuple[wire.Fact, ...]) -> str | None:
+def _missing(facts: Facts) -> str | None:
     """What a plan asks for and no fact shows."""
     passed: Counter[tuple[str, wire.TrialPhase]] = Counter()
     for trial in _of(facts, wire.Trial):
@@ -107,15 +128,18 @@ def _missing(facts: tuple[wire.Fact, ...]) -> str | None:
     return None
 
 
-def _accepted(facts: tuple[wire.Fact, ...]) -> str:
+def _accepted(facts: Facts, process_count: int) -> str:
     trials = list(_of(facts, wire.Trial))
-    run_count, workload_count = sum(trial.run_count for trial in trials), len({trial.workload_id for trial in trials})
-    return f"Right on all {run_count} runs with fresh inputs, {workload_count} workloads."
+    # How often a hidden workload was timed would tell how long it takes.
+    run_count = sum(trial.run_count for trial in trials if not trial.hidden or trial.phase is wire.TrialPhase.VERIFY)
+    workload_count = len({trial.workload_id for trial in trials})
+    processes = f", {process_count} processes" if process_count > 1 else ""
+    return f"Right on all {run_count} runs with fresh inputs, {workload_count} workloads{processes}."
 
 
-def _of(facts: tuple[wire.Fact, ...], kind: type[T]) -> Iterable[T]:
+def _of(facts: Facts, kind: type[T]) -> Iterable[T]:
     return (fact for fact in facts if isinstance(fact, kind))
 
 
-def _last(facts: tuple[wire.Fact, ...], kind: type[T]) -> T | None:
+def _last(facts: Facts, kind: type[T]) -> T | None:
     return next((fact for fact in reversed(facts) if isinstance(fact, kind)), None)

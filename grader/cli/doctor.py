@@ -13,6 +13,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.table import Table
@@ -35,7 +36,7 @@ _ISOLATIONS = {"docker": ("dockerd", "docker.io", _ENGINE), "bubblewrap": ("bwra
 class Finding:
     """One thing that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
 
-    kind: str  # device, isolation, compiler or cache
+    kind: str  # device, isolation, compiler, cache or state
     name: str
     usable: bool
     detail: str
@@ -47,7 +48,7 @@ class Finding:
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
     kept_in = await isolations()
-    findings = [*await compilers(), *devices(), *await gpus(kept_in), *kept_in, cache()]
+    findings = [*await compilers(), *devices(), *await gpus(kept_in), *kept_in, cache(), *state()]
     ready = can_grade(findings)
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(one) for one in findings]}, indent=2))
@@ -204,6 +205,18 @@ def cache() -> Finding:
         detail, remedy = f"{directory} can't be read: {error.strerror}", "name a directory of your own in GRADER_CACHE_DIR"
         return Finding(kind="cache", name="artifacts", usable=False, detail=detail, remedy=remedy)
     return Finding(kind="cache", name="artifacts", usable=True, detail=f"{directory}: {count} built, {size_bytes / 1e6:.1f} MB")
+
+
+def state() -> list[Finding]:
+    """What this user's own submissions are kept in; of a server with other options, `grader-server doctor` says it."""
+    from grader.config import Settings
+    from grader.server.checkup import Standing, ledger, space
+
+    settings = Settings()
+    return [
+        Finding(kind="state", name=one.name, usable=one.standing is not Standing.WRONG, detail=one.detail, remedy=one.remedy)
+        for one in (*ledger(settings, datetime.now(UTC)), *space(settings))
+    ]
 
 
 def _isolation(name: str, availability: Availability) -> Finding:

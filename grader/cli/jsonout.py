@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2
 
-# Submission.error holds details of these types; JSON can be written only of types that are loaded.
-DETAILS = error_details_pb2.DESCRIPTOR.name
+from grader import stable_json
+from grader.cli.exits import GraderFailed
 
 
 def print_json(message: Message) -> None:
     """Print message, and nothing else, on stdout."""
-    print(json_format.MessageToJson(message, preserving_proto_field_name=True))
+    try:
+        text = stable_json.to_text(stable_json.to_data(message), indent=2)
+    except (TypeError, json_format.SerializeToJsonError) as error:  # a detail of a type that is not known here, a time of no calendar
+        raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None
+    print(text)

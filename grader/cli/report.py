@@ -16,14 +16,6 @@ _SAID_BELOW = "EMULATED_NOT_RANKED"  # with the device
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
-_FLAGS = {
-    "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
-    "DONE_TOO_EARLY": "its process said that it had ended while its work still ran; it is forgiven the least that the clock itself takes",
-    "DEVICE_NOT_QUIET": "somebody kept the device busy while this kernel was timed; it is forgiven the least that the clock itself takes",
-    "BASELINE_SLOWED": "PyTorch ran slower beside this kernel than alone; its time alone was taken",
-    "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, for the judge's clock to tell; that workload is not scored",
-    "THROTTLED": "the device slowed itself down while it was timed, for heat or power; cool it, and grade again",
-}
 
 
 def show(console: Console, submission: submission_pb2.Submission) -> None:
@@ -37,7 +29,7 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
     yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
     match submission.state:
         case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
-            yield from _graded(submission.report)
+            yield from _graded(submission.report, _score(submission))
         case submission_pb2.SUBMISSION_STATE_FAILED:
             yield Text("the grader failed", style="bold red") + plain(f": {submission.error.message or 'no reason was given'}")
             yield Text("This says nothing about the kernel. Submit it again; 'grader-cli doctor' looks for causes on this machine.")
@@ -54,11 +46,22 @@ def headline(report: report_pb2.Report) -> Text:
     return line + plain(f"  {one_line(report.reason)}") if report.reason and report.reason != words.verdict_name(report) else line
 
 
-def _graded(report: report_pb2.Report) -> Iterator[RenderableType]:
+def _score(submission: submission_pb2.Submission) -> str:
+    if not submission.HasField("score"):
+        return ""
+    told = words.score(submission.score, submission.score_low, submission.score_high, submission.score_kind)
+    over = f" over {one_line(submission.score_baseline)}" if submission.score_baseline else ""
+    count = submission.report.process_count
+    return f"score: {told}{over}, of {count} process{'' if count == 1 else 'es'}"
+
+
+def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
     yield headline(report)
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
+    if score:
+        yield plain(score, "bold")
     for flag in (one for one in report.flags if one != _SAID_BELOW):
-        yield plain(f"{one_line(flag)}{': ' + _FLAGS[flag] if flag in _FLAGS else ''}", "yellow")
+        yield plain(f"{one_line(flag)}{': ' + words.FLAGS[flag] if flag in words.FLAGS else ''}", "yellow")
     if report.libraries:
         yield plain(f"uses libraries: {one_line(', '.join(report.libraries), most_chars=400)}")
     if report.trials:

@@ -11,10 +11,12 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Literal
 
+from grader import credentials
 from grader.cli.exits import GraderFailed
 from grader.cli.progress import stderr_console
 from grader.cli.text import one_line
 from grader.client import GraderClient
+from grader.credentials import Credential
 from grader.errors import StateDirectoryInUse
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only
@@ -47,7 +49,7 @@ class Target:
 async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
     """A client of the server that target names, or of the command's own."""
     if target.server is not None:
-        async with GraderClient(target.server, patience_s=10.0) as client:
+        async with dial(target.server, credentials.find(target.server)) as client:
             yield client
         return
     async with AsyncExitStack() as stack:
@@ -58,6 +60,18 @@ async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
                 raise
             client = await stack.enter_async_context(_own(target, Need.READ))
         yield client
+
+
+def dial(server: str, credential: Credential) -> GraderClient:
+    """A client of a server that is named."""
+    return GraderClient(
+        server,
+        key=credential.key,
+        tls=credential.tls,
+        ca=None if credential.ca is None else credential.ca.encode(),
+        plain_text_key=credential.plain_text,
+        patience_s=10.0,
+    )
 
 
 @asynccontextmanager
@@ -86,6 +100,8 @@ def log_to(path: Path) -> None:
     """Send the server's log to a file: the terminal is for the report, and a log may quote untrusted text."""
     import structlog
 
+    from grader.log import TRACEBACKS
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else os.O_APPEND), 0o600)
@@ -94,7 +110,7 @@ def log_to(path: Path) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
+            TRACEBACKS,
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -87,6 +87,6 @@ def _problem_beside(directory: Path) -> str | None:
         return None
     try:
         name = tomllib.loads(path.read_text("utf-8")).get("name")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, or one that Python's own reader does not get through
         raise Misuse(f"problem: {path} can't be read: {error}") from None
     return name if isinstance(name, str) else None

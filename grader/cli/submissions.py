@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich.table import Table
 
 from grader.cli import report, words
@@ -25,14 +27,31 @@ async def show(target: Target, name: str, *, json: bool) -> Exit:
     return Exit.DONE
 
 
-async def list_(target: Target, problem: str, limit: int, *, json: bool) -> Exit:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to list; "" is any."""
+
+    problem: str = ""
+    competition: str = ""
+    user: str = ""
+    limit: int
+
+
+async def list_(target: Target, wanted: Wanted, *, json: bool) -> Exit:
     """Print the newest submissions."""
     async with connect(target, Need.READ) as client:
-        answer = await client.list_submissions(page_size=limit, problem=full_name("problems", problem) if problem else "")
+        answer = await client.list_submissions(
+            page_size=wanted.limit,
+            problem=full_name("problems", wanted.problem) if wanted.problem else "",
+            competition=full_name("competitions", wanted.competition) if wanted.competition else "",
+            user=wanted.user,
+        )
     if json:
         print_json(grader_service_pb2.ListSubmissionsResponse(submissions=answer.submissions))
     elif answer.submissions:
         stdout_console().print(_table(list(answer.submissions)))
+    elif wanted.problem or wanted.competition or wanted.user:
+        print("no such submissions that you may see")
     else:
         print("no submissions yet; hand one in with: grader-cli submit FILE")
     return Exit.DONE
@@ -50,10 +69,12 @@ async def cancel(target: Target, name: str, *, json: bool) -> Exit:
 
 
 def _table(submissions: list[submission_pb2.Submission]) -> Table:
-    table = Table("name", "problem", "language", "state", "handed in (UTC)", box=None, pad_edge=False)
+    users = any(one.user for one in submissions)  # there are none where the server asks for no keys
+    table = Table("name", *(["user"] if users else []), "problem", "language", "state", "handed in (UTC)", box=None, pad_edge=False)
     for one in submissions:
         table.add_row(
             plain(one_line(one.name)),
+            *([plain(one_line(one.user))] if users else []),
             plain(one_line(one.problem.removeprefix("problems/"))),
             plain(one_line(one.language)),
             words.state_name(one),

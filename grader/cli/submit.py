@@ -32,6 +32,7 @@ class Order:
     entry: str
     device_kind: str
     mode: str
+    competition: str = ""
 
 
 def build_submission(handed: sources.Handed, order: Order) -> submission_pb2.Submission:
@@ -43,6 +44,7 @@ def build_submission(handed: sources.Handed, order: Order) -> submission_pb2.Sub
         device_kind=order.device_kind,
         mode=f"MODE_{order.mode.upper()}",
         entry=order.entry,
+        competition=full_name("competitions", order.competition) if order.competition else "",
     )
 
 
@@ -50,6 +52,8 @@ async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exi
     """Submit, follow to the end unless wait is False, and print."""
     if not wait and target.server is None:
         raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
+    if order.competition and target.server is None:
+        raise Misuse("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
     handed = sources.read(order.files, named)
     beside = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
@@ -73,12 +77,19 @@ async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exi
 def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
     """The id of the problem that --problem means, and its path where it is one: a file or directory, in a format that says its id."""
     path = Path(problem or "")
-    if problem is None or not (path.exists() and ("/" in problem or path.suffix)):
+    if problem is None or not (("/" in problem or path.suffix) and _exists(path)):
         return problem, None
     # Only here: a command that names a server does not need it, and it takes a while to import.
     from grader.problems import Problems
 
     return Problems().add(path).problem_id, path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 async def watch(target: Target, name: str, *, json: bool) -> Exit:

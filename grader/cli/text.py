@@ -1,35 +1,14 @@
-"""Makes untrusted text safe to show.  Everything that a kernel, a compiler or a server wrote goes through here before a terminal."""
+"""Untrusted text on a terminal.  Everything that a kernel, a compiler or a server wrote goes through here before it is printed."""
 
 from __future__ import annotations
 
-import unicodedata
-
 from rich.text import Text
 
-# Controls, formats (bidirectional overrides, zero width), surrogates, private use, unassigned, line and paragraph separators:
-# what can move a cursor, hide text or reorder it.
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+from grader.shown import one_line, visible
 
-
-def visible(text: str, *, most_chars: int | None = None) -> str:
-    """Write every character that a terminal would obey, or not show, as its escape; newlines stay, tabs become spaces."""
-    lines = text.replace("\r\n", "\n").expandtabs(4)
-    cut = lines if most_chars is None or len(lines) <= most_chars else lines[:most_chars] + " [...]"
-    return "".join(one if one == "\n" or unicodedata.category(one) not in _UNSEEN else _escape(one) for one in cut)
-
-
-def one_line(text: str, *, most_chars: int = 300) -> str:
-    """The same on one line."""
-    return visible(" ".join(text.split()), most_chars=most_chars)
+__all__ = ["one_line", "plain", "visible"]
 
 
 def plain(text: str, style: str = "") -> Text:
     """Untrusted text for rich: no control characters, no markup, no emoji codes."""
     return Text(visible(text), style=style)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

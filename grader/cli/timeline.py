@@ -40,6 +40,7 @@ class Timeline:
         self.environment = ""
         self.final = False
         self._attempt = 0
+        self._process = ""  # which of several, in ranked mode
 
     @property
     def now(self) -> str:
@@ -51,8 +52,10 @@ class Timeline:
         lines = self._new_attempt(event, now_s)
         match event.WhichOneof("event"):
             case "progress":
+                if event.progress.process_count > 1:
+                    self._process = f"process {event.progress.process} of {event.progress.process_count}: "
                 word = _WORDS.get(event.progress.stage, "working")
-                label = f"{word} {event.progress.workload_id}".strip()
+                label = f"{self._process}{word} {event.progress.workload_id}".strip()
                 lines += self._begin(label, now_s) if label != self.now or self.steps[-1].ended_s is not None else []
             case "build":
                 lines += self._built(event.build, now_s)
@@ -67,15 +70,25 @@ class Timeline:
                 lines.append(self.environment)
             case "submission":
                 lines += self._moved(event.submission, now_s)
+            case "queue_position":
+                lines += self._placed(event.queue_position)
             case _:
                 pass
         return lines
+
+    def _placed(self, position: submission_pb2.QueuePosition) -> list[str]:
+        step = self.steps[-1]
+        if step.ended_s is not None or step.trial_count:  # it came late
+            return []
+        step.detail = _place(position)
+        return [f"{step.label}: {step.detail}"]
 
     def _new_attempt(self, event: submission_pb2.SubmissionEvent, now_s: float) -> list[str]:
         again = 0 < self._attempt < event.attempt
         self._attempt = max(self._attempt, event.attempt)
         if not again:
             return []
+        self._process = ""
         self.steps = [Step(label=f"attempt {event.attempt}", began_s=now_s, detail="the one before it was lost")]
         return [f"attempt {event.attempt}: the one before it was lost"]
 
@@ -129,3 +142,11 @@ class Timeline:
             case _:
                 self.final = True
                 return self._end(now_s)
+
+
+def _place(position: submission_pb2.QueuePosition) -> str:
+    ahead = f"{position.ahead_count} ahead" if position.ahead_count else "next"
+    seconds = position.estimated_duration.seconds
+    if not position.HasField("estimated_duration"):
+        return ahead
+    return f"{ahead}, about {seconds} s" if seconds < 100 else f"{ahead}, about {round(seconds / 60)} min"

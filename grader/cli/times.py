@@ -106,12 +106,14 @@ def kernels(uses: Sequence[report_pb2.KernelUse], most: int = 4) -> Iterator[Ren
     if not uses:
         return
     table = Table("kernel", box=None, pad_edge=False, title="Kernels, as the compiler says", title_justify="left")
-    for heading in ("registers", "shared", "stack", "spilled (stores, loads)"):
+    doubles = any(use.double_instruction_count for use in uses[:most])
+    for heading in ("registers", "shared", "stack", "spilled (stores, loads)", *(["float64 instructions"] if doubles else [])):
         table.add_column(heading, justify="right")
     for use in uses[:most]:
         spilled = f"{use.spill_store_bytes} B, {use.spill_load_bytes} B" if use.spill_store_bytes or use.spill_load_bytes else "no"
         name = plain(one_line(use.name, most_chars=40))
-        table.add_row(name, str(use.registers), f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled)
+        counted = [str(use.double_instruction_count)] if doubles else []
+        table.add_row(name, str(use.registers), f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled, *counted)
     yield table
     if len(uses) > most:
         yield Text(f"and {len(uses) - most} more; --json has them all")

@@ -6,8 +6,10 @@ A lane is free, taken, looked after (its device is being checked when a job's bo
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import structlog
@@ -16,9 +18,11 @@ from grader import devices
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.fleet.judge_process import JudgeProcess
 from grader.isolation import GpuAccess
+from grader.observer import LaneNow, LaneState
 from sandbox import wire
 
 LOOK_AGAIN_S = 300.0
+FAITHFUL_S = 60.0  # so long a seat waits for its own lane where others wait for the one that is free
 LOOKS = 2  # at a device whose job is over; between them its judge is started anew
 CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes to start
 
@@ -177,18 +181,35 @@ class LaneSeat:
             self.here.standing = Standing.FREE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A seat that waits for its turn, since when by the loop's clock."""
+
+    seat: LaneSeat
+    turn: asyncio.Future[DeviceLane]
+    since: float
+
+
 class Lanes:
     """The lanes of a host. default: what "" chooses."""
 
     def __init__(self, lanes: Sequence[DeviceLane], default: str, look_again_s: float = LOOK_AGAIN_S) -> None:
         self._lanes, self._default, self._look_again_s = tuple(lanes), default, look_again_s
-        self._waiting: list[tuple[LaneSeat, asyncio.Future[DeviceLane]]] = []
+        self._waiting: list[_Waiting] = []
         self._carers: set[asyncio.Task[None]] = set()
 
     @property
     def offers(self) -> tuple[str, ...]:
         """What may be chosen."""
         return devices.offered((lane.gpu.index, lane.gpu.name) for lane in self._lanes if lane.gpu is not None)
+
+    @property
+    def now(self) -> tuple[LaneNow, ...]:
+        """What each lane is doing; emulated ones are counted from 0."""
+        numbers = itertools.count()
+        indexes = (next(numbers) if lane.gpu is None else lane.gpu.index for lane in self._lanes)
+        found = zip(self._lanes, indexes, strict=True)
+        return tuple(LaneNow(name=f"{lane.kind}:{index}", state=LaneState[lane.standing.name]) for lane, index in found)
 
     @contextmanager
     def seat(self, choice: str) -> Iterator[LaneSeat]:
@@ -211,9 +232,10 @@ class Lanes:
                 self.look_after(lane)
 
     async def take(self, seat: LaneSeat) -> DeviceLane:
-        """Wait for the seat's lane, or for one like it that is free before; first come, first served."""
-        turn: asyncio.Future[DeviceLane] = asyncio.get_running_loop().create_future()
-        self._waiting.append((seat, turn))
+        """Wait for the seat's lane, or for one like it that is free before; see `_deal`."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[DeviceLane] = loop.create_future()
+        self._waiting.append(_Waiting(seat=seat, turn=turn, since=loop.time()))
         self._deal()
         try:
             return await turn
@@ -246,26 +268,45 @@ class Lanes:
             await lane.close()
 
     def _deal(self) -> None:
-        """Give free lanes to those who wait, in order; tell those for whom there is none any more."""
-        still = []
-        for seat, turn in self._waiting:
-            if turn.done():
-                continue
-            try:
-                alike = [lane for lane in self._usable(seat.choice) if lane.is_like(seat.here)]
-            except DeviceQuarantined as error:
-                turn.set_exception(error)
-                continue
-            free = [lane for lane in alike if lane.standing is Standing.FREE]
-            if free:
-                lane = seat.here if seat.here in free else min(free, key=lambda one: one.load)
-                lane.standing = Standing.TAKEN
-                turn.set_result(lane)
-            elif alike:
-                still.append((seat, turn))
-            else:  # what was built for the one that is quarantined does not run on the others; the next attempt is made on those
-                turn.set_exception(DeviceQuarantined(seat.here.title, seat.here.illness))
-        self._waiting = still
+        """Give free lanes to those who wait, in order; tell those for whom there is none any more.
+
+        Who sits at a lane has a box there that has opened its GPU: it is dealt to before others, but for those who have waited for long.
+        """
+        self._waiting = [one for one in self._waiting if self._still_waits(one)]
+        long_ago = asyncio.get_running_loop().time() - FAITHFUL_S
+        for one in self._waiting:
+            if one.since <= long_ago:
+                self._give(one, self._free_for(one))
+        for one in self._waiting:
+            if not one.turn.done() and one.seat.here.standing is Standing.FREE:
+                self._give(one, one.seat.here)
+        for one in self._waiting:
+            if not one.turn.done():
+                self._give(one, self._free_for(one))
+        self._waiting = [one for one in self._waiting if not one.turn.done()]
+
+    def _still_waits(self, one: _Waiting) -> bool:
+        """Whether there is a lane that it may get some time; it is told where there is none."""
+        if one.turn.done():
+            return False
+        try:
+            if any(lane.is_like(one.seat.here) for lane in self._usable(one.seat.choice)):
+                return True
+            # What was built for the one that is quarantined does not run on the others; the next attempt is made on those.
+            one.turn.set_exception(DeviceQuarantined(one.seat.here.title, one.seat.here.illness))
+        except DeviceQuarantined as error:
+            one.turn.set_exception(error)
+        return False
+
+    def _free_for(self, one: _Waiting) -> DeviceLane | None:
+        alike = (lane for lane in self._usable(one.seat.choice) if lane.is_like(one.seat.here) and lane.standing is Standing.FREE)
+        return min(alike, key=lambda lane: (lane is not one.seat.here, lane.load), default=None)
+
+    @staticmethod
+    def _give(one: _Waiting, lane: DeviceLane | None) -> None:
+        if lane is not None:
+            lane.standing = Standing.TAKEN
+            one.turn.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
         found = [lane for lane in self._lanes if _is_meant(lane, choice)]

@@ -22,6 +22,7 @@ from grader.isolation.runtime import box_output, run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease
+from grader.observer import LaneNow
 from sandbox import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
@@ -88,6 +89,10 @@ class LocalFleet:
     def device_kinds(self) -> tuple[str, ...]:
         """What a submission may ask for."""
         return self._lanes.offers
+
+    def lanes(self) -> tuple[LaneNow, ...]:
+        """What each lane is doing now."""
+        return self._lanes.now
 
     def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Grade one attempt on this host."""

@@ -19,7 +19,10 @@ FORMATS: Mapping[str, ModuleType] = {one.NAME: one for one in (native, kernelben
 
 def of(path: Path, formats: Mapping[str, ModuleType] = FORMATS) -> ModuleType | None:
     """The format of which a problem lies at path; None where none does."""
-    return next((one for one in formats.values() if one.matches(path)), None)
+    try:
+        return next((one for one in formats.values() if one.matches(path)), None)
+    except OSError:  # such as a name that is too long
+        return None
 
 
 def as_called(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:

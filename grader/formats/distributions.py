@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -64,6 +65,8 @@ class Distribution(Part):
     def check(self, dtype: str, axes: Mapping[str, int]) -> None:
         """ValueError where no tensor of this dtype can be drawn from it at a workload's axes."""
         for one in (self, *(self.parts or ())):
+            if (one.kind != "constant" or dtype in _WHOLE) and not _is_finite(one):
+                raise ValueError(f"'low' and 'high' of the kind {one.kind!r} have to be finite; only a constant float may be inf or nan")
             if isinstance(one.high, str) and one.high not in axes:
                 raise ValueError(f"'high' is {one.high!r}, which is not in axes; add it there, or give a number")
             if one.kind == "uniform" and isinstance(one.high, str) and dtype in _WHOLE:
@@ -76,6 +79,10 @@ class Distribution(Part):
     def on_wire(self) -> wire.Distribution:
         """As the judge gets it."""
         return _on_wire(self, tuple(_on_wire(part) for part in self.parts or ()))
+
+
+def _is_finite(one: Part) -> bool:
+    return math.isfinite(one.low) and (isinstance(one.high, str) or math.isfinite(one.high))
 
 
 def _check_index(one: Part, dtype: str, axes: Mapping[str, int]) -> None:

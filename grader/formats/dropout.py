@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 _MODULES = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
 _DEFAULT_P = 0.5
+_LARGEST = 1e300  # for a number that no float holds
 _HOPS = 8  # from a parameter to the constant that it is made of
 
 
@@ -54,7 +55,7 @@ def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[st
     """The number that an expression surely is."""
     for _ in range(_HOPS):
         if isinstance(node, ast.Constant):
-            return float(node.value) if isinstance(node.value, (int, float)) else None
+            return min(node.value, _LARGEST) * 1.0 if isinstance(node.value, (int, float)) else None
         if not isinstance(node, ast.Name):
             return None
         node, names = names.get(node.id), constants  # what stands in a parameter's place is written in the module

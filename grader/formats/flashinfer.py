@@ -36,6 +36,8 @@ FILE_LIMIT_BYTES, ROW_LIMIT, WORKLOAD_LIMIT_BYTES = 4 << 20, 1000, 1 << 38
 TENSOR_LIMIT, RANK_LIMIT, AXIS_LIMIT = 24, 8, 16
 MATCHED_RATIO = {"moe": 0.95, "lowbit": 0.95}  # by op_type: FlashInfer's eval_config.yaml
 ATOL = RTOL = 1e-2
+ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
+PARSED_LIMIT_BYTES = 256 * 1024  # of a submission: Python takes a GB of memory and 4 s for a MiB that is made for it
 KINDS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
 ENTRIES = (schema.RUN, "solution", "custom_kernel")
 
@@ -67,7 +69,7 @@ def load(path: Path) -> Problem:
     workloads = tuple(_workloads(files, definition))
     if not workloads:
         raise ProblemInvalid(str(files.workloads), "has no workload; add a line")
-    problem_id = re.sub(r"[^a-z0-9]+", "_", definition.name.lower()).strip("_") or "problem"
+    problem_id = re.sub(r"[^a-z0-9]+", "_", definition.name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
     spec = _spec(problem_id, definition, workloads)
     languages = ("python", "torch_extension", "cuda") if spec.axes and _is_plain(definition) else ("python",)
     return Problem(problem_id=problem_id, title=definition.name, languages=languages, spec=spec, statement=definition.description or "")
@@ -75,7 +77,7 @@ def load(path: Path) -> Problem:
 
 def as_called(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
     """The spec for a Python source: an entry with as many parameters as there are inputs and outputs writes its outputs into the last.
-    Where it can't be told from the source, as of `def run(*arguments)`, the outputs are returned."""
+    Where it can't be told from the source, as of `def run(*arguments)` or of a very long one, the outputs are returned."""
     function = _entry(source, entry)
     if function is None or function.args.vararg is not None:
         return spec
@@ -89,6 +91,8 @@ def as_called(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSp
 
 
 def _entry(source: str, entry: str) -> ast.FunctionDef | None:
+    if len(source.encode()) > PARSED_LIMIT_BYTES:
+        return None
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -145,7 +149,7 @@ def _not_judged(definition: schema.Definition) -> str | None:
 
 
 def _workloads(files: _Files, definition: schema.Definition) -> Iterator[wire.Workload]:
-    lines = [(number, line) for number, line in enumerate(_text(files.workloads).splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(_text(files.workloads).split("\n"), 1) if line.strip()]
     if len(lines) > ROW_LIMIT:
         raise ProblemInvalid(str(files.workloads), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
     seen = set[str]()
@@ -201,10 +205,11 @@ def _input(files: _Files, definition: schema.Definition, row: schema.Workload, n
         case schema.Custom() if definition.custom_inputs_entrypoint is None:
             raise ValueError(f"inputs.{name}: is custom, and the definition has no custom_inputs_entrypoint; add it")
         case schema.Safetensors():
-            path = (files.root / said.path).resolve()
+            path = files.root / said.path
             try:
+                path = path.resolve()
                 found = safetensors.find(path, said.tensor_key)
-            except (safetensors.SafetensorsInvalid, OSError) as wrong:
+            except (safetensors.SafetensorsInvalid, OSError, RuntimeError) as wrong:  # the last one: links in a circle
                 raise ValueError(f"inputs.{name}: {path} {wrong}") from None
             if (found.dtype, found.shape) != (tensor.dtype, _shape(tensor, sizes)):
                 expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"

@@ -19,6 +19,7 @@ from sandbox import wire
 NAME = "native"
 LANGUAGES = ("torch_extension", "cuda", "python")
 REFERENCE_FUNCTION = "reference"
+RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for
 
 _Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 _DType = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
@@ -31,7 +32,7 @@ class _Strict(BaseModel):
 class _Output(_Strict):
     name: _Identifier
     dtype: _DType = "float32"
-    shape: list[str | int]
+    shape: list[str | Annotated[int, Field(ge=0, le=2**31 - 1)]] = Field(max_length=RANK_LIMIT)
 
 
 class _Tensor(_Output):
@@ -70,7 +71,7 @@ class _Problem(_Strict):
     title: str = Field(min_length=1, max_length=200)
     statement: str = ""
     entry: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "solve"
-    axes: list[_Identifier]
+    axes: list[_Identifier] = Field(max_length=AXIS_LIMIT)
     inputs: list[_Tensor] = Field(min_length=1, max_length=16)
     outputs: list[_Output] = Field(min_length=1, max_length=8)
     workloads: list[_Workload] = Field(min_length=1)
@@ -85,6 +86,8 @@ class _Problem(_Strict):
     @model_validator(mode="after")
     def _names_agree(self) -> _Problem:
         known = set(self.axes)
+        if len(known) != len(self.axes):
+            raise ValueError("axes has a name twice; leave one out")
         tensors: list[_Output] = [*self.inputs, *self.outputs]
         for tensor in tensors:
             if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in known]:
@@ -143,12 +146,16 @@ def load(path: Path) -> Problem:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "problem.toml"
         raise ProblemInvalid(str(toml_path), f"{key}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
+        raise ProblemInvalid(str(toml_path), f"is no TOML that can be read: {error}") from None
     return Problem(
         problem_id=parsed.name,
         title=parsed.title,
         languages=LANGUAGES,
         spec=_spec(parsed, reference),
         statement=parsed.statement,
+        moved_bytes=parsed.moved_bytes or "",
+        flops=parsed.flops or "",
     )
 
 

@@ -30,6 +30,8 @@ SEED, AXIS_LIMIT, LARGEST = "seed", 16, 2**31 - 1
 YAML_LIMIT_BYTES, FILE_LIMIT_BYTES = 256 * 1024, 512 * 1024
 LONGEST_TRIAL_S = 30.0
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
+LARGEST_TOLERANCE = 1e300  # for a number that no float holds
+ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
 
 _Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=1000)]
 _Case = dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")], _Scalar | Annotated[list[_Scalar], Field(max_length=256)]]
@@ -133,7 +135,7 @@ def load(path: Path) -> Problem:
     if missing := [name for name in FUNCTIONS if name not in _defined(reference)]:
         raise ProblemInvalid(str(task_path.parent / REFERENCE), f"defines no {missing[0]!r}; define it at the top level")
     name = task_path.resolve().parent.name
-    problem_id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "problem"
+    problem_id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
     return Problem(
         problem_id=problem_id, title=name, languages=LANGUAGES, spec=_spec(problem_id, task, texts, reference), statement=task.description
     )
@@ -180,7 +182,7 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
     try:
         if path.stat().st_size > YAML_LIMIT_BYTES:
             raise ProblemInvalid(str(path), f"is over {YAML_LIMIT_BYTES} bytes; make it smaller")
-        return model.model_validate(yaml.safe_load(path.read_text("utf-8")))
+        return model.model_validate(_yaml(path.read_text("utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {FILE} and the files that it lists") from None
     except ValidationError as error:
@@ -191,6 +193,13 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
         raise ProblemInvalid(str(path), f"is no YAML: {' '.join(str(error).split())}") from None
     except (ValueError, RecursionError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error or 'it is nested too deep'}; mend the value") from None
+
+
+def _yaml(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (KeyError, IndexError, AttributeError, TypeError, OverflowError) as error:  # PyYAML's, of a value that its tag does not fit
+        raise ValueError(f"a value is not what its tag says ({type(error).__name__}: {error})") from None
 
 
 def _text(task_path: Path, file: _File) -> str:
@@ -234,5 +243,5 @@ def _tolerance(tree: ast.Module) -> dict[str, float]:
             case ast.Assign(targets=[ast.Name(id="check_implementation")], value=ast.Call(keywords=keywords)):
                 for one in keywords:
                     if one.arg in found and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float)):
-                        found[one.arg] = max(float(one.value.value), 0.0)
+                        found[one.arg] = min(max(one.value.value, 0), LARGEST_TOLERANCE) * 1.0
     return found

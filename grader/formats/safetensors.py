@@ -15,6 +15,12 @@ DTYPES = {
 }  # fmt: skip
 
 
+ITEM_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "bool": 1,
+}  # fmt: skip
+
+
 class SafetensorsInvalid(ValueError):
     """A file that can't be used; the message says why."""
 
@@ -44,12 +50,12 @@ def find(path: Path, key: str) -> Found:
             entry = json.loads(file.read(count))[key]
             begin, end = (8 + count + int(one) for one in entry["data_offsets"])
             dtype, shape = DTYPES[entry["dtype"]], tuple(int(size) for size in entry["shape"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise SafetensorsInvalid(f"has no tensor {key!r} of a known dtype ({type(error).__name__}: {error}); mend tensor_key") from None
         size = path.stat().st_size
-        if not (0 <= begin <= end <= size and end - begin <= TENSOR_LIMIT_BYTES and min(shape, default=1) >= 0):
+        if not (8 + count <= begin <= end <= size and end - begin <= TENSOR_LIMIT_BYTES and min(shape, default=1) >= 0):
             raise SafetensorsInvalid(f"is cut off, or {key!r} has over {TENSOR_LIMIT_BYTES} bytes; fetch it again")
-        if (end - begin) % max(math.prod(shape), 1):
+        if end - begin != math.prod(shape) * ITEM_BYTES[dtype]:
             raise SafetensorsInvalid(f"says of {key!r} that {end - begin} bytes are of the shape {list(shape)}; fetch it again")
         file.seek(begin)
         digest = hashlib.sha256()

@@ -106,6 +106,11 @@ class BoxExit:
     output: bytes = b""  # the head of what it printed, at most 64 KiB
     wall_ns: int = 0
     peak_memory_bytes: int | None = None
+    arrivals: tuple[tuple[int, int], ...] = ()  # from which byte of the output on it came when, by the host's monotonic clock
+
+    def output_before(self, time_ns: int) -> bytes:
+        """What was here by then. Whatever was printed later came later."""
+        return self.output[: next((offset for offset, came_ns in self.arrivals if came_ns >= time_ns), len(self.output))]
 
 
 class Box(Protocol):

@@ -1,8 +1,9 @@
-"""The container that a box is, in the engine's words.  Pure: builds the request, talks to nobody."""
+"""The container that a box is, in the engine's words.  Builds the request, talks to nobody."""
 
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,8 @@ def create_options(
     limited = launch.rlimits(spec.limits, process_count=None) if protections.rlimits else {}
     return {
         "image": image,
-        "name": f"grader-{settings.run_id}-{spec.box_id}",
+        # One of its own for each start: an engine under load may not have forgotten the box before, which was replaced.
+        "name": f"grader-{settings.run_id}-{spec.box_id}-{secrets.token_hex(3)}",
         "command": launch.command(spec, paths, stdio=f"{LINK}/{STDIO_NAME}", limited=limited),
         "entrypoint": [],
         "user": f"{uid}:{uid}",

@@ -177,5 +177,4 @@ class DockerBox:
             state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self.container_id))
             if state["State"].get("OOMKilled"):
                 self._counters = self._counters.merged(Counters(oom_kills=1))
-        output = b"" if self._reader is None else self._reader.head
-        return self._ending.summary(self._code, self._counters, output, self._spec.limits.memory_bytes)
+        return self._ending.summary(self._code, self._counters, self._reader, self._spec.limits.memory_bytes)

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from grader.isolation import BoxCause, BoxExit
+from grader.isolation.output import OutputReader
 
 SIGNAL_EXIT_BASE = 128
 NEARLY_FULL = 0.98
@@ -51,7 +52,7 @@ class Ending:
             self.wall_ns = time.monotonic_ns() - self._began_ns
             self.struck.set()
 
-    def summary(self, code: int | None, counters: Counters, output: bytes, memory_limit_bytes: int) -> BoxExit:
+    def summary(self, code: int | None, counters: Counters, output: OutputReader | None, memory_limit_bytes: int) -> BoxExit:
         """Say how it ended.  `code` is the main process's, 128+n for a signal; what it claims counts only where nothing else struck."""
         if self.cause is None:
             raise AssertionError("a box is summed up after it has ended")
@@ -64,9 +65,10 @@ class Ending:
             cause=cause,
             exit_code=exit_code,
             signal=number,
-            output=output,
+            output=b"" if output is None else output.head,
             wall_ns=self.wall_ns,
             peak_memory_bytes=counters.peak_memory_bytes,
+            arrivals=() if output is None else tuple(output.arrivals),
         )
 
 

@@ -227,11 +227,11 @@ class HostBox:
             self._counters = self._cgroup.counters()
         if self._ending.cause is not BoxCause.OUTPUT_LIMIT:
             self._reader.drain()
-        output = self._reader.head
         if self._ending.cause is BoxCause.EXITED and not self._has_entered():
-            raise IsolationBroken(f"a box did not come up (exit code {code}): {output.decode(errors='replace').strip()[-500:]}")
+            said = self._reader.head.decode(errors="replace").strip()[-500:]
+            raise IsolationBroken(f"a box did not come up (exit code {code}): {said}")
         code = 128 - code if code is not None and code < 0 else code
-        return self._ending.summary(code, self._counters, output, self._spec.limits.memory_bytes)
+        return self._ending.summary(code, self._counters, self._reader, self._spec.limits.memory_bytes)
 
     def _has_entered(self) -> bool:
         os.set_blocking(self._entered, False)

@@ -6,13 +6,16 @@ import asyncio
 import ctypes
 import os
 import secrets
-import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from grader.isolation.removal import remove_tree
+
 HEAD_BYTES = 64 * 1024
 CHUNK_BYTES = 64 * 1024
+ARRIVAL_GRAIN_NS = 1_000_000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOSYMFOLLOW = 2, 4, 8, 256
 MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
 
@@ -29,6 +32,7 @@ class OutputReader:
         self._on_full = on_full
         self._head = bytearray()
         self._count = 0
+        self.arrivals: list[tuple[int, int]] = []  # for `BoxExit`, a millisecond apart at least
         self.ended = asyncio.Event()
         os.set_blocking(descriptor, False)
         self._loop = asyncio.get_running_loop()
@@ -59,6 +63,9 @@ class OutputReader:
         if not chunk:
             self.close()
             return False
+        now_ns = time.monotonic_ns()
+        if not self.arrivals or now_ns - self.arrivals[-1][1] > ARRIVAL_GRAIN_NS:
+            self.arrivals.append((len(self._head), now_ns))
         self._head += chunk[: HEAD_BYTES - len(self._head)]
         self._count += len(chunk)
         if self._count >= self._cap_bytes:
@@ -86,7 +93,7 @@ def output_directory(parent: Path, *, limit_bytes: int, inode_count: int = 4096,
             _unmount(directory)
             directory.rmdir()
         else:
-            shutil.rmtree(directory, ignore_errors=True)  # works on descriptors: a symlink in it leads nowhere
+            remove_tree(directory)
 
 
 def _mount_scratch(directory: Path, limit_bytes: int, inode_count: int, executable: bool) -> bool:
@@ -110,4 +117,4 @@ def sweep_outputs(parent: Path) -> None:
     for directory in sorted(parent.glob("out-*")):
         if directory.is_mount():
             _unmount(directory)
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_tree(directory)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from grader.isolation import BoxSpec
 from grader.isolation.output import output_directory, sweep_outputs
+from grader.isolation.removal import remove_tree
 from grader.isolation.settings import BoxSettings
 
 
@@ -49,4 +50,4 @@ def sweep_runtime(settings: BoxSettings) -> None:
     for directory in sorted(settings.runtime_dir.glob("run-*")):
         if directory.name != f"run-{settings.run_id}":
             sweep_outputs(directory)
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_tree(directory)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from grader.ledger import transactions
+import sqlalchemy as sa
+
+from grader.ledger import queue, transactions
+from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
-from grader.ledger.database import Database
-from grader.model import Event, Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
+from grader.ledger.database import Database, open_database
+from grader.ledger.depths import depths
+from grader.ledger.hooks import Hooks
+from grader.ledger.keys import Keys
+from grader.ledger.rejudges import Rejudges
+from grader.ledger.retention import Retention
+from grader.ledger.whose import EVERYBODYS, Whose
+from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, QueueDepth, Report, Submission, SubmissionState
+from grader.quotas import Terms
 from sandbox import wire
 
+_ANY = Terms()  # at any time, any number
 _LOST = Failure(reason="LEASE_LOST", message="its worker went away")
 
 
@@ -25,38 +37,65 @@ def utc_now() -> datetime:
 class Ledger:
     """Submissions and what happened to them. `changes` tells the tasks of this process of news."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now, changes: Changes | None = None) -> None:
         self._database = database
         self._now = now
-        self.changes = Changes()
+        self.changes = changes or Changes()
+        self.boards = Boards(database)
+        self.hooks = Hooks(database, now)
+        self.keys = Keys(database, now)
+        self.rejudges = Rejudges(database, now)
+        self.retention = Retention(database)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path, now: Callable[[], datetime] = utc_now) -> AsyncIterator[Ledger]:
-        """Open the ledger in the file path, making or migrating it if need be."""
-        async with Database.open(path) as database:
-            yield cls(database, now)
+    async def open(cls, location: Path | str, now: Callable[[], datetime] | None = None) -> AsyncIterator[Ledger]:
+        """Open the ledger in a file, or at a URL of PostgreSQL, making or migrating it if need be. The time is the database's."""
+        changes = Changes()
+        async with open_database(location, changes.hear) as database:
+            yield cls(database, now or database.now, changes)
 
-    async def submit(self, new: NewSubmission, problem: Problem, *, request_id: str = "", queue_limit: int = 2**31) -> Submission:
-        """Take a submission into the queue. A request id that came before gives the submission that it made."""
+    def now(self) -> datetime:
+        """The time, by the clock that everything here goes by."""
+        return self._now()
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without what is secret."""
+        return self._database.shown
+
+    async def submit(
+        self, new: NewSubmission, problem: Problem, *, request_id: str = "", queue_limit: int = 2**31, terms: Terms = _ANY
+    ) -> Submission:
+        """Take a submission into the queue, on these terms. A request id that came before gives the submission that it made."""
         made = secrets.token_hex(8)
         return await self._database.write(
-            lambda connection: transactions.submit(connection, self._now(), made, new, problem, request_id, queue_limit)
+            lambda connection: transactions.submit(connection, self._now(), made, new, problem, request_id, queue_limit, terms)
         )
 
     async def get(self, submission_id: str) -> Submission:
         """One submission, with sources and report; SubmissionNotFound."""
         return await self._database.read(lambda connection: transactions.get(connection, submission_id))
 
+    async def judgements(self, submission_id: str) -> list[Judgement]:
+        """Every judgement of a submission, oldest first: the last one counts."""
+        return await self._database.read(lambda connection: transactions.judgements_of(connection, submission_id))
+
     async def problem(self, digest: str) -> Problem:
         """The problem that a submission was made to."""
         return await self._database.read(lambda connection: transactions.get_problem(connection, digest))
 
     async def page(
-        self, *, size: int, before: int | None = None, problem_id: str = "", states: Sequence[SubmissionState] = ()
+        self,
+        *,
+        size: int,
+        before: int | None = None,
+        problem_id: str = "",
+        states: Sequence[SubmissionState] = (),
+        whose: Whose = EVERYBODYS,
     ) -> tuple[list[Submission], int | None]:
         """Submissions, newest first, without sources and with the head of the report; and `before` of the next page."""
-        return await self._database.read(lambda connection: transactions.page(connection, size, before, problem_id, states))
+        return await self._database.read(lambda connection: transactions.page(connection, size, before, problem_id, states, whose))
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
@@ -66,41 +105,60 @@ class Ledger:
         """How many wait."""
         return await self._database.read(transactions.queued_count)
 
+    async def depths(self) -> list[QueueDepth]:
+        """How many wait and since when, by mode."""
+        return await self._database.read(depths)
+
+    async def queue(self) -> queue.Snapshot:
+        """Who waits, in order, what runs, and what was graded lately."""
+        return await self._database.read(lambda connection: queue.snapshot(connection, self._now().timestamp()))
+
     async def cancel(self, submission_id: str) -> Submission:
         """Cancel what waits; ask the worker to stop what runs; AlreadyFinished otherwise."""
-        cancelled = await self._database.write(lambda connection: transactions.cancel(connection, self._now(), submission_id))
+        cancelled = await self._database.write_rows(lambda connection: transactions.cancel(connection, self._now(), submission_id))
         self.changes.notify(submission_id)
         return cancelled
 
     async def lease(self, worker_id: str, *, ttl_s: float, device_kinds: Sequence[str] = ()) -> Lease | None:
-        """Take the oldest in the queue that asks for one of these device kinds or for none; None where there is none."""
+        """Take the next in the queue that asks for one of these device kinds or for none; None where there is none."""
+        leased = await self.lease_some(worker_id, 1, ttl_s=ttl_s, device_kinds=device_kinds)
+        return leased[0] if leased else None
+
+    async def lease_some(self, worker_id: str, most: int, *, ttl_s: float, device_kinds: Sequence[str] = ()) -> list[Lease]:
+        """Take the next ones in their order, each as `lease` would."""
         now = self._now()
-        leased = await self._database.write(
-            lambda connection: transactions.lease(connection, now, worker_id, now + timedelta(seconds=ttl_s), device_kinds)
-        )
-        if leased is not None:
-            self.changes.notify(leased.submission.submission_id)
-        return leased
+        expire_time = now + timedelta(seconds=ttl_s)
+
+        def take(connection: sa.Connection) -> list[Lease]:
+            leased = (transactions.lease(connection, now, worker_id, expire_time, device_kinds) for _ in range(most))
+            return list(itertools.takewhile(lambda one: one is not None, leased))  # type: ignore[arg-type]
+
+        taken = await self._database.write(take)
+        for one in taken:
+            self.changes.notify(one.submission.submission_id)
+        return taken
 
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
         expire_time = self._now() + timedelta(seconds=ttl_s)
-        return await self._database.write(lambda connection: transactions.heartbeat(connection, lease, expire_time))
+        return await self._database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""
-        await self._database.write(lambda connection: transactions.append(connection, self._now(), lease, facts))
+        await self._database.write_rows(lambda connection: transactions.append(connection, self._now(), lease, facts))
         self.changes.notify(lease.submission.submission_id)
 
-    async def settle(self, lease: Lease, report: Report) -> Submission:
-        """Record the verdict and end the lease."""
-        settled = await self._database.write(lambda connection: transactions.settle(connection, self._now(), lease, report))
+    async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
+        """Record the verdict, and facts that were not written yet, and end the lease."""
+        settled = await self._database.write_rows(lambda connection: transactions.settle(connection, self._now(), lease, report, facts))
         self.changes.notify(lease.submission.submission_id)
         return settled
 
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
         """End the lease without a verdict: QUEUED again, FAILED the third counted time or finally, CANCELLED where asked for."""
-        released = await self._database.write(lambda connection: transactions.release(connection, self._now(), lease, counted, failure))
+        released = await self._database.write_rows(
+            lambda connection: transactions.release(connection, self._now(), lease, counted, failure)
+        )
         self.changes.notify(lease.submission.submission_id)
         return released
 
@@ -108,12 +166,14 @@ class Ledger:
         """End leases that nobody kept alive, as counted releases."""
         return await self._reclaim(expired_only=True)
 
-    async def reclaim_all(self) -> list[Submission]:
-        """End every lease, as counted releases: for the one who has the state directory's lock, so that no other holds one."""
-        return await self._reclaim(expired_only=False)
+    async def reclaim_all(self, worker_prefix: str = "") -> list[Submission]:
+        """End every lease of the workers whose ids begin so, as counted releases: for the one who knows that they are gone."""
+        return await self._reclaim(expired_only=False, worker_prefix=worker_prefix)
 
-    async def _reclaim(self, expired_only: bool) -> list[Submission]:
-        ended = await self._database.write(lambda connection: transactions.reclaim(connection, self._now(), expired_only, _LOST))
+    async def _reclaim(self, expired_only: bool, worker_prefix: str = "") -> list[Submission]:
+        ended = await self._database.write_rows(
+            lambda connection: transactions.reclaim(connection, self._now(), expired_only, _LOST, worker_prefix)
+        )
         for one in ended:
             self.changes.notify(one.submission_id)
         return ended

@@ -1,4 +1,7 @@
-"""Brings a database to the newest schema.  Where it is there already, Alembic is not even asked."""
+"""Brings a database to the newest schema.  Where it is there already, Alembic is not even asked.
+
+Two servers that start at once migrate once: SQLite's write lock, and on PostgreSQL the lock of `Database.write`, are held until it is done.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 
-HEAD = "0001"
+from grader.errors import LedgerNewer
+
+HEAD = "0002"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -21,15 +27,19 @@ def configuration(connection: sa.Connection) -> Config:
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Bring the database up to HEAD, inside the caller's transaction."""
-    if current(connection) != HEAD:
-        command.upgrade(configuration(connection), "head")
+    """Bring the database up to HEAD, inside the caller's transaction. LedgerNewer where it is none of our versions."""
+    found = current(connection)
+    if found == HEAD:
+        return
+    config = configuration(connection)
+    if found is not None and found not in {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}:
+        raise LedgerNewer(found, HEAD)
+    command.upgrade(config, "head")
 
 
 def current(connection: sa.Connection) -> str | None:
     """The schema's version; None in an empty database."""
-    known = connection.execute(sa.text("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'")).first()
-    if known is None:
+    if not sa.inspect(connection).has_table("alembic_version"):
         return None
     row = connection.execute(sa.text("SELECT version_num FROM alembic_version")).first()
     return None if row is None else str(row[0])

@@ -5,12 +5,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
-from grader.model import Event, Failure, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
+from grader.ledger.tables import judgements
+from grader.model import (
+    Event,
+    Failure,
+    Judgement,
+    NewSubmission,
+    Problem,
+    Report,
+    Score,
+    SourceFile,
+    Submission,
+    SubmissionState,
+    Verdict,
+)
 from sandbox import wire
 
 _REPORT = TypeAdapter(Report)
@@ -21,7 +35,7 @@ _SOURCES = TypeAdapter(tuple[SourceFile, ...])
 
 def to_text(data: Any) -> str:
     """JSON of a dataclass of ours. NaN and infinities are kept: a largest error may be either."""
-    return json.dumps(dataclasses.asdict(data), separators=(",", ":"))
+    return json.dumps(data, separators=(",", ":"), default=wire.parts)
 
 
 def sources_to_text(sources: tuple[SourceFile, ...]) -> str:
@@ -30,10 +44,17 @@ def sources_to_text(sources: tuple[SourceFile, ...]) -> str:
 
 
 def body_digest(new: NewSubmission) -> str:
-    """What makes two submissions the same, for request ids."""
-    return hashlib.sha256(json.dumps(dataclasses.asdict(new), sort_keys=True).encode()).hexdigest()
+    """What makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest."""
+    data = {name: value for name, value in dataclasses.asdict(new).items() if value or name not in ("user", "competition_id")}
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
+def request_key(user: str, request_id: str) -> str:
+    """What a request id is kept as: two users may have the same one."""
+    return hashlib.sha256(f"{user}\0{request_id}".encode()).hexdigest() if user else request_id
+
+
+@lru_cache(maxsize=64)  # the same few are leased again and again, and none ever changes
 def problem(document: str) -> Problem:
     """A problem from its document."""
     return _PROBLEM.validate_python(json.loads(document))
@@ -52,6 +73,8 @@ def submission(row: sa.Row[Any]) -> Submission:
             entry=values["entry"],
             device_kind=values["device_kind"],
             mode=wire.Mode(values["mode"]),
+            user=values["user_name"],
+            competition_id=values["competition_id"],
         ),
         problem_digest=values["problem_digest"],
         state=SubmissionState(values["state"]),
@@ -61,7 +84,60 @@ def submission(row: sa.Row[Any]) -> Submission:
         end_time=values["end_time"],
         report=_report(values),
         failure=_FAILURE.validate_python(json.loads(failure)) if failure else None,
+        score=score(values),
+        sources_removed=sources == "",
+        judgement_count=values["judgement_count"],
+        rejudge_id=values["rejudge_id"] or "",
     )
+
+
+def score(values: sa.RowMapping) -> Score | None:
+    """The score in a row that has its three columns."""
+    if values["score"] is None:
+        return None
+    return Score(value=values["score"], low=values["score_low"], high=values["score_high"])
+
+
+def judgement(row: sa.Row[Any]) -> Judgement:
+    """A judgement from its row."""
+    values = row._mapping
+    return Judgement(
+        sequence=values["sequence"],
+        verdict=Verdict(values["verdict"]),
+        reason=values["reason"],
+        summary=values["summary"],
+        problem_digest=values["problem_digest"],
+        create_time=values["create_time"],
+        score=score(values),
+        rejudge_id=values["rejudge_id"] or "",
+    )
+
+
+def judged(report: Report) -> dict[str, Any]:
+    """The columns that a judgement has, from its report. No text that a kernel had a part in is more than the database takes."""
+    environment, found = report.environment, report.score
+    values = {
+        "verdict": report.verdict,
+        "reason": report.reason,
+        "summary": report.summary,
+        "report": to_text(report),
+        "device": environment.device if environment else None,
+        "clock": environment.clock if environment else None,
+        "score": found.value if found else None,
+        "score_low": found.low if found else None,
+        "score_high": found.high if found else None,
+        "flags": ",".join(report.flags),
+    }
+    return {name: _fitting(judgements.c[name], value) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def plain(text: str) -> str:
+    """Text without what a database refuses: NUL, and halves of surrogate pairs, which UTF-8 does not have."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _fitting(column: sa.Column[Any], text: str) -> str:
+    return plain(text)[: getattr(column.type, "length", None)]
 
 
 def _report(values: sa.RowMapping) -> Report | None:
@@ -78,6 +154,6 @@ def event(row: sa.Row[Any]) -> Event:
         sequence=row.sequence,
         event_time=row.event_time,
         attempt=row.attempt,
-        fact=wire.from_json(json.loads(row.fact)) if row.fact else None,
+        fact=wire.decode(row.fact.encode()) if row.fact else None,
         state=SubmissionState(row.state) if row.state else None,
     )

@@ -74,8 +74,34 @@ submissions = sa.Table(
     sa.Column("summary", sa.Text),
     sa.Column("report", sa.Text),
     sa.Column("failure", sa.Text),
+    sa.Column("user_name", sa.String(64), nullable=False, server_default=""),  # "": nobody was asked
+    sa.Column("competition_id", sa.String(64), nullable=False, server_default=""),
+    sa.Column("priority", sa.Integer, nullable=False, server_default="1"),  # the queue's first order; smaller is sooner
+    sa.Column("rejudge_id", sa.String(64)),  # of a run that a rejudge asked for: no user's submission, and on no list
+    sa.Column("device", sa.String(128)),  # this and the next five are of the report, for boards
+    sa.Column("clock", sa.String(32)),
+    sa.Column("score", sa.Float),
+    sa.Column("score_low", sa.Float),
+    sa.Column("score_high", sa.Float),
+    sa.Column("flags", sa.String(400)),  # joined by commas
+    sa.Column("judgement_count", sa.Integer, nullable=False, server_default="0"),
     sa.Index(None, "state", "number"),
+    # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.
+    sa.Index(
+        "ix_submissions_queue",
+        *("state", "priority", "number", "user_name", "device_kind", "rejudge_id", "mode", "submission_id"),
+    ),
     sa.Index(None, "problem_id", "number"),
+    sa.Index(None, "user_name", "create_time"),
+    sa.Index(None, "competition_id", "problem_id", "number"),
+    # All that a board is made of: the rows themselves, with sources and reports, need not be read.
+    sa.Index(
+        "ix_submissions_board",
+        *("competition_id", "problem_id", "mode", "state", "verdict", "rejudge_id", "create_time", "submission_id", "user_name"),
+        *("device", "clock", "score", "score_low", "score_high", "flags"),
+        sqlite_where=sa.text("score IS NOT NULL"),
+        postgresql_where=sa.text("score IS NOT NULL"),
+    ),
     sqlite_autoincrement=True,
 )
 
@@ -89,4 +115,116 @@ events = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("state", sa.String(16)),
     sa.Column("fact", sa.Text),
+)
+
+# Append-only: every judgement of a submission; the last one is also in its row. source_number: whose events hold its facts.
+judgements = sa.Table(
+    "judgements",
+    metadata,
+    sa.Column("number", sa.ForeignKey("submissions.number"), primary_key=True),
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("source_number", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
+    sa.Column("verdict", sa.String(32), nullable=False),
+    sa.Column("reason", sa.String(64), nullable=False),
+    sa.Column("summary", sa.Text, nullable=False),
+    sa.Column("report", sa.Text, nullable=False),
+    sa.Column("device", sa.String(128)),
+    sa.Column("clock", sa.String(32)),
+    sa.Column("score", sa.Float),
+    sa.Column("score_low", sa.Float),
+    sa.Column("score_high", sa.Float),
+    sa.Column("flags", sa.String(400)),
+    sa.Column("rejudge_id", sa.String(64)),
+    sa.Column("create_time", UtcTime, nullable=False),
+)
+
+# Of a key only a digest is kept: what is read here opens nothing.
+keys = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("key_id", sa.String(32), primary_key=True),
+    sa.Column("secret_digest", sa.String(64), nullable=False),
+    sa.Column("user_name", sa.String(64), nullable=False),
+    sa.Column("scopes", sa.String(64), nullable=False),  # joined by commas
+    sa.Column("note", sa.String(200), nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+    sa.Column("expire_time", UtcTime),
+    sa.Column("revoke_time", UtcTime),
+)
+
+# What each user took of the devices lately, for fair shares: log2 of a sum of seconds, each times 2 ** (its time / half-life).
+usage = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("user_name", sa.String(64), primary_key=True),
+    sa.Column("log2_weight", sa.Float, nullable=False),
+)
+
+rejudges = sa.Table(
+    "rejudges",
+    metadata,
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("rejudge_id", sa.String(64), nullable=False, unique=True),
+    sa.Column("request_id", sa.String(64), unique=True),
+    sa.Column("user_name", sa.String(64), nullable=False),
+    sa.Column("document", sa.Text, nullable=False),  # what was asked for
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+    sa.Column("end_time", UtcTime),
+    sqlite_autoincrement=True,
+)
+
+# One submission of a rejudge. What it found out is null until it is decided; run_number: the run that decides, where facts do not;
+# judgement_count: how many judgements the submission had when it was chosen, for nothing else may be overwritten.
+rejudge_items = sa.Table(
+    "rejudge_items",
+    metadata,
+    sa.Column("rejudge_id", sa.String(64), primary_key=True),
+    sa.Column("number", sa.ForeignKey("submissions.number"), primary_key=True),
+    sa.Column("run_number", sa.ForeignKey("submissions.number")),
+    sa.Column("judgement_count", sa.Integer, nullable=False),
+    sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
+    sa.Column("verdict", sa.String(32)),
+    sa.Column("reason", sa.String(64)),
+    sa.Column("summary", sa.Text),
+    sa.Column("report", sa.Text),
+    sa.Column("device", sa.String(128)),
+    sa.Column("clock", sa.String(32)),
+    sa.Column("score", sa.Float),
+    sa.Column("score_low", sa.Float),
+    sa.Column("score_high", sa.Float),
+    sa.Column("flags", sa.String(400)),
+)
+
+# Where to tell of finished submissions. The secret signs what is sent, so it is kept as it is.
+hooks = sa.Table(
+    "hooks",
+    metadata,
+    sa.Column("hook_id", sa.String(32), primary_key=True),
+    sa.Column("user_name", sa.String(64), nullable=False),  # "": of everybody's submissions
+    sa.Column("competition_id", sa.String(64), nullable=False),  # "": of every competition and of none
+    sa.Column("url", sa.String(2000), nullable=False),
+    sa.Column("secret", sa.String(128), nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+    sa.Column("end_time", UtcTime),
+)
+
+# The outbox: written with the final state, in one transaction with it.
+deliveries = sa.Table(
+    "deliveries",
+    metadata,
+    sa.Column("delivery_id", sa.String(32), primary_key=True),
+    sa.Column("hook_id", sa.ForeignKey("hooks.hook_id"), nullable=False),
+    sa.Column("number", sa.ForeignKey("submissions.number"), nullable=False),
+    sa.Column("event", sa.String(32), nullable=False),  # submission.finished, judgement.changed
+    sa.Column("state", sa.String(16), nullable=False),  # waiting, delivered, given_up
+    sa.Column("attempt", sa.Integer, nullable=False),  # the fence of whoever sends it
+    sa.Column("next_time", UtcTime, nullable=False),  # when it may be sent; while it is sent, when another may try
+    sa.Column("give_up_time", UtcTime, nullable=False),
+    sa.Column("last_status", sa.String(200), nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+    sa.Index(None, "state", "next_time"),
+    sa.Index(None, "hook_id", "state", "next_time"),
 )

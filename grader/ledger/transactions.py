@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -10,23 +9,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, RequestIdReused, SubmissionNotFound
-from grader.ledger import records
-from grader.ledger.tables import events, problems, submissions
-from grader.model import Event, Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
+from grader.ledger import hooks, queue, records, rejudge_items, shares, spent, statements
+from grader.ledger.news import NewsKind, tell
+from grader.ledger.tables import events, judgements, problems, submissions
+from grader.ledger.whose import EVERYBODYS, Whose
+from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
+from grader.quotas import Terms
 from sandbox import wire
 
 ATTEMPT_LIMIT = 3  # spoiled attempts; the last one fails the submission
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
-_LISTED = [column for column in submissions.c if column.name not in {"sources", "report"}]
-
-
-def _fence(lease: Lease) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        submissions.c.submission_id == lease.submission.submission_id,
-        submissions.c.worker_id == lease.worker_id,
-        submissions.c.attempt == lease.attempt,
-        submissions.c.state == SubmissionState.RUNNING,
-    )
+_LARGEST = 2**31 - 1  # that a column of integers holds; whoever asks with a larger one asks for nothing
 
 
 def _move(
@@ -40,55 +33,76 @@ def _move(
         change |= {"worker_id": None, "lease_expire_time": None}
     row = connection.execute(sa.update(submissions).where(where).values(change).returning(submissions)).one_or_none()
     if row is not None:
-        connection.execute(
-            sa.insert(events).values(number=row.number, sequence=row.event_count, event_time=now, attempt=row.attempt, state=state)
-        )
+        _moved(connection, row, now, state)
     return row
 
 
+def _moved(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
+    """Write down that this row was moved to state, and tell of it."""
+    event = {"number": row.number, "sequence": row.event_count, "event_time": now, "attempt": row.attempt, "state": state, "fact": None}
+    connection.execute(statements.INSERT_EVENT, event)
+    if state.final:
+        hooks.enqueue(connection, now, [row.number], hooks.HookEvent.FINISHED)
+    tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
+
+
 def submit(
-    connection: sa.Connection, now: datetime, submission_id: str, new: NewSubmission, problem: Problem, request_id: str, queue_limit: int
+    connection: sa.Connection,
+    now: datetime,
+    submission_id: str,
+    new: NewSubmission,
+    problem: Problem,
+    request_id: str,
+    queue_limit: int,
+    terms: Terms,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made."""
     digest = records.body_digest(new)
-    if request_id:
-        before = connection.execute(sa.select(submissions).where(submissions.c.request_id == request_id)).one_or_none()
+    request_key = records.request_key(new.user, request_id) if request_id else None
+    if request_key:
+        before = connection.execute(statements.OF_REQUEST, {"by_request": request_key}).one_or_none()
         if before is not None:
             if before.body_digest != digest:
                 raise RequestIdReused(request_id)
             return records.submission(before)
+    spent.check(connection, now, new.user, terms)
     if queued_count(connection) >= queue_limit:
         raise QueueFull(queue_limit)
-    _keep(connection, now, problem)
-    row = connection.execute(
-        sa.insert(submissions)
-        .values(
-            submission_id=submission_id,
-            request_id=request_id or None,
-            body_digest=digest,
-            problem_id=new.problem_id,
-            problem_digest=problem.digest,
-            language=new.language,
-            entry=new.entry,
-            device_kind=new.device_kind,
-            mode=new.mode,
-            sources=records.sources_to_text(new.sources),
-            state=SubmissionState.QUEUED,
-            create_time=now,
-            attempt=0,
-            fault_count=0,
-            cancel_requested=False,
-            event_count=1,
-        )
-        .returning(submissions)
-    ).one()
-    connection.execute(sa.insert(events).values(number=row.number, sequence=1, event_time=now, attempt=0, state=SubmissionState.QUEUED))
-    return records.submission(row)
+    keep_problem(connection, now, problem)
+    number = connection.execute(
+        statements.INSERT_SUBMISSION,
+        {
+            "submission_id": submission_id,
+            "request_id": request_key,
+            "body_digest": digest,
+            "problem_id": new.problem_id,
+            "problem_digest": problem.digest,
+            "language": new.language,
+            "entry": new.entry,
+            "device_kind": new.device_kind,
+            "mode": new.mode,
+            "sources": records.sources_to_text(new.sources),
+            "state": SubmissionState.QUEUED,
+            "create_time": now,
+            "attempt": 0,
+            "fault_count": 0,
+            "cancel_requested": False,
+            "event_count": 1,
+            "user_name": new.user,
+            "competition_id": new.competition_id,
+            "priority": queue.PRIORITIES[new.mode],
+            "judgement_count": 0,
+        },
+    ).scalar_one()
+    event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
+    connection.execute(statements.INSERT_EVENT, event)
+    tell(connection, NewsKind.QUEUED, submission_id)
+    return Submission(submission_id=submission_id, new=new, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now)
 
 
-def _keep(connection: sa.Connection, now: datetime, problem: Problem) -> None:
+def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
     """Write the problem down, unless it is there."""
-    known = connection.execute(sa.select(problems.c.digest).where(problems.c.digest == problem.digest)).first()
+    known = connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first()
     if known is None:
         document = records.to_text(problem)
         values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": document, "create_time": now}
@@ -96,14 +110,14 @@ def _keep(connection: sa.Connection, now: datetime, problem: Problem) -> None:
 
 
 def queued_count(connection: sa.Connection) -> int:
-    """How many wait."""
-    counted = sa.select(sa.func.count()).select_from(submissions).where(submissions.c.state == SubmissionState.QUEUED)
-    return int(connection.execute(counted).scalar_one())
+    """How many wait; runs of rejudges take nobody's room."""
+    return int(connection.execute(statements.QUEUED_COUNT).scalar_one())
 
 
-def get(connection: sa.Connection, submission_id: str) -> Submission:
-    """One submission with everything."""
-    row = connection.execute(sa.select(submissions).where(submissions.c.submission_id == submission_id)).one_or_none()
+def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) -> Submission:
+    """One submission with everything. lock: it stays so until the transaction ends."""
+    query = sa.select(submissions).where(submissions.c.submission_id == submission_id)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise SubmissionNotFound(submission_id)
     return records.submission(row)
@@ -111,16 +125,17 @@ def get(connection: sa.Connection, submission_id: str) -> Submission:
 
 def get_problem(connection: sa.Connection, digest: str) -> Problem:
     """The problem as it was when submissions were made to it."""
-    return records.problem(connection.execute(sa.select(problems.c.document).where(problems.c.digest == digest)).scalar_one())
+    return records.problem(connection.execute(statements.PROBLEM, {"by_digest": digest}).scalar_one())
 
 
 def page(
-    connection: sa.Connection, size: int, before: int | None, problem_id: str, states: Sequence[SubmissionState]
+    connection: sa.Connection, size: int, before: int | None, problem_id: str, states: Sequence[SubmissionState], whose: Whose = EVERYBODYS
 ) -> tuple[list[Submission], int | None]:
     """Newest first, without sources; the second value is `before` of the next page."""
-    query = sa.select(*_LISTED).order_by(submissions.c.number.desc()).limit(size + 1)
+    shown = (submissions.c.rejudge_id.is_(None), *whose.where())
+    query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
     if before is not None:
-        query = query.where(submissions.c.number < before)
+        query = query.where(submissions.c.number < min(before, _LARGEST))
     if problem_id:
         query = query.where(submissions.c.problem_id == problem_id)
     if states:
@@ -134,7 +149,7 @@ def events_after(connection: sa.Connection, submission_id: str, after: int, limi
     query = (
         sa.select(events)
         .join(submissions, submissions.c.number == events.c.number)
-        .where(submissions.c.submission_id == submission_id, events.c.sequence > after)
+        .where(submissions.c.submission_id == submission_id, events.c.sequence > min(after, _LARGEST))
         .order_by(events.c.sequence)
         .limit(limit)
     )
@@ -142,37 +157,24 @@ def events_after(connection: sa.Connection, submission_id: str, after: int, limi
 
 
 def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, device_kinds: Sequence[str]) -> Lease | None:
-    """Take the oldest that waits for a device of these kinds, for one of a kind (such as cuda:H200), or for any."""
-    one_of_a_kind = (submissions.c.device_kind.startswith(f"{kind}:", autoescape=True) for kind in device_kinds)
-    oldest = (
-        sa.select(submissions.c.number)
-        .where(
-            submissions.c.state == SubmissionState.QUEUED,
-            sa.or_(submissions.c.device_kind.in_(["", *device_kinds]), *one_of_a_kind),
-        )
-        .order_by(submissions.c.number)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    )
-    row = _move(
-        connection,
-        sa.and_(submissions.c.number == oldest.scalar_subquery(), submissions.c.state == SubmissionState.QUEUED),
-        now,
-        SubmissionState.RUNNING,
-        attempt=submissions.c.attempt + 1,
-        worker_id=worker_id,
-        lease_expire_time=expire_time,
-        start_time=now,
-    )
+    """Take the next that waits for a device of these kinds, for one of a kind (such as cuda:H200), or for any."""
+    taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
+    row = connection.execute(statements.take_next(tuple(device_kinds)), taking).one_or_none()
     if row is None:
         return None
+    _moved(connection, row, now, SubmissionState.RUNNING)
     problem = get_problem(connection, row.problem_digest)
     return Lease(submission=records.submission(row), problem=problem, attempt=row.attempt, worker_id=worker_id)
 
 
 def heartbeat(connection: sa.Connection, held: Lease, expire_time: datetime) -> bool:
     """Keep a lease; the answer is whether the submission is to be cancelled."""
-    extended = sa.update(submissions).where(_fence(held)).values(lease_expire_time=expire_time).returning(submissions.c.cancel_requested)
+    extended = (
+        sa.update(submissions)
+        .where(statements.fenced(held))
+        .values(lease_expire_time=expire_time)
+        .returning(submissions.c.cancel_requested)
+    )
     row = connection.execute(extended).one_or_none()
     if row is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
@@ -181,41 +183,58 @@ def heartbeat(connection: sa.Connection, held: Lease, expire_time: datetime) -> 
 
 def append(connection: sa.Connection, now: datetime, held: Lease, facts: Sequence[wire.Fact]) -> None:
     """Write facts down, in their order."""
-    counted = sa.update(submissions).where(_fence(held)).values(event_count=submissions.c.event_count + len(facts))
-    row = connection.execute(counted.returning(submissions.c.number, submissions.c.event_count)).one_or_none()
+    counting = {**statements.fence(held), "by_count": len(facts)}
+    row = connection.execute(statements.COUNT_EVENTS, counting).one_or_none()
     if row is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
-    first = row.event_count - len(facts) + 1
-    connection.execute(
-        sa.insert(events),
-        [
-            {
-                "number": row.number,
-                "sequence": first + index,
-                "event_time": now,
-                "attempt": held.attempt,
-                "fact": json.dumps(wire.as_json(fact), separators=(",", ":")),
-            }
-            for index, fact in enumerate(facts)
-        ],
-    )
+    tell(connection, NewsKind.CHANGED, held.submission.submission_id)
+    _insert_facts(connection, now, row.number, row.event_count, held.attempt, facts)
 
 
-def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report) -> Submission:
-    """Record the verdict."""
-    row = _move(
-        connection,
-        _fence(held),
-        now,
-        SubmissionState.SUCCEEDED,
-        verdict=report.verdict,
-        reason=report.reason,
-        summary=report.summary,
-        report=records.to_text(report),
-    )
+def _insert_facts(connection: sa.Connection, now: datetime, number: int, last: int, attempt: int, facts: Sequence[wire.Fact]) -> None:
+    """Facts as events, the last of them with this sequence."""
+    common = {"number": number, "event_time": now, "attempt": attempt, "state": None}
+    rows = [
+        {**common, "sequence": sequence, "fact": wire.encode(fact).decode().rstrip()}
+        for sequence, fact in enumerate(facts, last - len(facts) + 1)
+    ]
+    if rows:
+        connection.execute(statements.INSERT_EVENT, rows)
+
+
+def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
+    """Record the verdict, after the last facts."""
+    found = records.judged(report)
+    row = connection.execute(statements.SETTLE, {**statements.fence(held), "by_count": len(facts), "end_time": now, **found}).one_or_none()
     if row is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
+    _insert_facts(connection, now, row.number, row.event_count - 1, row.attempt, facts)
+    _moved(connection, row, now, SubmissionState.SUCCEEDED)
+    shares.charge(connection, now, row)
+    judgement = {
+        "number": row.number,
+        "sequence": row.judgement_count,
+        "source_number": row.number,
+        "attempt": row.attempt,
+        "problem_digest": row.problem_digest,
+        "create_time": now,
+        **found,
+    }
+    connection.execute(statements.INSERT_JUDGEMENT, judgement)
+    if row.rejudge_id is not None:
+        rejudge_items.settled(connection, row, found)
     return records.submission(row)
+
+
+def judgements_of(connection: sa.Connection, submission_id: str) -> list[Judgement]:
+    """Every judgement, oldest first."""
+    query = (
+        sa.select(judgements)
+        .join(submissions, submissions.c.number == judgements.c.number)
+        .where(submissions.c.submission_id == submission_id)
+        .order_by(judgements.c.sequence)
+    )
+    return [records.judgement(row) for row in connection.execute(query)]
 
 
 def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], counted: bool, failure: Failure) -> Submission | None:
@@ -228,6 +247,8 @@ def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bo
     faults = found.fault_count + (1 if counted else 0)
     if found.cancel_requested:
         row = _move(connection, where, now, SubmissionState.CANCELLED)
+        if row is not None and not counted:  # what we spoiled is not charged
+            shares.charge(connection, now, row)
     elif failure.final:
         row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults, failure=records.to_text(failure))
     elif counted and faults >= ATTEMPT_LIMIT:
@@ -240,30 +261,35 @@ def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bo
 
 def release(connection: sa.Connection, now: datetime, held: Lease, counted: bool, failure: Failure) -> Submission:
     """Give a lease back."""
-    given_back = give_up(connection, now, _fence(held), counted, failure)
+    given_back = give_up(connection, now, statements.fenced(held), counted, failure)
     if given_back is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
     return given_back
 
 
-def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failure: Failure) -> list[Submission]:
-    """Take leases away: those that nobody kept alive, or all of them."""
-    lost = sa.select(submissions.c.number).where(submissions.c.state == SubmissionState.RUNNING)
+def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failure: Failure, worker_prefix: str = "") -> list[Submission]:
+    """Take leases away: those that nobody kept alive, or all of them; of workers whose ids begin so."""
+    lost: sa.ColumnElement[bool] = submissions.c.state == SubmissionState.RUNNING
+    if worker_prefix:
+        lost = sa.and_(lost, submissions.c.worker_id.startswith(worker_prefix, autoescape=True))
     if expired_only:
-        lost = lost.where(submissions.c.lease_expire_time < now)
-    numbers = connection.execute(lost.order_by(submissions.c.number)).scalars().all()
-    given_up = (give_up(connection, now, submissions.c.number == number, True, failure) for number in numbers)
+        lost = sa.and_(lost, submissions.c.lease_expire_time < now)
+    # Locked: a heartbeat or a settlement that comes now finds the lease gone; whoever holds the row is alive, and is left alone.
+    found = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
+    numbers = connection.execute(found).scalars().all()
+    given_up = (give_up(connection, now, sa.and_(submissions.c.number == number, lost), True, failure) for number in numbers)
     return [one for one in given_up if one is not None]
 
 
 def cancel(connection: sa.Connection, now: datetime, submission_id: str) -> Submission:
     """CANCELLED at once where it waits; where it runs, its worker is told with the next heartbeat."""
-    before = get(connection, submission_id)
+    before = get(connection, submission_id, lock=True)
     this = submissions.c.submission_id == submission_id
     if before.state.final:
         raise AlreadyFinished(submission_id, before.state)
     if before.state is SubmissionState.RUNNING:
         connection.execute(sa.update(submissions).where(this).values(cancel_requested=True))
+        tell(connection, NewsKind.CANCELLING, submission_id)
         return before
     row = _move(
         connection, sa.and_(this, submissions.c.state == SubmissionState.QUEUED), now, SubmissionState.CANCELLED, cancel_requested=True

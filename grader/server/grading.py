@@ -6,12 +6,13 @@ state directory ran is left; when it is left, nothing is running.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from grader.config import Settings
 from grader.dispatcher import Grade
+from grader.observer import LaneNow, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class Grading:
     device_kinds: tuple[str, ...]
     isolation: str
     safe: bool  # whether strangers' kernels may be run
+    lanes: Callable[[], Sequence[LaneNow]] = tuple
+    observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
 
 
 Wiring = Callable[[Settings], AbstractAsyncContextManager[Grading]]

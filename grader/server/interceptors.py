@@ -1,7 +1,11 @@
-"""Turns our exceptions into gRPC statuses, for every method of the API.  The only place where the two meet on the server."""
+"""Asks for the caller's key, where the server wants one, and turns our exceptions into gRPC statuses, for every method of the API.
+
+The only place where exceptions and statuses meet on the server.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -13,14 +17,20 @@ from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
 from grader.errors import CallRefused, FieldViolation, InvalidRequest
+from grader.model import Caller
+from grader.server.auth import Gate
 from grader.statuses import to_status
 
 log = structlog.get_logger()
 
 _API_PREFIX = "/grader.v1."
+_OPEN_PREFIXES = ("/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/")
 _UNREADABLE = FieldViolation(
     "request", "is not a message of this method; every text in it must be UTF-8, so save sources as UTF-8 before sending them"
 )
+
+
+_END = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +41,25 @@ class _Unreadable:
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
-    """Wraps both kinds of handler that the API has."""
+    """Wraps both kinds of handler that the API has. gate None: anybody may call. Health and reflection are always open."""
+
+    def __init__(self, gate: Gate | None = None) -> None:
+        self._gate = gate
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
         """Wrap the method's handler."""
         handler, method = await continuation(handler_call_details), handler_call_details.method
-        if handler is None or not method.startswith(_API_PREFIX):
+        if handler is None or method.startswith(_OPEN_PREFIXES):
             return handler
+        if not method.startswith(_API_PREFIX):
+            return None if self._gate else handler  # what is not known to be open is not
         reader = _reader(handler.request_deserializer)
         if handler.response_streaming:
-            stream = _stream(handler.unary_stream, method)
+            stream = _stream(handler.unary_stream, method, self._gate)
             return grpc.unary_stream_rpc_method_handler(stream, reader, handler.response_serializer)
-        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, method), reader, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, method, self._gate), reader, handler.response_serializer)
 
 
 def _reader(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -57,9 +72,11 @@ def _reader(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return read
 
 
-def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str) -> Callable[[Any, Any], Awaitable[Any]]:
+def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, gate: Gate | None) -> Callable[[Any, Any], Awaitable[Any]]:
     async def call(request: Any, context: Any) -> Any:
         try:
+            if gate is not None:
+                await gate.admit(name, context.invocation_metadata() or ())
             return await method(_readable(request), context)
         except grpc.aio.AbortError:
             raise
@@ -69,10 +86,12 @@ def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str) -> Callable[
     return call
 
 
-def _stream(method: Callable[[Any, Any], AsyncIterator[Any]], name: str) -> Callable[[Any, Any], AsyncIterator[Any]]:
+def _stream(method: Callable[[Any, Any], AsyncIterator[Any]], name: str, gate: Gate | None) -> Callable[[Any, Any], AsyncIterator[Any]]:
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
         try:
-            async for message in method(_readable(request), context):
+            caller = None if gate is None else await gate.admit(name, context.invocation_metadata() or ())
+            messages = method(_readable(request), context)
+            while (message := await _next(messages, gate, caller)) is not _END:
                 yield message
         except grpc.aio.AbortError:
             raise
@@ -80,6 +99,20 @@ def _stream(method: Callable[[Any, Any], AsyncIterator[Any]], name: str) -> Call
             await _abort(context, name, error)
 
     return call
+
+
+async def _next(messages: AsyncIterator[Any], gate: Gate | None, caller: Caller | None) -> Any:
+    """The next message, _END after the last; Unauthenticated where the caller's key ends before it comes."""
+    if gate is None or caller is None:
+        return await anext(messages, _END)
+    try:
+        async with asyncio.TaskGroup() as group:
+            holding = group.create_task(gate.hold(caller))
+            message = await anext(messages, _END)
+            holding.cancel()
+    except ExceptionGroup as failed:  # one of the two, out of the group, as it was
+        raise failed.exceptions[0] from None
+    return message
 
 
 def _readable(request: Any) -> Any:

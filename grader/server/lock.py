@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -35,6 +37,12 @@ async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -
         yield
     finally:
         os.close(descriptor)
+
+
+def worker_prefix(state_dir: Path) -> str:
+    """What the ids of all workers of this state directory begin with, those of earlier servers too. The host is part of it: two may
+    have a directory of the same name."""
+    return hashlib.sha256(f"{socket.gethostname()}\0{state_dir.resolve()}".encode()).hexdigest()[:16] + "-"
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -10,10 +11,17 @@ from typing import Any
 
 from grader import devices
 
+# `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
+COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
+DATABASE_VARIABLE = "GRADER_DATABASE"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
-    given = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
+    """Serve, or do what the first word says. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] in COMMANDS:
+        return int(import_module(f"grader.server.commands.{words[0]}").main(words[1:]))
+    given = {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     # Only now: what serves takes most of a second to import, and --help does not need it.
     serve = import_module("grader.server.serve")
     return int(serve.run(given))
@@ -22,12 +30,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command line. What is left out is left to `grader.config.Settings`, which checks the rest too."""
     made = argparse.ArgumentParser(
-        prog="grader-server", description="Grades GPU kernels that are sent to it over gRPC. Stop it with SIGTERM: it drains first."
+        prog="grader-server",
+        description="Grades GPU kernels that are sent to it over gRPC. Stop it with SIGTERM: it drains first.",
+        epilog=f"Also: grader-server WORD --help, where WORD is one of: {', '.join(COMMANDS)}.",
     )
     add: Any = made.add_argument
     add("--version", action="version", version=f"%(prog)s {_version()}")
     add("--listen", metavar="ADDRESS", help="HOST:PORT or unix:/PATH (127.0.0.1:50551)")
     add("--state-dir", metavar="DIR", help="where the ledger is; one server at a time ($GRADER_STATE_DIR, or the user's state directory)")
+    add(
+        "--database",
+        metavar="URL",
+        default=os.environ.get(DATABASE_VARIABLE),
+        help="postgresql://USER@HOST/DATABASE, which servers may share; a password is better in PGPASSWORD or ~/.pgpass "
+        "($GRADER_DATABASE, or SQLite in the state directory)",
+    )
     add(
         "--cache-dir",
         metavar="DIR",
@@ -35,14 +52,42 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--cache-bytes", type=int, metavar="N", help="how much of them is kept; 0: nothing, every kernel is built (2 GiB)")
     add("--problems", metavar="DIR", nargs="+", help="directories of problems, or directories that hold such directories")
+    add("--competitions", metavar="PATH", nargs="+", help="competition.toml files, their directories, or directories that hold such")
+    add(
+        "--hourly-limit",
+        type=int,
+        metavar="N",
+        help="submissions that each user may make in an hour, beside a competition's own limit (0: any)",
+    )
+    add("--daily-limit", type=int, metavar="N", help="likewise in 24 hours (0: any)")
     add("--sandbox", choices=("auto", "docker", "bubblewrap", "process"), help="what keeps kernels in (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
     add("--lanes", type=int, metavar="N", help="emulated devices used at once, beside one lane for each GPU (1)")
     add("--builders", type=int, metavar="N", help="builds done at once (2)")
+    add("--auth", choices=("auto", "keys", "none"), help="ask callers for keys (auto: where other hosts can connect, and there always)")
+    add("--tls-certificate", metavar="FILE", help="the certificate to serve with, in PEM, with those between it and its authority")
+    add("--tls-key", metavar="FILE", help="its key, in PEM without a password")
+    add(
+        "--insecure-no-tls",
+        action="store_true",
+        default=None,
+        help="serve other hosts in plain text: a proxy in front does TLS, and nobody else can connect",
+    )
     add("--queue-limit", type=int, metavar="N", help="submissions that may wait before more are refused (1000)")
     add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
     add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="the least that is logged (info)")
+    add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
+    add(
+        "--hooks-allow-private",
+        action="store_true",
+        default=None,
+        help="let webhooks be at addresses that are not public, and at http:// of this host (refused)",
+    )
+    add("--trace", metavar="URL", help="send OpenTelemetry traces there; needs the extra 'trace' ($OTEL_EXPORTER_OTLP_ENDPOINT, or off)")
+    add("--retain-sources-days", type=int, metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
+    add("--retain-events-days", type=int, metavar="N", help="likewise events of attempts that no verdict is drawn from (0: never)")
     return made
 
 

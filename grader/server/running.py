@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,21 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from grader.config import Settings
+from grader.competitions import Competitions
+from grader.config import Settings, loopback, web_address
 from grader.dispatcher import Dispatcher
 from grader.errors import SettingsInvalid
+from grader.hooks import HookSender
 from grader.ledger import Ledger
+from grader.observer import Observer
 from grader.problems import Problems
+from grader.quotas import of_server
+from grader.server.auth import Door, door_for
+from grader.server.calls import CallsInterceptor
 from grader.server.grading import Grading, Wiring
 from grader.server.interceptors import ErrorInterceptor
-from grader.server.lock import state_lock
+from grader.server.lock import state_lock, worker_prefix
+from grader.server.operation import Operation
 from grader.server.service import GraderService
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 
@@ -37,7 +46,7 @@ _OPTIONS = (
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),  # below the client's keepalive
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # below the client's keepalive, or a quiet watch is ended after two minutes
 )
 
 
@@ -50,12 +59,13 @@ class Serving:
     service: GraderService
     health: Any  # health.aio.HealthServicer, which the stubs do not know
     server: grpc.aio.Server
+    web_address: str = ""  # "" without a web port
 
     async def drain(self, patience_s: float, dispatching: asyncio.Task[None] | None) -> None:
         """Take nothing more, let what runs end, tell the watchers, then stop."""
         log.info("draining", patience_s=patience_s)
-        await self.health.enter_graceful_shutdown()
         self.service.stop_accepting()
+        await self.health.enter_graceful_shutdown()
         if self.dispatcher is not None and dispatching is not None:
             self.dispatcher.drain(patience_s)
             await asyncio.wait([dispatching])
@@ -73,29 +83,59 @@ class Serving:
 async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
     """Serve until the context is left, then drain. waiting: see `state_lock`."""
     problems = Problems.load(settings.problems, settings.imported_path)
+    competitions = Competitions.load(settings.competitions, problems)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
-        ledger = await stack.enter_async_context(Ledger.open(settings.ledger_path))
+        ledger = await stack.enter_async_context(Ledger.open(settings.ledger))
+        door = await door_for(settings, ledger.keys)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
+        operation = Operation(settings)
+        pages = partial(_pages, settings, ledger, problems, competitions)
+        await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all()))
         # The lock is ours and the boxes are swept: whoever held these leases is dead, and nothing of it runs.
-        reclaimed = await ledger.reclaim_all()
-        log.info("ledger_opened", path=str(settings.ledger_path), reclaimed_count=len(reclaimed))
+        # In a database that servers share, that is known of the leases of this state directory only.
+        prefix = worker_prefix(settings.state_dir)
+        reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
+        log.info("ledger_opened", database=ledger.shown, reclaimed_count=len(reclaimed))
         dispatcher = Dispatcher(
-            ledger, grading.grade, capacity=grading.capacity, device_kinds=grading.device_kinds, lease_s=settings.lease_s
+            ledger,
+            grading.grade,
+            capacity=grading.capacity,
+            device_kinds=grading.device_kinds,
+            lease_s=settings.lease_s,
+            worker_prefix=prefix,
+            observer=operation.observer,
         )
-        service = GraderService(ledger, problems, worker=dispatcher, device_kinds=grading.device_kinds, queue_limit=settings.queue_limit)
-        running = await _start(settings.listen, service, dispatcher)
+        service = GraderService(
+            ledger,
+            problems,
+            worker=dispatcher,
+            device_kinds=grading.device_kinds,
+            queue_limit=settings.queue_limit,
+            competitions=competitions,
+            quotas=of_server(settings.hourly_limit, settings.daily_limit),
+            lane_count=len(grading.lanes()) or grading.capacity,
+        )
+        running = await _start(settings.listen, service, dispatcher, door, operation.observer)
+        running.web_address = operation.web_address
+        await operation.serves(running.health)
         log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds)
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
+            sender = HookSender(ledger, allow_private=settings.hooks_allow_private)
+            group.create_task(sender.run())
+            rejudging = group.create_task(service.rejudging.run())
             try:
                 yield running
             except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
                 raised = error
             finally:
+                operation.leaves()
+                rejudging.cancel()  # what it has not decided is decided by the next server
                 await running.drain(settings.drain_s, dispatching)
+                sender.stop()
         if raised is not None:
             raise raised
 
@@ -104,12 +144,22 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
 async def reading(settings: Settings) -> AsyncIterator[Serving]:
     """Serve what the ledger and the problems say, and nothing that changes them; beside another server, if one runs."""
     problems = Problems.load(settings.problems, settings.imported_path)
-    async with Ledger.open(settings.ledger_path) as ledger:
-        running = await _start(settings.listen, GraderService(ledger, problems, worker=None), None)
+    competitions = Competitions.load(settings.competitions, problems)
+    async with Ledger.open(settings.ledger) as ledger:
+        service = GraderService(ledger, problems, worker=None, competitions=competitions)
+        running = await _start(settings.listen, service, None, await door_for(settings, ledger.keys))
         try:
             yield running
         finally:
             await running.drain(0, None)
+
+
+def _pages(settings: Settings, ledger: Ledger, problems: Problems, competitions: Competitions) -> Iterable[Any]:
+    """What the web port shows; imported only where there is one."""
+    host, _ = web_address(settings.web or "")
+    open_server = not settings.asks_keys and loopback(f"{host}:0")
+    routes: Iterable[Any] = import_module("grader.web.pages").routes(ledger, problems, competitions, open_server=open_server)
+    return routes
 
 
 def refuse_unsafe(settings: Settings, grading: Grading) -> None:
@@ -122,25 +172,27 @@ def refuse_unsafe(settings: Settings, grading: Grading) -> None:
         raise SettingsInvalid("listen", text)
 
 
-async def _start(listen: str, service: GraderService, dispatcher: Dispatcher | None) -> Serving:
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=_OPTIONS)
+async def _start(
+    listen: str, service: GraderService, dispatcher: Dispatcher | None, door: Door, observer: Observer | None = None
+) -> Serving:
+    server = grpc.aio.server(interceptors=[CallsInterceptor(observer or Observer()), ErrorInterceptor(door.gate)], options=_OPTIONS)
     grader_service_pb2_grpc.add_GraderServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     healthy = health.aio.HealthServicer()  # type: ignore[attr-defined]
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    address = _bind(server, listen)
+    address = _bind(server, listen, door.credentials)
     await server.start()
     for name in ("", SERVICE_NAME):
         await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
     return Serving(address, dispatcher, service, healthy, server)
 
 
-def _bind(server: grpc.aio.Server, listen: str) -> str:
+def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> str:
     """Bind, and say where: port 0 becomes the port that the system chose."""
     if listen.startswith("unix:"):
         _remove_stale(Path(listen.removeprefix("unix:")))
     try:
-        port = server.add_insecure_port(listen)
+        port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
     except RuntimeError as error:
         raise SettingsInvalid("listen", f"can't listen on {listen!r}: {error}; is another program there?") from None
     return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"

@@ -22,6 +22,8 @@ from grader.server.wiring import wired
 log = structlog.get_logger()
 
 MISUSED, FAILED = 2, 3
+# The ledger's thread asks for the interpreter after every statement: with the default of 5 ms a busy event loop made each of them wait.
+SWITCH_S = 0.0005
 
 
 def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
@@ -33,7 +35,8 @@ def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
             option = "--" + str(one["loc"][0]).replace("_", "-")
             sys.stderr.write(f"grader-server: {option}: {one['msg']}\n")
         return MISUSED
-    log_setup.configure(settings.log_format)
+    log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
+    sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(_serve(settings, wiring))
     except (GraderError, IsolationBroken) as error:

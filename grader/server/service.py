@@ -5,25 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import grpc
 import structlog
 
-from grader import convert, intake
+from grader import convert
+from grader.competitions import Competitions
+from grader.convert_competition import placed_event, position_to_proto
 from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
 from grader.problems import Problems
-from grader.server import paging
+from grader.quotas import Quota
+from grader.server import access, boards, caller, paging
+from grader.server.competing import Competing
+from grader.server.discretion import Discreet
+from grader.server.positions import PATIENCE_S, Positions, Teller
+from grader.server.rejudging import Rejudging
+from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
-from grader.v1 import grader_service_pb2_grpc, problem_pb2, report_pb2, submission_pb2
 
 log = structlog.get_logger()
 
 Context = grpc.aio.ServicerContext[Any, Any]
-WATCH_POLL_S = 1.0  # news of this process wakes a watch at once; what another process wrote is seen so late
-WATCH_BATCH = 256  # of events read at a time
+AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time than a thread takes to begin
+WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
+READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
 
 
 class Worker(Protocol):
@@ -40,10 +49,24 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
     """Answers calls. worker None: a server that only reads."""
 
     def __init__(
-        self, ledger: Ledger, problems: Problems, *, worker: Worker | None, device_kinds: Sequence[str] = (), queue_limit: int = 1000
+        self,
+        ledger: Ledger,
+        problems: Problems,
+        *,
+        worker: Worker | None,
+        device_kinds: Sequence[str] = (),
+        queue_limit: int = 1000,
+        competitions: Competitions | None = None,
+        quotas: Sequence[Quota] = (),
+        lane_count: int = 1,
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._device_kinds, self._queue_limit = tuple(device_kinds), queue_limit
+        self._competitions = competitions or Competitions()
+        self._competing = Competing(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._positions = Positions(ledger, lane_count)
+        self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
+        self._poll_s = READER_POLL_S if worker is None else WATCH_POLL_S
         self._masks: dict[str, convert.Mask] = {}
         self._accepting = True
         self._leaving = asyncio.Event()
@@ -61,33 +84,49 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         worker = self._writable()
         if not self._accepting:
             raise ShuttingDown()
-        accepted = await asyncio.to_thread(intake.check, request, self._problems.get, self._device_kinds)
+        if request.ByteSize() <= AT_ONCE_BYTES:
+            accepted, terms = self._competing.admit(request, self._device_kinds)
+        else:
+            accepted, terms = await asyncio.to_thread(self._competing.admit, request, self._device_kinds)
         submission = await self._ledger.submit(
-            accepted.new, accepted.problem, request_id=accepted.request_id, queue_limit=self._queue_limit
+            replace(accepted.new, user=caller.current().user),
+            accepted.problem,
+            request_id=accepted.request_id,
+            queue_limit=self._queue_limit,
+            terms=terms,
         )
         worker.wake()
         log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
-        return await self._shown(submission)
+        return await self._placed(submission)
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Read one."""
         submission = await self._ledger.get(_submission_id(request.name))
-        return await self._shown(submission, full=request.view == report_pb2.REPORT_VIEW_FULL)
+        access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
+        full = request.view == report_pb2.REPORT_VIEW_FULL
+        if full:
+            submission = replace(submission, judgements=tuple(await self._ledger.judgements(submission.submission_id)))
+        return await self._placed(submission, full=full, patience_s=PATIENCE_S)
 
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
         """Read a page, newest first."""
         size = paging.page_size(request.page_size)
         problem_id, states = _problem_id(request.problem) if request.problem else "", _states(request.states)
-        before = paging.decode(request.page_token, int, problem_id, states)
-        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states)
+        competition_id = _competition_id(request.competition) if request.competition else ""
+        whose = access.whose(caller.current(), request.user, competition_id, self._competitions.all(), self._ledger.now())
+        asked = (problem_id, states, competition_id, request.user)
+        before = paging.decode(request.page_token, int, *asked)
+        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, whose=whose)
         return api.ListSubmissionsResponse(
-            submissions=[await self._shown(one) for one in found], next_page_token=paging.encode(following, problem_id, states)
+            submissions=[await self._shown(one) for one in found], next_page_token=paging.encode(following, *asked)
         )
 
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Cancel what waits at once; what runs is stopped soon after."""
         worker = self._writable()
-        submission = await self._ledger.cancel(_submission_id(request.name))
+        submission = await self._ledger.get(_submission_id(request.name))
+        access.check_owned(caller.current(), submission)
+        submission = await self._ledger.cancel(submission.submission_id)
         worker.check(submission.submission_id)
         return await self._shown(submission)
 
@@ -96,13 +135,17 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, after = _submission_id(request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
+        teller = Teller(self._positions, submission_id)
         with self._ledger.changes.of(submission_id) as changed:
             submission = await self._ledger.get(submission_id)
-            mask = await self._mask(submission.problem_digest)
+            access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
+            mask = await self._mask_of_events(submission)
+            discreet = Discreet(self._ledger, submission_id, mask)
+            await discreet.begin(after)
             while True:
                 changed.clear()
                 leaving = self._leaving.is_set()
-                events = await self._ledger.events(submission_id, after=after, limit=WATCH_BATCH)
+                events = await discreet.after(after)
                 if any(event.state for event in events):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
@@ -115,7 +158,22 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                 if leaving and not events:
                     raise ShuttingDown()
                 if not events:
-                    await _either(changed, self._leaving, timeout_s=WATCH_POLL_S)
+                    queued = submission.state is SubmissionState.QUEUED
+                    await _either(changed, self._leaving, timeout_s=teller.quiet_s if queued else self._poll_s)
+                    if queued and not changed.is_set() and (position := await teller.news()) is not None:
+                        yield placed_event(position, after, submission, self._ledger.now())
+
+    async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
+        """Read one."""
+        return self._competing.get(request, self._ledger.now())
+
+    async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
+        """Read a page, by name."""
+        return self._competing.page(request, self._ledger.now())
+
+    async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
+        """Read a page of a board."""
+        return await boards.page(request, self._ledger, self._competitions, admin=caller.current().admin)
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
         """Read one."""
@@ -131,6 +189,33 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
             problems=[convert.problem_to_proto(problem) for problem in left[:size]], next_page_token=paging.encode(following, "problems")
         )
 
+    async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
+        """Say who the key is of."""
+        return convert.caller_to_proto(caller.current())
+
+    async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
+        """Judge again, without changing anything."""
+        self._writable()
+        return await self.rejudging.create(request)
+
+    async def GetRejudge(self, request: api.GetRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
+        """Read one, with what it changes."""
+        return await self.rejudging.get(request)
+
+    async def ListRejudges(self, request: api.ListRejudgesRequest, context: Context) -> api.ListRejudgesResponse:
+        """Read a page, newest first."""
+        return await self.rejudging.page(request)
+
+    async def ApplyRejudge(self, request: api.ApplyRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
+        """Let it count."""
+        self._writable()
+        return await self.rejudging.apply(request)
+
+    async def DiscardRejudge(self, request: api.DiscardRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
+        """Drop it."""
+        self._writable()
+        return await self.rejudging.discard(request)
+
     def _writable(self) -> Worker:
         if self._worker is None:
             raise ReadOnly()
@@ -139,11 +224,27 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
         return convert.submission_to_proto(submission, await self._mask(submission.problem_digest), full=full)
 
+    async def _placed(self, submission: Submission, *, full: bool = False, patience_s: float = 0.0) -> submission_pb2.Submission:
+        """Shown with its place in the queue."""
+        message = await self._shown(submission, full=full)
+        if submission.state is SubmissionState.QUEUED:
+            position = await self._positions.of(submission.submission_id, patience_s=patience_s)
+            if position is not None:
+                message.queue_position.CopyFrom(position_to_proto(position))
+        return message
+
     async def _mask(self, digest: str) -> convert.Mask:
         """Of the problem as it was when the submission was made."""
         if digest not in self._masks:
             self._masks[digest] = convert.Mask.of(await self._ledger.problem(digest))
         return self._masks[digest]
+
+    async def _mask_of_events(self, submission: Submission) -> convert.Mask:
+        """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
+        mask = await self._mask(submission.problem_digest)
+        for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
+            mask = mask.over(await self._mask(judgement.problem_digest))
+        return mask
 
 
 async def _either(*events: asyncio.Event, timeout_s: float) -> None:
@@ -158,6 +259,10 @@ async def _either(*events: asyncio.Event, timeout_s: float) -> None:
 
 def _submission_id(name: str) -> str:
     return _last_part(name, convert.SUBMISSION_PREFIX, "name")
+
+
+def _competition_id(name: str) -> str:
+    return _last_part(name, convert.COMPETITION_PREFIX, "competition")
 
 
 def _problem_id(name: str) -> str:

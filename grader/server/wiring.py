@@ -17,6 +17,7 @@ from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.fleet.gpus import Gpu, discover, why_unusable
 from grader.fleet.local import LocalFleet
+from grader.isolation.observed import ObservedIsolation
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.server.grading import Grading
@@ -30,12 +31,13 @@ async def wired(settings: Settings) -> AsyncIterator[Grading]:
     cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
     boxes = box_settings(settings)
     isolation, found = await choose(settings.sandbox, boxes)
+    observed = ObservedIsolation(isolation)
     try:
         log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
         gpus = chosen_gpus(settings.device)
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
         async with LocalFleet(
-            isolation=isolation,
+            isolation=observed,
             settings=boxes,
             gpus=gpus,
             default=None if settings.device == "auto" else settings.device,
@@ -49,6 +51,8 @@ async def wired(settings: Settings) -> AsyncIterator[Grading]:
                 device_kinds=fleet.device_kinds,
                 isolation=isolation.NAME,
                 safe=isolation.SAFE,
+                lanes=fleet.lanes,
+                observe=observed.observe,
             )
     finally:
         await isolation.close()
@@ -62,7 +66,8 @@ def box_settings(settings: Settings) -> BoxSettings:
     runtime_dir.mkdir(mode=0o711, exist_ok=True)
     if runtime_dir.is_symlink() or runtime_dir.stat().st_uid != os.geteuid():
         raise SettingsInvalid("state_dir", f"{runtime_dir} belongs to somebody else; remove it, or set TMPDIR to a directory of your own")
-    hidden_paths = (*settings.problems, settings.imported_path, settings.cache_path)
+    competitions = (path if path.is_dir() else path.parent for path in settings.competitions)  # what is covered is a directory
+    hidden_paths = (*settings.problems, *competitions, settings.imported_path, settings.cache_path)
     return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=hidden_paths)
 
 

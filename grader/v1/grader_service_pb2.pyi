@@ -1,4 +1,9 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from grader.v1 import competition_pb2 as _competition_pb2
 from grader.v1 import problem_pb2 as _problem_pb2
+from grader.v1 import rejudge_pb2 as _rejudge_pb2
 from grader.v1 import report_pb2 as _report_pb2
 from grader.v1 import submission_pb2 as _submission_pb2
 from google.protobuf.internal import containers as _containers
@@ -26,16 +31,20 @@ class GetSubmissionRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., view: _Optional[_Union[_report_pb2.ReportView, str]] = ...) -> None: ...
 
 class ListSubmissionsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "problem", "states")
+    __slots__ = ("page_size", "page_token", "problem", "states", "competition", "user")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     problem: str
     states: _containers.RepeatedScalarFieldContainer[_submission_pb2.SubmissionState]
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., problem: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_submission_pb2.SubmissionState, str]]] = ...) -> None: ...
+    competition: str
+    user: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., problem: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_submission_pb2.SubmissionState, str]]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
 
 class ListSubmissionsResponse(_message.Message):
     __slots__ = ("submissions", "next_page_token")
@@ -80,3 +89,97 @@ class ListProblemsResponse(_message.Message):
     problems: _containers.RepeatedCompositeFieldContainer[_problem_pb2.Problem]
     next_page_token: str
     def __init__(self, problems: _Optional[_Iterable[_Union[_problem_pb2.Problem, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetCallerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Caller(_message.Message):
+    __slots__ = ("user", "scopes", "key_id", "expire_time")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SCOPES_FIELD_NUMBER: _ClassVar[int]
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    scopes: _containers.RepeatedScalarFieldContainer[str]
+    key_id: str
+    expire_time: _timestamp_pb2.Timestamp
+    def __init__(self, user: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., key_id: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class GetCompetitionRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListCompetitionsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListCompetitionsResponse(_message.Message):
+    __slots__ = ("competitions", "next_page_token")
+    COMPETITIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    competitions: _containers.RepeatedCompositeFieldContainer[_competition_pb2.Competition]
+    next_page_token: str
+    def __init__(self, competitions: _Optional[_Iterable[_Union[_competition_pb2.Competition, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetLeaderboardRequest(_message.Message):
+    __slots__ = ("competition", "problem", "device", "page_size", "page_token")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    problem: str
+    device: str
+    page_size: int
+    page_token: str
+    def __init__(self, competition: _Optional[str] = ..., problem: _Optional[str] = ..., device: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class CreateRejudgeRequest(_message.Message):
+    __slots__ = ("rejudge", "request_id")
+    REJUDGE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    rejudge: _rejudge_pb2.Rejudge
+    request_id: str
+    def __init__(self, rejudge: _Optional[_Union[_rejudge_pb2.Rejudge, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class GetRejudgeRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListRejudgesRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListRejudgesResponse(_message.Message):
+    __slots__ = ("rejudges", "next_page_token")
+    REJUDGES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    rejudges: _containers.RepeatedCompositeFieldContainer[_rejudge_pb2.Rejudge]
+    next_page_token: str
+    def __init__(self, rejudges: _Optional[_Iterable[_Union[_rejudge_pb2.Rejudge, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ApplyRejudgeRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DiscardRejudgeRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...

@@ -3,8 +3,10 @@
 import grpc
 import warnings
 
+from grader.v1 import competition_pb2 as grader_dot_v1_dot_competition__pb2
 from grader.v1 import grader_service_pb2 as grader_dot_v1_dot_grader__service__pb2
 from grader.v1 import problem_pb2 as grader_dot_v1_dot_problem__pb2
+from grader.v1 import rejudge_pb2 as grader_dot_v1_dot_rejudge__pb2
 from grader.v1 import submission_pb2 as grader_dot_v1_dot_submission__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -37,6 +39,11 @@ class GraderServiceStub:
     RESOURCE_EXHAUSTED also carry a google.rpc.RetryInfo. Any call may be answered
     UNAVAILABLE while the server shuts down, and INTERNAL with a
     google.rpc.RequestInfo when it is at fault.
+
+    Where the server asks for keys, the metadata `authorization: Bearer KEY` comes
+    with every call: UNAUTHENTICATED without a key that is valid,
+    PERMISSION_DENIED where it does not have the scope that the call needs. What
+    belongs to another user is NOT_FOUND to all who are not administrators.
     """
 
     def __init__(self, channel):
@@ -80,6 +87,51 @@ class GraderServiceStub:
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.ListProblemsRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListProblemsResponse.FromString,
                 _registered_method=True)
+        self.GetCaller = channel.unary_unary(
+                '/grader.v1.GraderService/GetCaller',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.GetCallerRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.Caller.FromString,
+                _registered_method=True)
+        self.GetCompetition = channel.unary_unary(
+                '/grader.v1.GraderService/GetCompetition',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.GetCompetitionRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_competition__pb2.Competition.FromString,
+                _registered_method=True)
+        self.ListCompetitions = channel.unary_unary(
+                '/grader.v1.GraderService/ListCompetitions',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionsRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionsResponse.FromString,
+                _registered_method=True)
+        self.GetLeaderboard = channel.unary_unary(
+                '/grader.v1.GraderService/GetLeaderboard',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.GetLeaderboardRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_competition__pb2.Leaderboard.FromString,
+                _registered_method=True)
+        self.CreateRejudge = channel.unary_unary(
+                '/grader.v1.GraderService/CreateRejudge',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.CreateRejudgeRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+                _registered_method=True)
+        self.GetRejudge = channel.unary_unary(
+                '/grader.v1.GraderService/GetRejudge',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.GetRejudgeRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+                _registered_method=True)
+        self.ListRejudges = channel.unary_unary(
+                '/grader.v1.GraderService/ListRejudges',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.ListRejudgesRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListRejudgesResponse.FromString,
+                _registered_method=True)
+        self.ApplyRejudge = channel.unary_unary(
+                '/grader.v1.GraderService/ApplyRejudge',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.ApplyRejudgeRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+                _registered_method=True)
+        self.DiscardRejudge = channel.unary_unary(
+                '/grader.v1.GraderService/DiscardRejudge',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.DiscardRejudgeRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+                _registered_method=True)
 
 
 class GraderServiceServicer:
@@ -92,6 +144,11 @@ class GraderServiceServicer:
     RESOURCE_EXHAUSTED also carry a google.rpc.RetryInfo. Any call may be answered
     UNAVAILABLE while the server shuts down, and INTERNAL with a
     google.rpc.RequestInfo when it is at fault.
+
+    Where the server asks for keys, the metadata `authorization: Bearer KEY` comes
+    with every call: UNAUTHENTICATED without a key that is valid,
+    PERMISSION_DENIED where it does not have the scope that the call needs. What
+    belongs to another user is NOT_FOUND to all who are not administrators.
     """
 
     def Submit(self, request, context):
@@ -99,10 +156,10 @@ class GraderServiceServicer:
 
         Errors:
         * `INVALID_ARGUMENT`: a field is wrong; see google.rpc.BadRequest.
-        * `NOT_FOUND`: there is no such problem.
+        * `NOT_FOUND`: there is no such problem or competition.
         * `ALREADY_EXISTS`: `request_id` was used with another submission.
-        * `FAILED_PRECONDITION`: no device of the kind asked for is here; see
-        google.rpc.PreconditionFailure.
+        * `FAILED_PRECONDITION`: no device of the kind asked for is here, or the
+        competition is not open; see google.rpc.PreconditionFailure.
         * `RESOURCE_EXHAUSTED`: the caller's quota is spent; see
         google.rpc.QuotaFailure.
         * `UNAVAILABLE`: the queue is full.
@@ -178,6 +235,109 @@ class GraderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetCaller(self, request, context):
+        """Returns who the caller is to this server.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCompetition(self, request, context):
+        """Returns a competition.
+
+        Errors:
+        * `NOT_FOUND`: there is no such competition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCompetitions(self, request, context):
+        """Lists competitions by name.
+
+        Errors:
+        * `INVALID_ARGUMENT`: the page token is not of this list.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLeaderboard(self, request, context):
+        """Returns a page of a competition's board.
+
+        Errors:
+        * `INVALID_ARGUMENT`: the page token is not of this board, or a field is wrong.
+        * `NOT_FOUND`: there is no such competition, or it does not have this problem.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateRejudge(self, request, context):
+        """Judges submissions again, without changing any. Needs the scope admin.
+
+        What the stored facts decide is decided at once; the rest is put into the
+        queue behind everything else. Nothing that anybody else sees changes before
+        ApplyRejudge. The same request_id with the same rejudge answers with the one
+        first created, and runs again what the grader failed at.
+
+        Errors:
+        * `INVALID_ARGUMENT`: a field is wrong, or no submission is meant.
+        * `NOT_FOUND`: there is no such problem, competition or submission.
+        * `ALREADY_EXISTS`: `request_id` was used with another rejudge.
+        * `FAILED_PRECONDITION`: no device of the kind asked for is here.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRejudge(self, request, context):
+        """Returns a rejudge with all that it changes. Needs the scope admin.
+
+        Errors:
+        * `NOT_FOUND`: there is no such rejudge.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRejudges(self, request, context):
+        """Lists rejudges, newest first, without their changes. Needs the scope admin.
+
+        Errors:
+        * `INVALID_ARGUMENT`: the page token is not of this list.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApplyRejudge(self, request, context):
+        """Makes the new judgements those that count. The old ones stay in each
+        submission's history. Needs the scope admin.
+
+        Errors:
+        * `NOT_FOUND`: there is no such rejudge.
+        * `FAILED_PRECONDITION`: it is not ready, was discarded, or another rejudge
+        changed one of its submissions since it was created; see
+        google.rpc.PreconditionFailure. One that was applied stays so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiscardRejudge(self, request, context):
+        """Drops the new judgements, and cancels what of them still waits. Needs the
+        scope admin.
+
+        Errors:
+        * `NOT_FOUND`: there is no such rejudge.
+        * `FAILED_PRECONDITION`: it was applied; see google.rpc.PreconditionFailure.
+        One that was discarded stays so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GraderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -216,6 +376,51 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListProblemsRequest.FromString,
                     response_serializer=grader_dot_v1_dot_grader__service__pb2.ListProblemsResponse.SerializeToString,
             ),
+            'GetCaller': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCaller,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.GetCallerRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.Caller.SerializeToString,
+            ),
+            'GetCompetition': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCompetition,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.GetCompetitionRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_competition__pb2.Competition.SerializeToString,
+            ),
+            'ListCompetitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCompetitions,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionsRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionsResponse.SerializeToString,
+            ),
+            'GetLeaderboard': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLeaderboard,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.GetLeaderboardRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_competition__pb2.Leaderboard.SerializeToString,
+            ),
+            'CreateRejudge': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateRejudge,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.CreateRejudgeRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.SerializeToString,
+            ),
+            'GetRejudge': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRejudge,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.GetRejudgeRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.SerializeToString,
+            ),
+            'ListRejudges': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRejudges,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListRejudgesRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.ListRejudgesResponse.SerializeToString,
+            ),
+            'ApplyRejudge': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplyRejudge,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.ApplyRejudgeRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.SerializeToString,
+            ),
+            'DiscardRejudge': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiscardRejudge,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.DiscardRejudgeRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'grader.v1.GraderService', rpc_method_handlers)
@@ -234,6 +439,11 @@ class GraderService:
     RESOURCE_EXHAUSTED also carry a google.rpc.RetryInfo. Any call may be answered
     UNAVAILABLE while the server shuts down, and INTERNAL with a
     google.rpc.RequestInfo when it is at fault.
+
+    Where the server asks for keys, the metadata `authorization: Bearer KEY` comes
+    with every call: UNAUTHENTICATED without a key that is valid,
+    PERMISSION_DENIED where it does not have the scope that the call needs. What
+    belongs to another user is NOT_FOUND to all who are not administrators.
     """
 
     @staticmethod
@@ -415,6 +625,249 @@ class GraderService:
             '/grader.v1.GraderService/ListProblems',
             grader_dot_v1_dot_grader__service__pb2.ListProblemsRequest.SerializeToString,
             grader_dot_v1_dot_grader__service__pb2.ListProblemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCaller(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/GetCaller',
+            grader_dot_v1_dot_grader__service__pb2.GetCallerRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.Caller.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCompetition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/GetCompetition',
+            grader_dot_v1_dot_grader__service__pb2.GetCompetitionRequest.SerializeToString,
+            grader_dot_v1_dot_competition__pb2.Competition.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCompetitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/ListCompetitions',
+            grader_dot_v1_dot_grader__service__pb2.ListCompetitionsRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.ListCompetitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLeaderboard(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/GetLeaderboard',
+            grader_dot_v1_dot_grader__service__pb2.GetLeaderboardRequest.SerializeToString,
+            grader_dot_v1_dot_competition__pb2.Leaderboard.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateRejudge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/CreateRejudge',
+            grader_dot_v1_dot_grader__service__pb2.CreateRejudgeRequest.SerializeToString,
+            grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRejudge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/GetRejudge',
+            grader_dot_v1_dot_grader__service__pb2.GetRejudgeRequest.SerializeToString,
+            grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRejudges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/ListRejudges',
+            grader_dot_v1_dot_grader__service__pb2.ListRejudgesRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.ListRejudgesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyRejudge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/ApplyRejudge',
+            grader_dot_v1_dot_grader__service__pb2.ApplyRejudgeRequest.SerializeToString,
+            grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiscardRejudge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/DiscardRejudge',
+            grader_dot_v1_dot_grader__service__pb2.DiscardRejudgeRequest.SerializeToString,
+            grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
             options,
             channel_credentials,
             insecure,

@@ -74,6 +74,12 @@ class Clock(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CLOCK_UNSPECIFIED: _ClassVar[Clock]
     CLOCK_DEVICE_EVENTS: _ClassVar[Clock]
     CLOCK_HOST: _ClassVar[Clock]
+
+class ScoreKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCORE_KIND_UNSPECIFIED: _ClassVar[ScoreKind]
+    SCORE_KIND_SPEEDUP: _ClassVar[ScoreKind]
+    SCORE_KIND_TIME: _ClassVar[ScoreKind]
 REPORT_VIEW_UNSPECIFIED: ReportView
 REPORT_VIEW_BASIC: ReportView
 REPORT_VIEW_FULL: ReportView
@@ -118,9 +124,12 @@ TRIAL_OUTCOME_OUT_OF_MEMORY: TrialOutcome
 CLOCK_UNSPECIFIED: Clock
 CLOCK_DEVICE_EVENTS: Clock
 CLOCK_HOST: Clock
+SCORE_KIND_UNSPECIFIED: ScoreKind
+SCORE_KIND_SPEEDUP: ScoreKind
+SCORE_KIND_TIME: ScoreKind
 
 class Report(_message.Message):
-    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries")
+    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +141,7 @@ class Report(_message.Message):
     FLAGS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     LIBRARIES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_COUNT_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     reason: str
     summary: str
@@ -143,7 +153,8 @@ class Report(_message.Message):
     flags: _containers.RepeatedScalarFieldContainer[str]
     output: str
     libraries: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ...) -> None: ...
+    process_count: int
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ...) -> None: ...
 
 class Build(_message.Message):
     __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels")
@@ -168,7 +179,7 @@ class Build(_message.Message):
     def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ...) -> None: ...
 
 class KernelUse(_message.Message):
-    __slots__ = ("name", "registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "constant_bytes")
+    __slots__ = ("name", "registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "constant_bytes", "double_instruction_count")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REGISTERS_FIELD_NUMBER: _ClassVar[int]
     SHARED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +187,7 @@ class KernelUse(_message.Message):
     SPILL_STORE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SPILL_LOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     CONSTANT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DOUBLE_INSTRUCTION_COUNT_FIELD_NUMBER: _ClassVar[int]
     name: str
     registers: int
     shared_bytes: int
@@ -183,7 +195,8 @@ class KernelUse(_message.Message):
     spill_store_bytes: int
     spill_load_bytes: int
     constant_bytes: int
-    def __init__(self, name: _Optional[str] = ..., registers: _Optional[int] = ..., shared_bytes: _Optional[int] = ..., stack_bytes: _Optional[int] = ..., spill_store_bytes: _Optional[int] = ..., spill_load_bytes: _Optional[int] = ..., constant_bytes: _Optional[int] = ...) -> None: ...
+    double_instruction_count: int
+    def __init__(self, name: _Optional[str] = ..., registers: _Optional[int] = ..., shared_bytes: _Optional[int] = ..., stack_bytes: _Optional[int] = ..., spill_store_bytes: _Optional[int] = ..., spill_load_bytes: _Optional[int] = ..., constant_bytes: _Optional[int] = ..., double_instruction_count: _Optional[int] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("outcome", "message")

@@ -1,7 +1,9 @@
 import datetime
 
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
+from grader.v1 import rejudge_pb2 as _rejudge_pb2
 from grader.v1 import report_pb2 as _report_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -54,7 +56,7 @@ STAGE_VERIFYING: Stage
 STAGE_MEASURING: Stage
 
 class Submission(_message.Message):
-    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time")
+    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +71,16 @@ class Submission(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    SCORE_LOW_FIELD_NUMBER: _ClassVar[int]
+    SCORE_HIGH_FIELD_NUMBER: _ClassVar[int]
+    JUDGEMENTS_FIELD_NUMBER: _ClassVar[int]
+    SCORE_KIND_FIELD_NUMBER: _ClassVar[int]
+    SCORE_BASELINE_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_REMOVED_FIELD_NUMBER: _ClassVar[int]
     name: str
     problem: str
     language: str
@@ -83,7 +95,25 @@ class Submission(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     start_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    competition: str
+    user: str
+    queue_position: QueuePosition
+    score: float
+    score_low: float
+    score_high: float
+    judgements: _containers.RepeatedCompositeFieldContainer[_rejudge_pb2.Judgement]
+    score_kind: _report_pb2.ScoreKind
+    score_baseline: str
+    sources_removed: bool
+    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., judgements: _Optional[_Iterable[_Union[_rejudge_pb2.Judgement, _Mapping]]] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., score_baseline: _Optional[str] = ..., sources_removed: _Optional[bool] = ...) -> None: ...
+
+class QueuePosition(_message.Message):
+    __slots__ = ("ahead_count", "estimated_duration")
+    AHEAD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_DURATION_FIELD_NUMBER: _ClassVar[int]
+    ahead_count: int
+    estimated_duration: _duration_pb2.Duration
+    def __init__(self, ahead_count: _Optional[int] = ..., estimated_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class SourceFile(_message.Message):
     __slots__ = ("path", "content")
@@ -94,7 +124,7 @@ class SourceFile(_message.Message):
     def __init__(self, path: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
 
 class SubmissionEvent(_message.Message):
-    __slots__ = ("sequence", "event_time", "attempt", "submission", "build", "trial", "measurement", "progress", "environment", "load")
+    __slots__ = ("sequence", "event_time", "attempt", "submission", "build", "trial", "measurement", "progress", "environment", "load", "queue_position")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +135,7 @@ class SubmissionEvent(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     event_time: _timestamp_pb2.Timestamp
     attempt: int
@@ -115,12 +146,17 @@ class SubmissionEvent(_message.Message):
     progress: Progress
     environment: _report_pb2.Environment
     load: _report_pb2.Load
-    def __init__(self, sequence: _Optional[int] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[int] = ..., submission: _Optional[_Union[Submission, _Mapping]] = ..., build: _Optional[_Union[_report_pb2.Build, _Mapping]] = ..., trial: _Optional[_Union[_report_pb2.Trial, _Mapping]] = ..., measurement: _Optional[_Union[_report_pb2.Measurement, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., environment: _Optional[_Union[_report_pb2.Environment, _Mapping]] = ..., load: _Optional[_Union[_report_pb2.Load, _Mapping]] = ...) -> None: ...
+    queue_position: QueuePosition
+    def __init__(self, sequence: _Optional[int] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[int] = ..., submission: _Optional[_Union[Submission, _Mapping]] = ..., build: _Optional[_Union[_report_pb2.Build, _Mapping]] = ..., trial: _Optional[_Union[_report_pb2.Trial, _Mapping]] = ..., measurement: _Optional[_Union[_report_pb2.Measurement, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., environment: _Optional[_Union[_report_pb2.Environment, _Mapping]] = ..., load: _Optional[_Union[_report_pb2.Load, _Mapping]] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("stage", "workload_id")
+    __slots__ = ("stage", "workload_id", "process", "process_count")
     STAGE_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_COUNT_FIELD_NUMBER: _ClassVar[int]
     stage: Stage
     workload_id: str
-    def __init__(self, stage: _Optional[_Union[Stage, str]] = ..., workload_id: _Optional[str] = ...) -> None: ...
+    process: int
+    process_count: int
+    def __init__(self, stage: _Optional[_Union[Stage, str]] = ..., workload_id: _Optional[str] = ..., process: _Optional[int] = ..., process_count: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,66 @@
+"""How a client reaches a server: in plain text or over TLS, with a key or without."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from grader.config import loopback
+from grader.errors import SettingsInvalid
+
+
+def route(server: str, tls: bool | None = None) -> tuple[str, bool]:
+    """The address of HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:PATH, and whether TLS is spoken there.
+
+    What the address says goes before tls; where neither says it, TLS is for all that is not this host.
+    """
+    for scheme, meant in (("https://", True), ("http://", False)):
+        if server.startswith(scheme):
+            return server.removeprefix(scheme).rstrip("/"), meant
+    return server, not loopback(server) if tls is None else tls
+
+
+def open_channel(address: str, *, tls: bool, ca: bytes | None, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+    """A channel to the address. ca: the authorities to trust, in PEM, in place of those that everybody trusts."""
+    if not tls:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(root_certificates=ca), options=options)
+
+
+def carry_key(stub: Any, key: str) -> None:
+    """Send the key with every call of a generated stub. Not by gRPC's call credentials: those refuse plain text on loopback too."""
+    for name, call in vars(stub).items():
+        setattr(stub, name, functools.partial(call, metadata=(("authorization", f"Bearer {key}"),)))
+
+
+def check_key(key: str, address: str, *, tls: bool, plain_text: bool) -> None:
+    """SettingsInvalid where a key can't travel, or would so that others can read it. The key is never quoted."""
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise SettingsInvalid("key", "what was given is no key; a key is one word, as `grader-server admin keys create` prints it")
+    if not tls and not plain_text and not loopback(address):
+        text = (
+            f"the key would travel to {address} in plain text, where others can read it, so it is not sent; "
+            f"write https://{address}, or log in with --insecure-plain-text where the network is yours alone"
+        )
+        raise SettingsInvalid("server", text)
+
+
+def explained(detail: str, *, tls: bool) -> str:
+    """Why there is no answer, with what to do where TLS is why."""
+    for sign, remedy in _REMEDIES.items():
+        if tls and sign in detail:
+            return f"{remedy} ({detail})"
+    if not tls and "Socket closed" in detail:
+        return f"it hung up, as a server does that wants TLS; write https://HOST:PORT ({detail})"
+    return detail
+
+
+_REMEDIES = {
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is of no authority that is trusted here, or has ended; "
+    "name the authority with `grader-cli login --ca FILE`",
+    "Hostname Verification Check failed": "its certificate is of another host; call it by the name in the certificate",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS; where it is this host, write http://HOST:PORT",
+}

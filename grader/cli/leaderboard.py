@@ -1,0 +1,163 @@
+"""`grader-cli leaderboard`: a board as a table, as CSV or as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.cli import words
+from grader.cli.exits import Exit, Misuse
+from grader.cli.jsonout import print_json
+from grader.cli.names import full_name
+from grader.cli.progress import stdout_console
+from grader.cli.session import Need, Target, connect
+from grader.cli.text import one_line, plain
+from grader.client import GraderClient
+from grader.v1 import competition_pb2, report_pb2
+
+STDOUT = "-"
+PAGE_SIZE = 1000  # where all of it is wanted
+_COLUMNS = ("rank", "user", "score", "score_low", "score_high", "submission", "create_time", "problem_count", "flags")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which board, and how much of it. csv_path: a file, or "-"; then all of it is written."""
+
+    competition: str
+    problem: str = ""
+    device: str = ""
+    everything: bool = False
+    csv_path: str = ""
+
+
+async def leaderboard(target: Target, wanted: Wanted, *, json: bool) -> Exit:
+    """Print a board, or write it to a file."""
+    if json and wanted.csv_path == STDOUT:
+        raise Misuse("--json and --csv - both write to stdout; take one of them, or give --csv a file")
+    async with connect(target, Need.READ) as client:
+        board = await _read(client, wanted)
+    if wanted.csv_path:
+        _write_csv(wanted.csv_path, board)
+    if json:
+        print_json(board)
+    elif not wanted.csv_path:
+        console = stdout_console()
+        for part in render(board):
+            console.print(part, soft_wrap=isinstance(part, Text))
+    return Exit.DONE
+
+
+def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
+    """The parts of what is printed, top to bottom."""
+    competition = one_line(board.competition.removeprefix("competitions/"))
+    problem = one_line(board.problem.removeprefix("problems/")) if board.problem else "all problems"
+    yield plain(f"{competition}: {problem}" + (f", on {one_line(board.device)}" if board.device else ""), "bold")
+    yield plain(_compared(board))
+    if board.HasField("freeze_time"):
+        frozen = board.freeze_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+        yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
+    if board.entries and not board.official:
+        yield plain(f"practice: {words.NOT_RANKED}", "yellow")
+    if not board.entries:
+        yield plain("\nno entries yet" + ("" if board.problem else "; --problem shows the board of one problem"))
+        return
+    yield Text()
+    yield _table(board)
+    left = board.entry_count - len(board.entries)
+    if left > 0:
+        yield plain(f"and {left} more; --all shows them")
+    others = [one for one in board.devices if one != board.device]
+    if others:
+        yield plain(f"also on: {one_line(', '.join(others))}; choose with --device")
+
+
+def to_csv(board: competition_pb2.Leaderboard) -> str:
+    """The entries with a line of headings; numbers in full, times in UTC."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for one in board.entries:
+        figures = (repr(figure) for figure in (one.score, one.score_low, one.score_high))
+        submission = one.submission.removeprefix("submissions/")
+        writer.writerow((one.rank, one.user, *figures, submission, one.create_time.ToJsonString(), one.problem_count, " ".join(one.flags)))
+    return out.getvalue()
+
+
+async def _read(client: GraderClient, wanted: Wanted) -> competition_pb2.Leaderboard:
+    """The first page, or all of it."""
+    competition = full_name("competitions", wanted.competition)
+    problem = full_name("problems", wanted.problem) if wanted.problem else ""
+    device = wanted.device
+    everything = wanted.everything or bool(wanted.csv_path)
+    size = PAGE_SIZE if everything else 0
+    board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
+    if device and device not in board.devices:
+        device = _device(device, list(board.devices))
+        board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
+    while everything and board.next_page_token:
+        more = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size, page_token=board.next_page_token)
+        board.entries.extend(more.entries)
+        board.next_page_token = more.next_page_token
+    return board
+
+
+def _device(asked: str, known: list[str]) -> str:
+    """The one device whose name has what was asked for in it."""
+    found = [one for one in known if asked.lower() in one.lower()]
+    if len(found) == 1:
+        return found[0]
+    if not known:
+        raise Misuse(f"no entries on a device {asked!r}, nor on any other yet")
+    raise Misuse(
+        f"{'several devices have' if found else 'no entries on a device with'} {asked!r} in the name; take one of: {', '.join(known)}"
+    )
+
+
+def _compared(board: competition_pb2.Leaderboard) -> str:
+    if board.score_kind == report_pb2.SCORE_KIND_TIME:
+        told = "certified time, geometric mean; less is better"
+        return told if board.problem else f"{told}; only who has an entry in every problem is here"
+    told = f"times faster than {one_line(board.baseline)}, geometric mean"
+    return told if board.problem else f"{told}; a problem without an entry, or with one below 1x, counts as 1x"
+
+
+def _table(board: competition_pb2.Leaderboard) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("rank", justify="right")
+    table.add_column("user")
+    table.add_column("score")
+    table.add_column("submission" if board.problem else "problems")
+    table.add_column("handed in (UTC)")
+    shared = Counter(one.rank for one in board.entries)
+    for one in board.entries:
+        table.add_row(
+            f"{one.rank}{'=' if shared[one.rank] > 1 else ' '}",
+            plain(one_line(one.user) or "-"),
+            words.score(one.score, one.score_low, one.score_high, board.score_kind),
+            plain(one_line(one.submission.removeprefix("submissions/"))) if board.problem else str(one.problem_count),
+            one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
+        )
+    return table
+
+
+def _write_csv(path: str, board: competition_pb2.Leaderboard) -> None:
+    text = to_csv(board)
+    if path == STDOUT:
+        print(text, end="")
+        return
+    half = Path(f"{path}.part")  # so that a full disk leaves what was there before
+    try:
+        half.write_text(text, "utf-8")
+        half.replace(path)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise Misuse(f"{path!r} can't be written: {error.strerror or error}; name another file") from None

@@ -1,0 +1,109 @@
+"""`grader-cli login`, `logout` and `whoami`: the keys that this user has, and who they are of."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
+
+from grader import credentials
+from grader.channels import route
+from grader.cli.exits import Exit, Misuse
+from grader.cli.jsonout import print_json
+from grader.cli.progress import stderr_console, stdout_console
+from grader.cli.session import dial
+from grader.cli.text import one_line, plain
+from grader.credentials import Credential, Store
+from grader.errors import SettingsInvalid
+from grader.v1 import grader_service_pb2
+
+_CA_LIMIT_BYTES = 1024 * 1024
+_NOWHERE = "no key is stored; store one with: grader-cli login --server HOST:PORT"
+
+
+async def login(server: str | None, ca: Path | None, *, plain_text: bool) -> Exit:
+    """Ask for a key, check it with the server, and keep it."""
+    if server is None:
+        raise Misuse("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
+    store = Store(credentials.directory())
+    store.all()  # before anybody types a key: can it be kept?
+    address, tls = route(server, None if ca is None else True)  # whoever names an authority means TLS
+    made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
+    async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
+        pass
+    key = _ask(address)
+    if not key:
+        raise Misuse("no key came; paste it at the prompt, or pipe it: grader-cli login --server HOST:PORT < FILE")
+    made = replace(made, key=key)
+    async with dial(server, made) as client:
+        caller = await client.get_caller()
+    if not caller.key_id:
+        raise Misuse(f"{address} asks for no keys, so nothing was stored; commands work there without `grader-cli login`")
+    store.put(server, made)
+    _show(address, caller)
+    stderr_console().print(plain(f"stored in {store.path}; use it with --server {server}, or set GRADER_SERVER"), soft_wrap=True)
+    if os.environ.get("GRADER_KEY"):
+        stderr_console().print(plain("GRADER_KEY is set, and goes before the stored key", "yellow"), soft_wrap=True)
+    return Exit.DONE
+
+
+async def logout(server: str | None) -> Exit:
+    """Forget a server's key here. It stays valid until an administrator revokes it."""
+    store = Store(credentials.directory())
+    named = _named(server, store)
+    if not store.remove(named):
+        raise Misuse(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
+    stdout_console().print(plain(f"{credentials.bare(named)}: forgotten here; an administrator can revoke the key itself"), soft_wrap=True)
+    return Exit.DONE
+
+
+async def whoami(server: str | None, *, json: bool) -> Exit:
+    """Print who the caller is to a server."""
+    named = server or _named(None, Store(credentials.directory()))
+    async with dial(named, credentials.find(named)) as client:
+        caller = await client.get_caller()
+    if json:
+        print_json(caller)
+    else:
+        _show(client.address, caller)
+    return Exit.DONE
+
+
+def _ask(address: str) -> str:
+    """From a prompt that shows nothing, or from what is piped in; never from the command line, which others can see."""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"Key for {address} (not shown): ").strip()
+    return sys.stdin.readline(4096).strip()
+
+
+def _read_ca(path: Path) -> str:
+    try:
+        text = path.read_bytes()[:_CA_LIMIT_BYTES].decode("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsInvalid("--ca", f"can't read {path}: {error}; name the authority's certificate, in PEM") from None
+    if "-----BEGIN CERTIFICATE-----" not in text or "PRIVATE KEY" in text:
+        raise SettingsInvalid("--ca", f"{path} is no certificate in PEM; name that of the authority, without any private key")
+    return text
+
+
+def _named(server: str | None, store: Store) -> str:
+    """The server that is meant: the only one there is a key for, where none is named."""
+    if server is not None:
+        return server
+    known = list(store.all())
+    if len(known) != 1:
+        raise Misuse(f"name one with --server: {', '.join(known)}" if known else _NOWHERE)
+    return known[0]
+
+
+def _show(address: str, caller: grader_service_pb2.Caller) -> None:
+    if not caller.key_id:
+        line = f"{address}: asks for no keys; everything is allowed"
+    else:
+        ends = f"{caller.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M} UTC" if caller.HasField("expire_time") else "never"
+        scopes = ", ".join(one_line(scope) for scope in caller.scopes)
+        line = f"{address}: {one_line(caller.user)} (scopes: {scopes}; key {one_line(caller.key_id)} ends: {ends})"
+    stdout_console().print(plain(line), soft_wrap=True)

@@ -1,0 +1,79 @@
+"""What the options of several commands have in common, and how a command is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from grader import devices
+from grader.cli.exits import CommandFailed, Exit, exit_of_error
+from grader.cli.progress import stderr_console
+from grader.cli.text import plain
+from grader.errors import GraderError
+
+AUTO = "auto"
+
+
+class Sandbox(StrEnum):
+    """What keeps the kernel in."""
+
+    AUTO = "auto"
+    DOCKER = "docker"
+    BUBBLEWRAP = "bubblewrap"
+    PROCESS = "process"
+
+
+def device_choice(value: str) -> str:
+    """A device as options take it."""
+    if value != AUTO and not devices.well_formed(value):
+        raise typer.BadParameter(f"{value!r} is no device; write {AUTO}, {devices.FORMS}")
+    return value
+
+
+Server = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        envvar="GRADER_SERVER",
+        help="Ask this server, over TLS unless it is on this host or http:// is before it. Without it the command runs one itself.",
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the command's own server keeps its state. [default: $GRADER_STATE_DIR, or grader in the user's state directory]"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print protobuf JSON with proto field names, and nothing else, on stdout.")]
+SandboxOption = Annotated[
+    Sandbox,
+    typer.Option(help="What keeps the kernel in; auto takes the strongest that works here. process is UNSAFE: your own kernels only."),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        callback=device_choice,
+        help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, and is never ranked.",
+    ),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="submissions/ID, or just ID.")]
+
+EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the grader failed, 130 interrupted."
+
+
+def run(work: Coroutine[Any, Any, Exit]) -> None:
+    """Run a command to its exit code."""
+    try:
+        code = asyncio.run(work)
+    except (CommandFailed, GraderError) as error:
+        stderr_console().print(plain("error: ", "bold red") + plain(str(error)), soft_wrap=True)
+        code = exit_of_error(error)
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    raise typer.Exit(code)

@@ -1,0 +1,209 @@
+"""`grader-cli rejudge ...` and `final`: have submissions judged again, follow that to its end, and say what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.cli import words
+from grader.cli.exits import Exit, Misuse
+from grader.cli.jsonout import print_json
+from grader.cli.names import full_name
+from grader.cli.progress import Progress, progress, stderr_console, stdout_console
+from grader.cli.session import Need, Target, connect
+from grader.cli.text import one_line, plain
+from grader.client import GraderClient
+from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
+from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
+
+POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.1, 5.0, 1.5
+PATIENCE_S = 120.0  # how long a server may be away, such as for a restart
+_NAMESPACE = uuid.UUID("8f2b7c1e-5d0a-4c59-9f6a-2f6f1f0f7a11")
+_AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)
+RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_READY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be judged again. again: makes another request of what is else the same."""
+
+    cause: str
+    problem: str = ""
+    competition: str = ""
+    submissions: tuple[str, ...] = ()
+    top_count: int = 0
+    run: bool = False
+    device_kind: str = ""
+    again: str = ""
+
+    @property
+    def message(self) -> rejudge_pb2.Rejudge:
+        """What the server is asked for."""
+        return rejudge_pb2.Rejudge(
+            cause=self.cause,
+            problem=full_name("problems", self.problem) if self.problem else "",
+            competition=full_name("competitions", self.competition) if self.competition else "",
+            submissions=[full_name("submissions", one) for one in self.submissions],
+            method=rejudge_pb2.REJUDGE_METHOD_RUN if self.run else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
+            top_count=self.top_count,
+            device_kind=self.device_kind,
+        )
+
+    @property
+    def request_id(self) -> str:
+        """The same for the same order, so that the same command goes on with what it began."""
+        return str(uuid.uuid5(_NAMESPACE, self.again + "\0" + self.message.SerializeToString(deterministic=True).hex()))
+
+
+async def create(target: Target, order: Order, *, json: bool, wait: bool, apply: bool) -> Exit:
+    """Ask for it, follow it until all is decided unless wait is False, and show or apply it."""
+    if not wait and target.server is None:
+        raise Misuse("--no-wait: without --server nothing would be left to run it; name a server, or wait")
+    if not wait and apply:
+        raise Misuse("--apply needs what --no-wait does not wait for; leave one of them out")
+    async with connect(target, Need.GRADE) as client:
+        made = await client.create_rejudge(order.message, request_id=order.request_id)
+        if wait:
+            with progress(json=json) as shown:
+                shown.say(f"{made.name}: {one_line(made.cause)}")
+                made = await _decided(client, made, shown)
+            made = await _applied(client, made, json=json, apply=apply)
+        return await _print(client, made, json=json)
+
+
+async def final(target: Target, order: Order, *, json: bool, apply: bool) -> Exit:
+    """A rejudge of the best, all run."""
+    name = order.competition.removeprefix("competitions/")
+    about = f" ({order.again})" if order.again else ""
+    cause = f"final of {name}: the best {order.top_count} run again on {order.device_kind}{about}"
+    return await create(target, replace(order, cause=cause), json=json, wait=True, apply=apply)
+
+
+async def show(target: Target, name: str, *, json: bool) -> Exit:
+    """Print one as it is now."""
+    async with connect(target, Need.READ) as client:
+        return await _print(client, await client.get_rejudge(full_name("rejudges", name)), json=json)
+
+
+async def list_(target: Target, limit: int, *, json: bool) -> Exit:
+    """Print the newest."""
+    async with connect(target, Need.READ) as client:
+        answer = await client.list_rejudges(page_size=limit)
+    if json:
+        print_json(grader_service_pb2.ListRejudgesResponse(rejudges=answer.rejudges))
+    elif answer.rejudges:
+        table = Table("name", "state", "submissions", "to decide", "asked for (UTC)", "cause", box=None, pad_edge=False)
+        for one in answer.rejudges:
+            made = one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+            counts = (str(one.submission_count), str(one.pending_count))
+            table.add_row(plain(one_line(one.name)), _state(one), *counts, made, plain(one_line(one.cause)))
+        stdout_console().print(table)
+    else:
+        print("no rejudges yet; make one with: grader-cli rejudge create --help")
+    return Exit.DONE
+
+
+async def end(target: Target, name: str, *, json: bool, apply: bool) -> Exit:
+    """Apply or discard one, and print it."""
+    async with connect(target, Need.GRADE) as client:
+        full = full_name("rejudges", name)
+        ended = await (client.apply_rejudge(full) if apply else client.discard_rejudge(full))
+        return await _print(client, ended, json=json)
+
+
+async def _decided(client: GraderClient, made: rejudge_pb2.Rejudge, shown: Progress) -> rejudge_pb2.Rejudge:
+    """Follow it until all is decided, or what is left waits for nobody any more; across restarts of the server."""
+    loop = asyncio.get_running_loop()
+    heard_s, told, pause_s = loop.time(), "", POLL_FIRST_S
+    while made.state == RUNNING and made.pending_count > made.failed_count:
+        line = f"{made.submission_count - made.pending_count} of {made.submission_count} judged ({made.rerun_count} by runs)"
+        if line != told:
+            shown.say(line)
+            told = line
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
+        try:
+            made, heard_s = await client.get_rejudge(made.name), loop.time()
+        except _AWAY:
+            if loop.time() - heard_s > PATIENCE_S:
+                raise
+    return made
+
+
+async def _applied(client: GraderClient, made: rejudge_pb2.Rejudge, *, json: bool, apply: bool) -> rejudge_pb2.Rejudge:
+    """Applied where that was asked for, or is answered on a terminal."""
+    if made.state != READY:
+        return made
+    if not apply and not json and sys.stdin.isatty() and sys.stdout.isatty():
+        await _print(client, made, json=False)
+        apply = (await asyncio.to_thread(input, "apply it? [y/N] ")).strip().lower() in ("y", "yes")
+    return await client.apply_rejudge(made.name) if apply else made
+
+
+async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool) -> Exit:
+    if json:
+        print_json(rejudge)
+    else:
+        kind = report_pb2.SCORE_KIND_UNSPECIFIED
+        if rejudge.competition and rejudge.changes:
+            kind = (await client.get_competition(rejudge.competition)).score_kind
+        for part in render(rejudge, kind):
+            stdout_console().print(part, soft_wrap=isinstance(part, Text))
+    if rejudge.state == RUNNING and rejudge.failed_count:
+        text = f"{rejudge.failed_count} could not be run: the grader failed; the same command that made it runs them again"
+        stderr_console().print(plain(text, "bold red"), soft_wrap=True)
+        return Exit.GRADER_FAILED
+    return Exit.DONE
+
+
+def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator[RenderableType]:
+    """The parts of what is printed, top to bottom."""
+    yield plain(f"{one_line(rejudge.name)}: {_state(rejudge)}", "bold")
+    yield plain(one_line(rejudge.cause))
+    counts = f"{rejudge.submission_count} submissions: {rejudge.refolded_count} judged by their facts, {rejudge.rerun_count} by runs"
+    yield plain(counts + (f"; {rejudge.pending_count} not decided yet" if rejudge.pending_count else ""))
+    if rejudge.changes:
+        yield Text()
+        yield _table(rejudge, kind)
+    elif not rejudge.pending_count:
+        yield plain("nothing changes")
+    name = one_line(rejudge.name)
+    for one in rejudge.changes:
+        if rejudge.top_count and one.after.rejudge != rejudge.name and one.rank_after and not one.rank_before:
+            text = f"{one_line(one.user)} is now ranked by {one_line(one.submission)}, which was not run again"
+            yield plain(f"{text}: grader-cli rejudge create --run --submission does", "yellow")
+    if rejudge.state == READY:
+        yield plain(f"\nnothing of it counts yet: grader-cli rejudge apply {name}, or discard")
+    elif rejudge.HasField("end_time"):
+        ended = rejudge.end_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+        yield plain(f"\n{_state(rejudge).lower()} at {ended} UTC; the same command with --again TEXT makes another")
+
+
+def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:
+    table = Table("rank", "was", "user", "submission", "before", "after", box=None, pad_edge=False)
+    for one in sorted(rejudge.changes, key=lambda change: (change.rank_after or 2**31, change.rank_before or 2**31)):
+        ranks = [str(rank) if rank else "-" for rank in (one.rank_after, one.rank_before)]
+        names = [plain(one_line(text)) for text in (one.user, one.submission)]
+        table.add_row(*ranks, *names, *(plain(_judgement(judgement, kind)) for judgement in (one.before, one.after)))
+    return table
+
+
+def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> str:
+    verdict = words.name_of(report_pb2.Verdict, judgement.verdict, "VERDICT_")
+    told = f"{verdict} {one_line(judgement.reason)}".strip()
+    if not judgement.HasField("score"):
+        return told
+    score = (judgement.score, judgement.score_low, judgement.score_high)
+    known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
+    return f"{told} {words.score(*score, kind) if known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
+
+
+def _state(rejudge: rejudge_pb2.Rejudge) -> str:
+    return words.name_of(rejudge_pb2.RejudgeState, rejudge.state, "REJUDGE_STATE_")

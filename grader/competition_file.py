@@ -1,0 +1,135 @@
+"""What `competition.toml` may say, key by key.  No message quotes what is secret."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from grader import devices
+
+_AXIS_LIMIT = 2**31 - 1
+_SECRET_LIMIT = 64
+
+_Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+
+
+def _zoned(value: object) -> object:
+    if not isinstance(value, datetime):
+        raise ValueError("is no time; write a date, a time and an offset without quotes, such as 2026-05-01T18:00:00+02:00")
+    if value.utcoffset() is None:
+        raise ValueError(
+            f"{value.isoformat()} has no offset from UTC; write {value.isoformat()}Z, or one such as {value.isoformat()}+02:00"
+        )
+    return value
+
+
+_Time = Annotated[datetime, BeforeValidator(_zoned)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class SizeRange(_Strict):
+    """A size that the secret seed draws."""
+
+    low: int = Field(ge=0, le=_AXIS_LIMIT)
+    high: int = Field(ge=0, le=_AXIS_LIMIT)
+    step: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> SizeRange:
+        if self.high < self.low:
+            raise ValueError("'high' is below 'low'; exchange them")
+        return self
+
+    def drawn(self, seed: str, place: str) -> int:
+        """The size for one place: the same for everybody who knows the seed, and not to be guessed by those who do not."""
+        number = int.from_bytes(hmac.new(seed.encode(), place.encode(), hashlib.sha256).digest(), "big")
+        return self.low + self.step * (number % ((self.high - self.low) // self.step + 1))
+
+
+def _size_or_range(value: object) -> str:
+    return "range" if isinstance(value, dict | SizeRange) else "size"
+
+
+_Size = Annotated[
+    Annotated[int, Field(ge=0, le=_AXIS_LIMIT), Tag("size")] | Annotated[SizeRange, Tag("range")], Discriminator(_size_or_range)
+]
+
+
+class Secret(_Strict):
+    """One or more workloads of a problem that nobody is told of. What is left out is as the problem has it."""
+
+    problem: str
+    axes: dict[str, _Size] = Field(min_length=1, max_length=16)
+    count: int = Field(default=1, ge=1, le=16)
+    device: Literal["cuda", "emulated"] | None = None
+    moved_bytes: Annotated[int, Field(ge=0, lt=2**63)] | str | None = None
+    flops: Annotated[int, Field(ge=0, lt=2**63)] | str | None = None
+
+    @model_validator(mode="after")
+    def _several_differ(self) -> Secret:
+        if self.count > 1 and not any(isinstance(size, SizeRange) for size in self.axes.values()):
+            raise ValueError("'count' is for axes that are drawn, such as n = { low = 1000, high = 5000 }; leave it out, or draw one")
+        return self
+
+
+class CompetitionFile(_Strict):
+    """All of it."""
+
+    name: _Identifier
+    title: str = Field(min_length=1, max_length=200)
+    statement: str = ""
+    problems: list[str] = Field(min_length=1, max_length=100)
+    devices: list[str] = Field(default=["cuda"], min_length=1, max_length=16)
+    start: _Time
+    end: _Time
+    freeze: _Time | None = None
+    mode: Literal["ranked"] = "ranked"  # the one that has scores
+    hourly_limit: int = Field(default=0, ge=0, le=1_000_000)
+    daily_limit: int = Field(default=0, ge=0, le=1_000_000)
+    score: Literal["speedup", "time"] = "speedup"
+    baseline: Literal["eager", "compile", "max-autotune"] = "eager"
+    tie_rule: Literal["share", "earliest"] = "share"
+    visibility: Literal["private", "after_end"] = "private"
+    processes: int = Field(default=3, ge=1, le=10)
+    secret_seed: str = Field(default="", pattern=r"^([0-9a-f]{32,128})?$")
+    secret: list[Secret] = []
+
+    @model_validator(mode="after")
+    def _times_are_in_order(self) -> CompetitionFile:
+        if self.end <= self.start:
+            raise ValueError("'end' is not after 'start'; mend one")
+        if self.freeze is not None and not self.start <= self.freeze < self.end:
+            raise ValueError("'freeze' is not between 'start' and 'end'; mend it, or leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> CompetitionFile:
+        if len(set(self.problems)) != len(self.problems):
+            raise ValueError("'problems' names one twice; leave one out")
+        for kind in self.devices:
+            if not devices.well_formed(kind):
+                raise ValueError(f"'devices' has {kind!r}, which is no device; write {devices.FORMS}")
+        if devices.EMULATED in self.devices and self.baseline != "eager":
+            raise ValueError(f"'baseline' is {self.baseline!r}, which the emulated device does not have; take 'eager'")
+        return self
+
+    @model_validator(mode="after")
+    def _secrets_are_keyed(self) -> CompetitionFile:
+        for one in self.secret:
+            if one.problem not in self.problems:
+                raise ValueError(f"'secret' is of {one.problem!r}, which is not in 'problems'; add it there")
+        if self.secret and not self.secret_seed:
+            raise ValueError(
+                "'secret_seed' is missing, which keeps the secret workloads; write 32 hex digits, such as `openssl rand -hex 16` prints"
+            )
+        counts = [sum(one.count for one in self.secret if one.problem == problem) for problem in self.problems]
+        if max(counts) > _SECRET_LIMIT:
+            raise ValueError(f"'secret' makes more than {_SECRET_LIMIT} workloads of one problem; leave some out")
+        return self

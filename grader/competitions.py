@@ -1,0 +1,209 @@
+"""The store of competitions: reads `competition.toml`, and makes of each problem the one that a competition grades by.
+
+What is secret stays in here and in the problem that a judge gets: no message of this module quotes a size, a seed or a secret's id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from datetime import UTC
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from grader.competition_file import CompetitionFile, Secret
+from grader.competition_lines import line_of
+from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
+from grader.formats.arithmetic import ExpressionInvalid, evaluate
+from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
+from grader.problems import Problems
+from sandbox import wire
+
+FILE_NAME = "competition.toml"
+_TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
+
+
+class Competitions:
+    """Competitions by id."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Competition] = {}
+        self._files: dict[str, tuple[CompetitionFile, Path]] = {}
+        self._problems: dict[tuple[str, str], Problem] = {}
+
+    @classmethod
+    def load(cls, paths: Iterable[Path], problems: Problems) -> Competitions:
+        """Read every competition at or directly below the paths; a wrong one raises ProblemInvalid, which names file, line and key."""
+        store = cls()
+        for path in paths:
+            for file in _files(path):
+                store._add(file, problems)
+        return store
+
+    def get(self, competition_id: str) -> Competition:
+        """The competition of that id, or CompetitionNotFound."""
+        try:
+            return self._by_id[competition_id]
+        except KeyError:
+            raise CompetitionNotFound(competition_id, sorted(self._by_id)[:20]) from None
+
+    def all(self) -> tuple[Competition, ...]:
+        """Every competition, by id."""
+        return tuple(self._by_id[key] for key in sorted(self._by_id))
+
+    def reseeded(self, competition_id: str, secret_seed: str) -> Competition:
+        """The competition with secret sizes drawn from another seed, for a final; `problem_for` takes it like any other."""
+        file, path = self._files[self.get(competition_id).competition_id]
+        return _competition(file, path, {one: self._problems[competition_id, one] for one in file.problems}, secret_seed)
+
+    def _add(self, path: Path, problems: Problems) -> None:
+        file = _read(path)
+        found = {}
+        for index, problem_id in enumerate(file.problems):
+            try:
+                found[problem_id] = problems.get(problem_id)
+            except ProblemNotFound as error:
+                raise _invalid(path, ("problems", index), str(error)) from None
+        competition = _competition(file, path, found, file.secret_seed)
+        before = self._files.get(competition.competition_id)
+        if before is not None and before[1].resolve() != path.resolve():
+            raise _invalid(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one")
+        self._by_id[competition.competition_id], self._files[competition.competition_id] = competition, (file, path)
+        self._problems |= {(competition.competition_id, problem_id): problem for problem_id, problem in found.items()}
+
+
+def problem_for(competition: Competition, problem: Problem) -> Problem:
+    """The problem as this competition grades it: with its secret workloads, hidden, and its ranking.
+
+    Its digest is keyed by the secret seed: digests are shown, and from a plain one sizes could be found by trying.
+    """
+    secret = competition.secret_workloads.get(problem.problem_id, ())
+    decides = [problem.digest, competition.competition_id, asdict(competition.ranking), [asdict(one) for one in secret]]
+    digest = hmac.new(competition.secret_seed.encode(), json.dumps(decides, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+    spec = replace(problem.spec, workloads=(*problem.spec.workloads, *secret), digest=digest)
+    return replace(problem, spec=spec, ranking=competition.ranking, competition_id=competition.competition_id)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if (path / FILE_NAME).is_file():
+        return [path / FILE_NAME]
+    found = sorted(path.glob(f"*/{FILE_NAME}")) if path.is_dir() else []
+    if not found:
+        raise ProblemInvalid(str(path), f"holds no competition; name a {FILE_NAME}, its directory, or a directory that holds such")
+    return found
+
+
+def _read(path: Path) -> CompetitionFile:
+    try:
+        return CompetitionFile.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ProblemInvalid(str(path), f"is no TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = tuple(part for index, part in enumerate(first["loc"]) if index != _TAG_INDEX)
+        raise _invalid(path, key, first["msg"].removeprefix("Value error, ")) from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
+        raise ProblemInvalid(str(path), "is no TOML that can be read: a number is too long, or it nests too deep") from None
+
+
+def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInvalid:
+    """What is wrong, where: file, line if it can be told, key."""
+    line = line_of(path, key)
+    where = str(path) if line is None else f"{path}:{line}"
+    name = ".".join(str(part) for part in key)
+    return ProblemInvalid(where, f"{name}: {message}" if name else message)
+
+
+def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem], secret_seed: str) -> Competition:
+    secret: dict[str, list[wire.Workload]] = {}
+    for index, one in enumerate(file.secret):
+        made = secret.setdefault(one.problem, [])
+        try:
+            made += _workloads(one, problems[one.problem], f"{file.name}/{one.problem}/{index}", len(made), secret_seed)
+        except _SecretInvalid as wrong:
+            raise _invalid(path, ("secret", index, wrong.key), str(wrong)) from None
+    for index, problem_id in enumerate(file.problems):
+        if file.baseline == "max-autotune" and "max-autotune" not in problems[problem_id].spec.baselines:
+            raise _invalid(
+                path, ("problems", index), f"{problem_id!r} is not timed against 'max-autotune'; add it to the problem's baselines"
+            )
+    return Competition(
+        competition_id=file.name,
+        title=file.title,
+        statement=file.statement,
+        problem_ids=tuple(file.problems),
+        start_time=file.start.astimezone(UTC),
+        end_time=file.end.astimezone(UTC),
+        freeze_time=file.freeze.astimezone(UTC) if file.freeze else None,
+        device_kinds=tuple(file.devices),
+        mode=wire.Mode(file.mode),
+        hourly_limit=file.hourly_limit,
+        daily_limit=file.daily_limit,
+        ranking=Ranking(process_count=file.processes, score_kind=ScoreKind(file.score), baseline=file.baseline),
+        tie_rule=TieRule(file.tie_rule),
+        visibility=Visibility(file.visibility),
+        secret_workloads={problem_id: tuple(workloads) for problem_id, workloads in secret.items()},
+        secret_seed=secret_seed,
+    )
+
+
+class _SecretInvalid(ValueError):
+    """What is wrong with a key of a `[[secret]]`. Never quotes its values."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(message)
+
+
+def _workloads(secret: Secret, problem: Problem, place: str, before: int, seed: str) -> list[wire.Workload]:
+    """The workloads that one `[[secret]]` stands for. Whatever it does not say is as in the workload `like`, the first that is shown."""
+    like = next(
+        (one for one in problem.spec.workloads if not one.hidden and one.device_kind in ("", secret.device or one.device_kind)), None
+    )
+    if like is None:
+        raise _SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
+    if problem.spec.format not in ("native", "reference_kernels") or not like.axes:
+        raise _SecretInvalid(
+            "problem", f"{problem.problem_id!r} is of the format {problem.spec.format}, which takes no other sizes; leave this out"
+        )
+    if set(secret.axes) != set(like.axes):
+        raise _SecretInvalid("axes", f"must give exactly the axes {sorted(like.axes)}")
+    return [_workload(secret, problem, like, f"{place}/{number}", before + number + 1, seed) for number in range(secret.count)]
+
+
+def _workload(secret: Secret, problem: Problem, like: wire.Workload, place: str, number: int, seed: str) -> wire.Workload:
+    axes = {name: size if isinstance(size, int) else size.drawn(seed, f"{place}/{name}") for name, size in secret.axes.items()}
+    arguments = like.arguments
+    if arguments:  # of reference_kernels: its generator takes the sizes from here
+        case = json.loads(arguments)["case"]
+        arguments = json.dumps({"case": {**case, **axes}})
+    known = {workload.workload_id for workload in problem.spec.workloads}
+    return replace(
+        like,
+        workload_id=next(name for name in (f"secret-{number}", f"secret-of-competition-{number}") if name not in known),
+        axes=axes,
+        hidden=True,
+        arguments=arguments,
+        device_kind=secret.device or "",
+        moved_bytes=_amount("moved_bytes", secret.moved_bytes if secret.moved_bytes is not None else problem.moved_bytes, axes),
+        flops=_amount("flops", secret.flops if secret.flops is not None else problem.flops, axes),
+    )
+
+
+def _amount(key: str, expression: int | str, axes: dict[str, int]) -> int | None:
+    if isinstance(expression, int):
+        return expression
+    try:
+        return evaluate(expression, axes) if expression else None
+    except ExpressionInvalid:  # its message quotes the axes
+        text = "has no value at these axes; write axes, whole numbers, + - * // % ** and parentheses, and keep it under 2 ** 63"
+        raise _SecretInvalid(key, text) from None

@@ -1,0 +1,61 @@
+"""Competitions and places in the queue, to protobuf.  Pure.  Of secret workloads only how many there are."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from grader.convert import COMPETITION_PREFIX, PROBLEM_PREFIX
+from grader.model import Competition, Position, Submission
+from grader.v1 import competition_pb2, submission_pb2
+
+
+def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:
+    """A competition as everybody sees it."""
+    return competition_pb2.Competition(
+        name=COMPETITION_PREFIX + competition.competition_id,
+        title=competition.title,
+        statement=competition.statement,
+        problems=[PROBLEM_PREFIX + problem_id for problem_id in competition.problem_ids],
+        device_kinds=competition.device_kinds,
+        start_time=_timestamp(competition.start_time),
+        end_time=_timestamp(competition.end_time),
+        freeze_time=_timestamp(competition.freeze_time) if competition.freeze_time is not None else None,
+        mode=f"MODE_{competition.mode.name}",
+        hourly_limit=competition.hourly_limit,
+        daily_limit=competition.daily_limit,
+        score_kind=f"SCORE_KIND_{competition.ranking.score_kind.name}",
+        baseline=competition.ranking.baseline,
+        tie_rule=f"TIE_RULE_{competition.tie_rule.name}",
+        visibility=f"VISIBILITY_{competition.visibility.name}",
+        process_count=competition.ranking.process_count,
+        secret_workload_counts={problem_id: len(workloads) for problem_id, workloads in competition.secret_workloads.items()},
+        state=f"COMPETITION_STATE_{competition.phase(now).name}",
+    )
+
+
+def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
+    """A place in the queue; the estimate in whole seconds, for it is no better."""
+    estimated_s = position.estimated_s
+    return submission_pb2.QueuePosition(
+        ahead_count=position.ahead_count,
+        estimated_duration=Duration(seconds=round(estimated_s)) if estimated_s is not None else None,
+    )
+
+
+def placed_event(position: Position, sequence: int, submission: Submission, now: datetime) -> submission_pb2.SubmissionEvent:
+    """What a watcher is told while it waits. It is not kept, so its sequence is that of the event before: there the watch is resumed."""
+    return submission_pb2.SubmissionEvent(
+        sequence=sequence,
+        event_time=_timestamp(now),
+        attempt=submission.attempt_count,
+        queue_position=position_to_proto(position),
+    )
+
+
+def _timestamp(time: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(time)
+    return message

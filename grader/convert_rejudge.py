@@ -1,0 +1,124 @@
+"""Rejudges to protobuf, and what is asked for from it.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from grader import devices
+from grader.convert import COMPETITION_PREFIX, PROBLEM_PREFIX, REJUDGE_PREFIX, SUBMISSION_PREFIX, judgement_to_proto
+from grader.errors import FieldViolation, InvalidRequest
+from grader.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
+from grader.v1 import rejudge_pb2
+
+CAUSE_CHARS = 1000
+NAMED_LIMIT = 10_000  # submissions that one request may name; by problem or competition it is any number
+TOP_LIMIT = 100_000
+
+
+def order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
+    """What is asked for; InvalidRequest with all that is wrong."""
+    found: list[FieldViolation] = []
+
+    def last(name: str, prefix: str, field: str, *, needed: bool = False) -> str:
+        rest = name.removeprefix(prefix)
+        if (name or needed) and (rest == name or not rest or "/" in rest):
+            found.append(FieldViolation(field, f"{name!r} is no name of this kind; write '{prefix}' and an id"))
+        return rest
+
+    order = RejudgeOrder(
+        cause=message.cause.strip(),
+        problem_id=last(message.problem, PROBLEM_PREFIX, "problem"),
+        competition_id=last(message.competition, COMPETITION_PREFIX, "competition"),
+        submission_ids=tuple(
+            dict.fromkeys(
+                last(one, SUBMISSION_PREFIX, f"submissions[{index}]", needed=True) for index, one in enumerate(message.submissions)
+            )
+        ),
+        method=_method(message.method, found),
+        top_count=message.top_count,
+        device_kind=message.device_kind,
+    )
+    found += _violations(order)
+    if found:
+        raise InvalidRequest(found)
+    return order
+
+
+def _method(method: rejudge_pb2.RejudgeMethod, found: list[FieldViolation]) -> RejudgeMethod:
+    known = {
+        rejudge_pb2.REJUDGE_METHOD_UNSPECIFIED: RejudgeMethod.FACTS_OR_RUN,
+        rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN: RejudgeMethod.FACTS_OR_RUN,
+        rejudge_pb2.REJUDGE_METHOD_RUN: RejudgeMethod.RUN,
+    }
+    if method not in known:
+        names = ", ".join(f"REJUDGE_METHOD_{one.name}" for one in RejudgeMethod)
+        found.append(FieldViolation("method", f"{int(method)} is not known here; take one of: {names}"))
+    return known.get(method, RejudgeMethod.FACTS_OR_RUN)
+
+
+def _violations(order: RejudgeOrder) -> list[FieldViolation]:
+    found = []
+    if not order.cause:
+        found.append(FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again"))
+    elif len(order.cause) > CAUSE_CHARS or "\0" in order.cause:
+        found.append(FieldViolation("cause", f"is no text of at most {CAUSE_CHARS} characters; shorten it"))
+    if not (order.problem_id or order.competition_id or order.submission_ids):
+        found.append(FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three"))
+    if len(order.submission_ids) > NAMED_LIMIT:
+        found.append(FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition"))
+    if not 0 <= order.top_count <= TOP_LIMIT:
+        found.append(FieldViolation("top_count", f"{order.top_count} is no rank; take one from 1 to {TOP_LIMIT}, or leave it out for all"))
+    elif order.top_count and (not order.competition_id or order.submission_ids):
+        text = "is counted on the boards of a competition; name one, and no submissions"
+        found.append(FieldViolation("top_count", text))
+    if order.device_kind and not devices.well_formed(order.device_kind):
+        found.append(FieldViolation("device_kind", f"{order.device_kind[:64]!r} is no device; write {devices.FORMS}, or leave it out"))
+    return found
+
+
+def rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudge_pb2.Rejudge:
+    """A rejudge as administrators see it."""
+    order = rejudge.order
+    return rejudge_pb2.Rejudge(
+        name=REJUDGE_PREFIX + rejudge.rejudge_id,
+        cause=order.cause,
+        problem=PROBLEM_PREFIX + order.problem_id if order.problem_id else "",
+        competition=COMPETITION_PREFIX + order.competition_id if order.competition_id else "",
+        submissions=[SUBMISSION_PREFIX + one for one in order.submission_ids],
+        method=f"REJUDGE_METHOD_{order.method.name}",
+        top_count=order.top_count,
+        device_kind=order.device_kind,
+        state=f"REJUDGE_STATE_{rejudge.state.name}",
+        submission_count=rejudge.submission_count,
+        refolded_count=rejudge.refolded_count,
+        rerun_count=rejudge.rerun_count,
+        pending_count=rejudge.pending_count,
+        failed_count=rejudge.failed_count,
+        changes=[_change(one, rejudge) for one in changes],
+        user=rejudge.user,
+        create_time=_timestamp(rejudge.create_time),
+        end_time=_timestamp(rejudge.end_time) if rejudge.end_time is not None else None,
+    )
+
+
+def _change(change: Change, rejudge: Rejudge) -> rejudge_pb2.RejudgeChange:
+    message = rejudge_pb2.RejudgeChange(
+        submission=SUBMISSION_PREFIX + change.submission_id,
+        user=change.user,
+        before=judgement_to_proto(change.before),
+        after=judgement_to_proto(change.after),
+        rank_before=change.rank_before,
+        rank_after=change.rank_after,
+    )
+    if change.after.rejudge_id == rejudge.rejudge_id and rejudge.state is not RejudgeState.APPLIED:
+        message.after.ClearField("create_time")  # it does not count yet
+    return message
+
+
+def _timestamp(time: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(time)
+    return message

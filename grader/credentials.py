@@ -1,0 +1,121 @@
+"""The keys that a user has stored, by server: a file that only the user can read.  Nothing here is ever printed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from grader.errors import SettingsInvalid
+
+FILE_NAME = "credentials.json"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Credential:
+    """How one server is called. It has no repr: a key in a traceback would be a key in a log."""
+
+    key: str = ""
+    tls: bool | None = None  # None: what the address says, or else TLS beyond this host
+    ca: str | None = None  # in PEM; None: the authorities that everybody trusts
+    plain_text: bool = False  # the user said that the key may travel in plain text
+
+
+_STORED = TypeAdapter(dict[str, Credential])
+
+
+def directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where they are kept: $XDG_CONFIG_HOME/grader, ~/.config/grader."""
+    above = environment.get("XDG_CONFIG_HOME")
+    return (Path(above) if above else Path(environment.get("HOME") or Path.home()) / ".config") / "grader"
+
+
+def bare(server: str) -> str:
+    """A server's address without its scheme: what its credential goes by."""
+    return server.removeprefix("https://").removeprefix("http://").rstrip("/").lower() if not server.startswith("unix:") else server
+
+
+def find(server: str, environment: Mapping[str, str] = os.environ) -> Credential:
+    """What to call the server with: the key in $GRADER_KEY before the stored one, an empty one where there is neither."""
+    stored = Store(directory(environment)).all().get(bare(server), Credential())
+    own = environment.get("GRADER_KEY", "").strip()
+    return replace(stored, key=own) if own else stored
+
+
+class Store:
+    """The file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+
+    def all(self) -> dict[str, Credential]:
+        """By server; SettingsInvalid where others could have read or written the file."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise SettingsInvalid(str(self.path), f"can't be read: {error.strerror}") from None
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+                raise SettingsInvalid(str(self.path), "is no file of yours; move it away and store your keys again with `grader-cli login`")
+            if found.st_mode & _OTHERS:
+                text = f"others can read the keys in it; revoke them if somebody did, and run: chmod 600 {self.path}"
+                raise SettingsInvalid(str(self.path), text)
+            try:
+                return _STORED.validate_python(json.loads(file.read())["servers"])
+            except (ValueError, ValidationError, KeyError, TypeError):  # what it says is not quoted: there are keys in it
+                raise SettingsInvalid(str(self.path), "is damaged; remove it and store your keys again with `grader-cli login`") from None
+
+    def put(self, server: str, credential: Credential) -> None:
+        """Keep it, in place of what was there for this server."""
+        self._change(lambda stored: stored.__setitem__(bare(server), credential))
+
+    def remove(self, server: str) -> bool:
+        """Forget the server; whether it was known."""
+        return self._change(lambda stored: stored.pop(bare(server), None)) is not None
+
+    def _change(self, change: Callable[[dict[str, Credential]], T]) -> T:
+        with self._locked():
+            stored = self.all()
+            result = change(stored)
+            text = json.dumps({"servers": {name: asdict(one) for name, one in sorted(stored.items())}}, indent=2)
+            written = self.path.with_name(f".{FILE_NAME}.{secrets.token_hex(4)}")
+            try:
+                descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with os.fdopen(descriptor, "w") as file:
+                    file.write(text + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                written.replace(self.path)  # whoever reads meanwhile sees the old or the new, whole
+            finally:
+                written.unlink(missing_ok=True)
+        return result
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One change at a time, so that two logins at once are both kept."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.chmod(0o700)  # whatever the umask, and whoever made it
+            descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise SettingsInvalid(str(self.path.parent), f"keys can't be kept there: {error.strerror}; set XDG_CONFIG_HOME") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

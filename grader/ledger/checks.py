@@ -1,0 +1,147 @@
+"""Whether a ledger is whole: its tables, and what the code promises of what is in them.  Reads only, one state of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import sqlalchemy as sa
+
+from grader.ledger import migrate
+from grader.ledger.tables import events, judgements, metadata, submissions
+from grader.model import SubmissionState
+
+SHOWN = 5  # broken ones that are named
+_FINAL = [state for state in SubmissionState if state.final]
+_FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")
+
+Ask = Callable[[sa.Connection], Iterable[str]]  # what is wrong, if anything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at. detail: what is wrong, or how much was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def schema(connection: sa.Connection) -> Check:
+    """Whether the tables are those of this program; without that nothing else can be asked."""
+    found = migrate.current(connection)
+    detail = {migrate.HEAD: f"version {found}", None: "there is no ledger here"}.get(
+        found, f"version {found}, and this program has {migrate.HEAD}: start its server once, which upgrades, or take a newer program"
+    )
+    return Check(name="schema", ok=found == migrate.HEAD, detail=detail)
+
+
+def contents(connection: sa.Connection) -> list[Check]:
+    """Everything else, one after the other."""
+    asked = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
+    return [
+        *(_looked(connection, name, "nothing wrong", ask) for name, ask in asked.items()),
+        *(_looked(connection, name, claim, partial(_broken, broken)) for name, claim, broken in _INVARIANTS),
+    ]
+
+
+def _looked(connection: sa.Connection, name: str, claim: str, ask: Ask) -> Check:
+    """The claim, or what speaks against it; a database that is damaged may not even answer."""
+    try:
+        with connection.begin_nested():
+            wrong = list(ask(connection))
+    except sa.exc.DBAPIError as error:
+        wrong = [str(error.orig).splitlines()[0]]
+    return Check(name=name, ok=not wrong, detail="; ".join(wrong[:SHOWN]) or claim)
+
+
+def _broken(query: sa.Select[tuple[str]], connection: sa.Connection) -> Iterable[str]:
+    ids = [row.submission_id for row in connection.execute(query.order_by(submissions.c.number))]
+    if ids:
+        yield f"not so for {len(ids)}: {', '.join(ids[:SHOWN])}{', ...' if len(ids) > SHOWN else ''}"
+
+
+def _sqlite_integrity(connection: sa.Connection) -> Iterable[str]:
+    return (str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check") if row[0] != "ok")
+
+
+def _sqlite_foreign_keys(connection: sa.Connection) -> Iterable[str]:
+    return (f"{row[0]} row {row[1]} names none of {row[2]}" for row in connection.exec_driver_sql("PRAGMA foreign_key_check"))
+
+
+def _postgresql_integrity(connection: sa.Connection) -> Iterable[str]:
+    """Read every value of every table: a damaged page, or a value that was cut off, is an error then."""
+    for table in metadata.sorted_tables:
+        try:
+            with connection.begin_nested():
+                connection.execute(sa.select(*(sa.func.sum(sa.func.length(sa.cast(column, sa.Text))) for column in table.c))).one()
+        except sa.exc.DBAPIError as error:
+            yield f"{table.name} can't be read: {str(error.orig).splitlines()[0]}"
+
+
+def _postgresql_foreign_keys(connection: sa.Connection) -> Iterable[str]:
+    """Those that are declared are kept by the database; here, that each is there and was not switched off."""
+    keys = "SELECT conname FROM pg_constraint WHERE contype = 'f' AND convalidated AND connamespace = current_schema()::regnamespace"
+    kept = set(connection.exec_driver_sql(keys).scalars())
+    expected = {str(key.name) for table in metadata.sorted_tables for key in table.foreign_key_constraints}
+    return (f"{name} is not enforced" for name in sorted(expected - kept))
+
+
+_SQLITE: dict[str, Ask] = {"integrity": _sqlite_integrity, "foreign_keys": _sqlite_foreign_keys}
+_POSTGRESQL: dict[str, Ask] = {"integrity": _postgresql_integrity, "foreign_keys": _postgresql_foreign_keys}
+
+
+def _unequal_judgement() -> sa.Select[tuple[str]]:
+    last = sa.and_(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count)
+    differs = sa.or_(*(judgements.c[name].is_distinct_from(submissions.c[name]) for name in _FOUND))
+    return _those(submissions.c.state == SubmissionState.SUCCEEDED, sa.or_(judgements.c.number.is_(None), differs)).select_from(
+        submissions.outerjoin(judgements, last)
+    )
+
+
+def _judgement_gaps() -> sa.Select[tuple[str]]:
+    counted = _sequences(judgements, judgements.c.number)
+    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != submissions.c.judgement_count, counted.c.first != 1, counted.c.missing != 0)
+    return _those(wrong).select_from(submissions.outerjoin(counted, counted.c.number == submissions.c.number))
+
+
+def _event_gaps() -> sa.Select[tuple[str]]:
+    """Of what is finished the retention may have removed facts in between; never the first or the last event."""
+    counted = _sequences(events, events.c.number)
+    missing = sa.and_(counted.c.missing != 0, submissions.c.state.not_in(_FINAL))
+    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != submissions.c.event_count, counted.c.first != 1, missing)
+    return _those(wrong).select_from(submissions.outerjoin(counted, counted.c.number == submissions.c.number))
+
+
+def _judged_event_gaps() -> sa.Select[tuple[str]]:
+    counted = _sequences(events, events.c.number, events.c.attempt)
+    judged = sa.exists().where(judgements.c.source_number == counted.c.number, judgements.c.attempt == counted.c.attempt)
+    return _those(counted.c.missing != 0, judged).select_from(submissions.join(counted, counted.c.number == submissions.c.number))
+
+
+def _sequences(table: sa.Table, *by: sa.Column[int]) -> sa.Subquery:
+    """The first and the last sequence of each, and how many are missing in between."""
+    first, last = sa.func.min(table.c.sequence), sa.func.max(table.c.sequence)
+    missing = last - first + 1 - sa.func.count()
+    return sa.select(*by, first.label("first"), last.label("last"), missing.label("missing")).group_by(*by).subquery()
+
+
+def _those(*where: sa.ColumnElement[bool]) -> sa.Select[tuple[str]]:
+    return sa.select(submissions.c.submission_id).where(*where)
+
+
+_RUNNING = submissions.c.state == SubmissionState.RUNNING
+_HELD = sa.or_(submissions.c.worker_id.is_not(None), submissions.c.lease_expire_time.is_not(None))
+_UNHELD = sa.or_(submissions.c.worker_id.is_(None), submissions.c.lease_expire_time.is_(None))
+_ENDED = submissions.c.end_time.is_not(None)
+_INVARIANTS = (
+    ("judgements", "every graded submission has a last judgement, equal to its row", _unequal_judgement()),
+    ("judgement_sequences", "judgements count from 1 without gaps", _judgement_gaps()),
+    ("event_sequences", "events count from 1 to the last, without gaps while it is not finished", _event_gaps()),
+    ("judged_events", "no event of an attempt that was judged is missing", _judged_event_gaps()),
+    ("leases", "only what runs is leased", _those(sa.not_(_RUNNING), _HELD)),
+    ("workers", "all that runs has a worker and a time until which", _those(_RUNNING, _UNHELD)),
+    ("end_times", "what is finished says when, and nothing else does", _those(submissions.c.state.in_(_FINAL) != _ENDED)),
+    ("failures", "what failed says why", _those(submissions.c.state == SubmissionState.FAILED, submissions.c.failure.is_(None))),
+)

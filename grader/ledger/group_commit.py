@@ -1,0 +1,91 @@
+"""One thread that writes.  Transactions that wait at the same time reach the disk by one commit; each still succeeds or fails by itself.
+
+Work may be run more than once, and is on disk once. A commit waits for the disk, some milliseconds; what a
+transaction does takes a tenth of that (docs/decisions/0028).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+MOST_TOGETHER = 64
+
+T = TypeVar("T")
+Work = Callable[[sa.Connection], Any]
+Answer = tuple[Future[Any], Any, Exception | None]
+
+
+class GroupCommit:
+    """Runs functions on a connection, in the order of the calls."""
+
+    def __init__(self, engine: sa.Engine, name: str) -> None:
+        self._engine = engine
+        self._waiting: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[sa.Connection], T]) -> Future[T]:
+        """Run work in a transaction; the future is done when that is on disk, or when work raised and left nothing behind."""
+        if self._closed:
+            raise RuntimeError("closed")
+        future: Future[T] = Future()
+        self._waiting.put((work, future))
+        return future
+
+    def close(self) -> None:
+        """Return when all that was submitted is done."""
+        self._closed = True
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            batch, last = [first], False
+            while len(batch) < MOST_TOGETHER and not self._waiting.empty():
+                following = self._waiting.get()
+                if following is None:
+                    last = True
+                    break
+                batch.append(following)
+            self._commit([(work, future) for work, future in batch if future.set_running_or_notify_cancel()])
+            if last:
+                return
+
+    def _commit(self, batch: list[tuple[Work, Future[Any]]]) -> None:
+        """All in one transaction. Where one of them raises, all are run again, each in a savepoint: those take as long as the work."""
+        answers = self._together(batch) or self._each(batch)
+        for future, answer, failure in answers:
+            if failure is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(failure)
+
+    def _together(self, batch: list[tuple[Work, Future[Any]]]) -> list[Answer]:
+        """Their answers; none where several are there and one raised."""
+        try:
+            with self._engine.begin() as connection:
+                return [(future, work(connection), None) for work, future in batch]
+        except Exception as error:  # noqa: BLE001  whoever waits for it gets it
+            return [(batch[0][1], None, error)] if len(batch) == 1 else []
+
+    def _each(self, batch: list[tuple[Work, Future[Any]]]) -> list[Answer]:
+        answers: list[Answer] = []
+        try:
+            with self._engine.begin() as connection:
+                for work, future in batch:
+                    try:
+                        with connection.begin_nested():
+                            answer = work(connection)
+                        answers.append((future, answer, None))
+                    except Exception as error:  # noqa: BLE001  as above
+                        answers.append((future, None, error))
+        except Exception as error:  # noqa: BLE001  as above: nothing of it is on disk
+            return [(future, None, error) for _, future in batch]
+        return answers

@@ -1,0 +1,77 @@
+"""API keys in the ledger.  Of a secret only the digest comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from grader.keys import Key, new
+from grader.ledger.database import Database
+from grader.ledger.tables import keys
+from grader.model import Scope
+
+
+class Keys:
+    """Makes, lists and revokes keys. Reached as `ledger.keys`."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database, self.now = database, now
+
+    async def create(self, user: str, scopes: frozenset[Scope], *, expire_time: datetime | None = None, note: str = "") -> tuple[Key, str]:
+        """Make a key; its text is told here and never again. ValueError where user, scopes or note are wrong."""
+        key, text = new(user, scopes, self.now(), expire_time=expire_time, note=note)
+        await self._database.write(lambda connection: insert(connection, key))
+        return key, text
+
+    async def all(self) -> list[Key]:
+        """Every key there ever was, oldest first."""
+        return await self._database.read(every)
+
+    async def revoke(self, key_id: str) -> Key | None:
+        """Let it open nothing any more; None where there is no such key. A second time changes nothing."""
+        now = self.now()
+        return await self._database.write(lambda connection: revoke(connection, now, key_id))
+
+
+def insert(connection: sa.Connection, key: Key) -> None:
+    """Write a new key down."""
+    connection.execute(
+        sa.insert(keys).values(
+            key_id=key.key_id,
+            secret_digest=key.secret_digest,
+            user_name=key.user,
+            scopes=",".join(sorted(key.scopes)),
+            note=key.note,
+            create_time=key.create_time,
+            expire_time=key.expire_time,
+        )
+    )
+
+
+def every(connection: sa.Connection) -> list[Key]:
+    """All of them, oldest first."""
+    return [_key(row) for row in connection.execute(sa.select(keys).order_by(keys.c.create_time, keys.c.key_id))]
+
+
+def revoke(connection: sa.Connection, now: datetime, key_id: str) -> Key | None:
+    """The first time counts."""
+    this = keys.c.key_id == key_id
+    connection.execute(sa.update(keys).where(this, keys.c.revoke_time.is_(None)).values(revoke_time=now))
+    row = connection.execute(sa.select(keys).where(this)).one_or_none()
+    return None if row is None else _key(row)
+
+
+def _key(row: sa.Row[Any]) -> Key:
+    return Key(
+        key_id=row.key_id,
+        secret_digest=row.secret_digest,
+        user=row.user_name,
+        scopes=frozenset(scope for scope in Scope if scope in row.scopes.split(",")),  # one of a newer server is of no use here
+        create_time=row.create_time,
+        note=row.note,
+        expire_time=row.expire_time,
+        revoke_time=row.revoke_time,
+    )

@@ -1,0 +1,280 @@
+"""The ledger in a PostgreSQL database, which several servers share.
+
+Work of `write` runs one at a time over all servers, under an advisory lock: that is what SQLite gives, and what makes "count, then
+insert" right. Work of `write_rows`, which is most of it, runs in parallel and locks rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+import structlog
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.string import StrDumperUnknown
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
+
+from grader.errors import LedgerBusy, LedgerUnreachable, SettingsInvalid
+from grader.ledger.group_commit import GroupCommit
+from grader.ledger.listening import Listener, first_line
+from grader.ledger.migrate import migrate
+from grader.ledger.news import ORIGIN, News
+from grader.ledger.records import plain
+
+log = structlog.get_logger()
+
+ROW_WRITER_COUNT, READER_COUNT = 4, 4  # and one that writes alone, and one that listens: ten connections a server
+PATIENCE_S = 5.0  # how long a call waits for a database that does not answer, so that its restart goes unnoticed
+PAUSE_S = 0.02
+RACE_LIMIT = 8  # transactions that were in the way of one
+SKEW_S = 0.1  # clocks that differ by less are the same: the measurement is no better
+WRITE_ALONE = f"SELECT pg_advisory_xact_lock({0x67726164}, 1)"  # "grad"
+
+LISTENER = "grader-server-listener"  # in pg_stat_activity
+# Ours to ask for, where the URL does not say otherwise.
+_CONNECTION = {"application_name": "grader-server", "connect_timeout": "5", "keepalives_idle": "20", "tcp_user_timeout": "20000"}
+_SESSION = (
+    "SET lock_timeout = '10s'",
+    "SET idle_in_transaction_session_timeout = '20s'",  # a server that was stopped with a lock in hand must not stop the others
+    "SET timezone = 'UTC'",
+    # An acknowledged submission survives a power cut; who asks for more than `on` keeps it.
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
+)
+_NOT_UNIQUE, _LOCKED = "23505", "55P03"
+_RACES = frozenset({"40001", "40P01", _NOT_UNIQUE})  # serialization, deadlock, and a row that another inserted just before us
+_AWAY = "the ledger's database does not answer; try again"
+_WENT_AWAY = "the ledger's database went away while it wrote; try again with the same request id"
+
+T = TypeVar("T")
+
+
+class _TextDumper(StrDumperUnknown):
+    """Text as PostgreSQL takes it: it refuses NUL, and UTF-8 has no half of a surrogate pair."""
+
+    def dump(self, obj: str) -> bytes:
+        return plain(obj).encode()
+
+
+def connection_words(url: str) -> dict[str, Any]:
+    """What a URL says, as libpq reads it."""
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.ProgrammingError:  # it may quote the URL, password and all
+        raise SettingsInvalid("database", "is no URL that libpq reads; write postgresql://USER@HOST/DATABASE") from None
+
+
+def shown_url(url: str) -> str:
+    """The URL without password and options."""
+    words = connection_words(url)
+    user, host, port = (str(words.get(name) or "") for name in ("user", "host", "port"))
+    place = (f"{user}@" if user else "") + ("" if host.startswith("/") else host) + (f":{port}" if port else "")
+    return f"postgresql://{place}/{words.get('dbname') or ''}"
+
+
+def engine(url: str, origin: str = "", pool_size: int = 5) -> sa.Engine:
+    """An engine by libpq's rules, PGPASSWORD and pgpass included. Its errors quote no parameters: there are sources among them."""
+    conninfo = make_conninfo(**(_CONNECTION | connection_words(url)))
+
+    def connect() -> psycopg.Connection[Any]:
+        connection = psycopg.connect(conninfo, autocommit=True)
+        for statement in _SESSION:
+            connection.execute(statement)
+        connection.adapters.register_dumper(str, _TextDumper)
+        connection.autocommit = False
+        return connection
+
+    made = sa.create_engine(
+        "postgresql+psycopg://", creator=connect, pool_size=pool_size, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+    )
+
+    @sa.event.listens_for(made, "connect")
+    def _connect(_connection: Any, record: Any) -> None:
+        record.info[ORIGIN] = origin
+
+    return made
+
+
+def alone(of: sa.Engine) -> sa.Engine:
+    """The same engine, but of its transactions one runs at a time, over all servers."""
+    made = of.execution_options()
+
+    @sa.event.listens_for(made, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(WRITE_ALONE)
+
+    return made
+
+
+class PostgresDatabase:
+    """Runs functions in transactions on threads of its own."""
+
+    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
+        self.origin = secrets.token_hex(8)
+        self._shown = shown_url(url)
+        self._engine = engine(url, self.origin, 1 + ROW_WRITER_COUNT + READER_COUNT)
+        self._read_engine = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._writer = GroupCommit(alone(self._engine), "ledger-write")
+        self._row_writers = ThreadPoolExecutor(ROW_WRITER_COUNT, "ledger-rows")
+        self._readers = ThreadPoolExecutor(READER_COUNT, "ledger-read")
+        self._ahead = timedelta(0)
+        self._away = False  # whether the last transaction found no database
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, url: str, hear: Callable[[News], None], *, patience_s: float = PATIENCE_S) -> AsyncIterator[PostgresDatabase]:
+        """Connect, making or migrating the tables if need be, and listen to other servers."""
+        database = cls(url, patience_s)
+        try:
+            await database._begin()
+            conninfo = make_conninfo(**(_CONNECTION | connection_words(url) | {"application_name": LISTENER}))
+            listener = Listener(conninfo, database.origin, hear, database._measured)
+            raised: Exception | None = None
+            async with asyncio.TaskGroup() as group:
+                listening = group.create_task(listener.run())
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(listener.listening.wait(), PATIENCE_S)
+                try:
+                    yield database
+                except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
+                    raised = error
+                finally:
+                    listening.cancel()
+            if raised is not None:
+                raise raised
+        finally:
+            database._close()
+
+    async def _begin(self) -> None:
+        try:
+            encoding, time_there = await self.read(_encoding_and_time)
+            if encoding != "UTF8":
+                raise SettingsInvalid(
+                    "database", f"its encoding is {encoding}; make one with `createdb --encoding=UTF8 --template=template0`"
+                )
+            self._measured(time_there - datetime.now(UTC))
+            await self.write(migrate)
+        except (LedgerBusy, DBAPIError) as error:
+            said = error if isinstance(error, DBAPIError) else error.__cause__
+            raise LedgerUnreachable(self._shown, first_line(getattr(said, "orig", None) or error)) from None
+
+    @property
+    def shown(self) -> str:
+        """The database's URL, without password."""
+        return self._shown
+
+    def now(self) -> datetime:
+        """The database's time."""
+        return datetime.now(UTC) + self._ahead
+
+    def _measured(self, ahead: timedelta) -> None:
+        skewed = abs(ahead) > timedelta(seconds=SKEW_S)
+        if skewed and abs(ahead - self._ahead) > timedelta(seconds=SKEW_S):
+            log.warning("clock_differs_from_the_database", ahead_s=ahead.total_seconds())
+        self._ahead = ahead if skewed else timedelta(0)
+
+    async def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run work while no other server writes so. Of one server, in the order of the calls, and those that wait share a commit."""
+
+        async def submitted() -> T:
+            try:
+                return await asyncio.wrap_future(self._writer.submit(work))
+            except (DBAPIError, PendingRollbackError) as error:
+                if isinstance(error, PendingRollbackError) or error.connection_invalidated:
+                    raise LedgerBusy(_WENT_AWAY) from error  # not to be run again: it may be written
+                raise
+
+        return await self._insist(submitted, time.monotonic() + self._patience_s)
+
+    async def write_rows(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run work beside others."""
+        return await self._on(self._row_writers, self._engine, work)
+
+    async def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run work in a transaction that sees one state of the database."""
+        return await self._on(self._readers, self._read_engine, work)
+
+    async def _on(self, threads: ThreadPoolExecutor, on: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
+        loop, deadline = asyncio.get_running_loop(), time.monotonic() + self._patience_s
+
+        def transact() -> T:
+            if self._away and time.monotonic() > deadline:  # waited for a thread; each try may take as long as a connection does
+                raise LedgerBusy(_AWAY)
+            return _transact(on, work)
+
+        return await self._insist(lambda: loop.run_in_executor(threads, transact), deadline)
+
+    async def _insist(self, transact: Callable[[], Awaitable[T]], deadline: float) -> T:
+        """Run a transaction, again where it was certainly not written: because of another one, or of a database that is away."""
+        # Until a deadline from the call on, and not from when a thread has time: many may wait, and none for long.
+        races = tries = 0
+        while True:
+            try:
+                answer = await transact()
+            except DBAPIError as error:
+                self._away = _lost(error)
+                races += _again(error, races, deadline)
+            else:
+                self._away = False
+                return answer
+            tries += 1
+            await asyncio.sleep(random.uniform(0.5, 1.5) * PAUSE_S * 2 ** min(tries, 4))
+
+    def _close(self) -> None:
+        self._writer.close()
+        for threads in (self._row_writers, self._readers):
+            threads.shutdown(wait=True)
+        self._engine.dispose()
+
+
+def _encoding_and_time(connection: sa.Connection) -> tuple[str, datetime]:
+    encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
+    return encoding, connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+
+
+def _again(error: DBAPIError, races: int, deadline: float) -> bool:
+    """Whether another transaction was in the way, and not the database away; raises where it is not to be tried again."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state in _RACES:
+        if races + 1 < RACE_LIMIT:
+            return True
+        if state == _NOT_UNIQUE:
+            raise error  # no race: the row is there for good
+        raise LedgerBusy("others were in the way of this write too often; try again") from error
+    if state == _LOCKED:
+        raise LedgerBusy("the ledger was locked for over 10 s; is another program using it?") from error
+    if not _lost(error):
+        raise error
+    if time.monotonic() >= deadline:
+        log.warning("ledger_away", detail=first_line(error.orig or error))
+        raise LedgerBusy(_AWAY) from error
+    return False
+
+
+def _transact(on: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
+    with on.connect() as connection:  # rolls back what is not committed
+        transaction = connection.begin()
+        result = work(connection)
+        try:
+            transaction.commit()
+        except DBAPIError as error:
+            if _lost(error):  # not to be run again: it may be written
+                raise LedgerBusy(_WENT_AWAY) from error
+            raise
+        return result
+
+
+def _lost(error: DBAPIError) -> bool:
+    """Whether the connection is gone, or was never made."""
+    state = getattr(error.orig, "sqlstate", None)
+    gone = state is None or state[:2] in ("08", "57", "53")  # connection, operator's intervention, out of resources
+    return error.connection_invalidated or (isinstance(error.orig, psycopg.OperationalError) and gone)

@@ -1,0 +1,146 @@
+"""The order in which submissions are taken up, and what is known of when.  One order for leases, positions and estimates.
+
+By priority, then by user: who has fewest running now, then who used the devices least lately (`shares.py`), then who came first. Of one
+user and priority always by number. What a rejudge asked for comes last, belongs to no user, and is taken by number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import sqlalchemy as sa
+
+from grader.ledger.tables import submissions, usage
+from grader.model import Position, SubmissionState
+from sandbox import wire
+
+PRIORITIES = {wire.Mode.TEST: 0, wire.Mode.BENCHMARK: 1, wire.Mode.PROFILE: 1, wire.Mode.RANKED: 2}  # smaller is sooner
+REJUDGE_PRIORITY = 3
+LATELY_COUNT = 200  # graded submissions that estimates are drawn from
+_NO_USAGE = -1e300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One in the queue."""
+
+    submission_id: str
+    mode: str
+    device_kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The queue at one time: who waits, in order; what runs, each (mode, device kind, seconds so far); what was graded lately, alike."""
+
+    waiting: tuple[Waiting, ...]
+    running: tuple[tuple[str, str, float], ...]
+    lately: tuple[tuple[str, str, float], ...]
+
+
+def next_number(device_kinds: Sequence[str]) -> sa.Select[tuple[int]]:
+    """The number of the submission that is next for a device of these kinds, for one of a kind (such as cuda:H200), or for any."""
+    one_of_a_kind = (submissions.c.device_kind.startswith(f"{kind}:", autoescape=True) for kind in device_kinds)
+    ordered, running, weight = _with_shares()
+    return (
+        sa.select(submissions.c.number)
+        .select_from(ordered)
+        .where(
+            submissions.c.state == SubmissionState.QUEUED,
+            sa.or_(submissions.c.device_kind.in_(["", *device_kinds]), *one_of_a_kind),
+        )
+        .order_by(submissions.c.priority, running, weight, submissions.c.number)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=submissions)
+    )
+
+
+def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
+    """The whole queue in the order in which it is taken up if nothing else comes: each one taken is one more that its user has running."""
+    ordered, running, weight = _with_shares()
+    owner = sa.case((submissions.c.rejudge_id.is_(None), submissions.c.user_name), else_=None)
+    nth = sa.func.row_number().over(partition_by=owner, order_by=[submissions.c.priority, submissions.c.number])
+    turn = sa.case((submissions.c.rejudge_id.is_(None), running + nth), else_=0)
+    query = (
+        sa.select(submissions.c.submission_id, submissions.c.mode, submissions.c.device_kind)
+        .select_from(ordered)
+        .where(submissions.c.state == SubmissionState.QUEUED)
+        .order_by(submissions.c.priority, turn, weight, submissions.c.number)
+    )
+    waiting = tuple(Waiting(submission_id=row[0], mode=row[1], device_kind=row[2]) for row in connection.execute(query))
+    return Snapshot(waiting=waiting, running=_running(connection, now_s), lately=_lately(connection))
+
+
+def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
+    """Where each one that waits is. Those for another kind of device are not in its way."""
+    mean_s = _means(of.lately)
+    left_s: defaultdict[str, float] = defaultdict(float)  # by kind of device, of which there are few
+    for mode, kind, seconds in of.running:
+        left_s[_base(kind)] += max(_mean(mean_s, mode, kind) or 0.0, seconds) - seconds
+    lanes = max(lane_count, len(of.running), 1)
+    counts: Counter[str] = Counter()
+    ahead_s: defaultdict[str, float] = defaultdict(float)
+    found = {}
+    for one in of.waiting:
+        base, own_s = _base(one.device_kind), _mean(mean_s, one.mode, one.device_kind)
+        meets = {base, ""} if base else {"", *counts, *left_s}
+        estimated_s = None
+        if own_s is not None:
+            estimated_s = sum(ahead_s.get(kind, 0.0) + left_s.get(kind, 0.0) for kind in meets) / lanes
+        found[one.submission_id] = Position(ahead_count=sum(counts[kind] for kind in meets), estimated_s=estimated_s)
+        counts[base] += 1
+        ahead_s[base] += own_s or 0.0
+    return found
+
+
+def _with_shares() -> tuple[sa.FromClause, sa.ColumnElement[int], sa.ColumnElement[float]]:
+    """Submissions beside what their users have running, and have used lately."""
+    taken = (
+        sa.select(submissions.c.user_name, sa.func.count().label("running_count"))
+        .where(submissions.c.state == SubmissionState.RUNNING, submissions.c.rejudge_id.is_(None))
+        .group_by(submissions.c.user_name)
+        .subquery("taken")
+    )
+    ordered = submissions.outerjoin(taken, taken.c.user_name == submissions.c.user_name).outerjoin(
+        usage, usage.c.user_name == submissions.c.user_name
+    )
+    is_users = submissions.c.rejudge_id.is_(None)
+    running = sa.case((is_users, sa.func.coalesce(taken.c.running_count, 0)), else_=0)
+    weight = sa.case((is_users, sa.func.coalesce(usage.c.log2_weight, _NO_USAGE)), else_=_NO_USAGE)
+    return ordered, running, weight
+
+
+def _running(connection: sa.Connection, now_s: float) -> tuple[tuple[str, str, float], ...]:
+    query = sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time).where(
+        submissions.c.state == SubmissionState.RUNNING
+    )
+    return tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in connection.execute(query))
+
+
+def _lately(connection: sa.Connection) -> tuple[tuple[str, str, float], ...]:
+    query = (
+        sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time, submissions.c.end_time)
+        .where(submissions.c.state == SubmissionState.SUCCEEDED)
+        .order_by(submissions.c.number.desc())
+        .limit(LATELY_COUNT)
+    )
+    return tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in connection.execute(query))
+
+
+def _means(lately: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
+    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for mode, kind, took_s in lately:
+        seconds[mode, _base(kind)].append(took_s)
+    return {key: fmean(values) for key, values in seconds.items()}
+
+
+def _mean(means_s: dict[tuple[str, str], float], mode: str, kind: str) -> float | None:
+    """What one of this mode and device takes; of any device, where nobody said which."""
+    return means_s.get((mode, _base(kind)))
+
+
+def _base(kind: str) -> str:
+    return kind.split(":", 1)[0]

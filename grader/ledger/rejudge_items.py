@@ -1,0 +1,177 @@
+"""One submission of a rejudge: what is known of it, and how it comes to be decided, by its facts or by a run.  Functions on a connection.
+
+A run is a row of `submissions` that belongs to no user's list; the queue, leases and retries know no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from grader.ledger import queue, records
+from grader.ledger.news import NewsKind, tell
+from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
+from grader.model import Failure, Report, SubmissionState
+from grader.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
+from sandbox import wire
+
+CHUNK = 500  # values in one statement
+NO_SOURCES = Failure(reason="SOURCES_REMOVED", message="its sources are kept no longer, so it can't be run again", final=True)
+# What a run has of its submission; the rest is its own.
+_COPIED = ("body_digest", "problem_id", "language", "entry", "mode", "sources", "user_name", "competition_id")
+GAVE_UP = (SubmissionState.FAILED, SubmissionState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided:
+    """An item that is neither decided nor being run. lines: the facts of its counting judgement, as JSON; none where all are run."""
+
+    rejudge_id: str
+    number: int
+    submission_id: str
+    method: RejudgeMethod
+    mode: wire.Mode
+    entry: str
+    old_digest: str
+    new_digest: str
+    lines: tuple[str, ...]
+
+
+def insert(connection: sa.Connection, rejudge_id: str, digest: str, numbers: Sequence[int]) -> None:
+    """Choose these submissions, to be judged by the problem of this digest."""
+    names = ["rejudge_id", "number", "problem_digest", "judgement_count"]
+    for start in range(0, len(numbers), CHUNK):
+        chosen = sa.select(sa.literal(rejudge_id), submissions.c.number, sa.literal(digest), submissions.c.judgement_count).where(
+            submissions.c.number.in_(numbers[start : start + CHUNK])
+        )
+        connection.execute(sa.insert(rejudge_items).from_select(names, chosen))
+
+
+def undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
+    """The next that somebody has to look at, oldest rejudge first."""
+    columns: list[sa.ColumnElement[Any]] = [
+        rejudges.c.document,
+        *(rejudge_items.c[name] for name in ("rejudge_id", "number", "problem_digest")),
+        *(submissions.c[name] for name in ("submission_id", "mode", "entry")),
+        *(judgements.c[name] for name in ("source_number", "attempt")),
+        judgements.c.problem_digest.label("old_digest"),
+    ]
+    query = (
+        sa.select(*columns)
+        .join(rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id)
+        .join(submissions, submissions.c.number == rejudge_items.c.number)
+        .join(judgements, _base())
+        .where(_open(), rejudge_items.c.run_number.is_(None))
+        .order_by(rejudges.c.sequence, rejudge_items.c.number)
+        .limit(limit)
+    )
+    return [_undecided(connection, row) for row in connection.execute(query).all()]
+
+
+def _base() -> sa.ColumnElement[bool]:
+    """The judgement that counted when the submission was chosen."""
+    return sa.and_(judgements.c.number == rejudge_items.c.number, judgements.c.sequence == rejudge_items.c.judgement_count)
+
+
+def _open() -> sa.ColumnElement[bool]:
+    return sa.and_(rejudges.c.state == RejudgeState.RUNNING, rejudge_items.c.verdict.is_(None))
+
+
+def _undecided(connection: sa.Connection, row: sa.Row[Any]) -> Undecided:
+    method = order(row.document).method
+    query = (
+        sa.select(events.c.fact)
+        .where(events.c.number == row.source_number, events.c.attempt == row.attempt, events.c.fact.is_not(None))
+        .order_by(events.c.sequence)
+    )
+    return Undecided(
+        rejudge_id=row.rejudge_id,
+        number=row.number,
+        submission_id=row.submission_id,
+        method=method,
+        mode=wire.Mode(row.mode),
+        entry=row.entry,
+        old_digest=row.old_digest,
+        new_digest=row.problem_digest,
+        lines=tuple(connection.scalars(query)) if method is not RejudgeMethod.RUN else (),
+    )
+
+
+def order(document: str) -> RejudgeOrder:
+    """What was asked for, from where it is kept."""
+    data = json.loads(document)
+    return RejudgeOrder(**data | {"submission_ids": tuple(data["submission_ids"]), "method": RejudgeMethod(data["method"])})
+
+
+def decide(connection: sa.Connection, now: datetime, rulings: Iterable[tuple[Undecided, Report | None]]) -> int:
+    """Write what facts decided, and put runs of the rest into the queue; says how many. What another server was quicker at is left."""
+    run_count = 0
+    for item, report in rulings:
+        this = sa.and_(rejudge_items.c.rejudge_id == item.rejudge_id, rejudge_items.c.number == item.number)
+        query = sa.select(rejudges.c.document, rejudge_items.c.problem_digest).join(
+            rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id
+        )
+        found = connection.execute(query.where(this, _open(), rejudge_items.c.run_number.is_(None))).one_or_none()
+        if found is None:
+            continue
+        if report is not None:
+            connection.execute(sa.update(rejudge_items).where(this).values(records.judged(report)))
+        else:
+            run_number = _run(connection, now, item, order(found.document).device_kind, found.problem_digest)
+            connection.execute(sa.update(rejudge_items).where(this).values(run_number=run_number))
+            run_count += 1
+    return run_count
+
+
+def _run(connection: sa.Connection, now: datetime, item: Undecided, device_kind: str, digest: str) -> int:
+    """A new run of a submission, by another problem; one that failed where there is nothing left to run."""
+    there = bool(connection.scalar(sa.select(submissions.c.sources != "").where(submissions.c.number == item.number)))
+    state = SubmissionState.QUEUED if there else SubmissionState.FAILED
+    run_id = secrets.token_hex(8)
+    own: dict[str, Any] = {
+        "submission_id": run_id,
+        "problem_digest": digest,
+        "state": state,
+        "create_time": now,
+        "attempt": 0,
+        "fault_count": 0,
+        "cancel_requested": False,
+        "event_count": 1,
+        "priority": queue.REJUDGE_PRIORITY,
+        "rejudge_id": item.rejudge_id,
+        "judgement_count": 0,
+    }
+    if device_kind:
+        own["device_kind"] = device_kind
+    if not there:
+        own |= {"end_time": now, "failure": records.to_text(NO_SOURCES)}
+    copied = [*_COPIED, *(() if device_kind else ("device_kind",))]
+    literals = [sa.literal(value, submissions.c[name].type) for name, value in own.items()]
+    source = sa.select(*(submissions.c[name] for name in copied), *literals).where(submissions.c.number == item.number)
+    number = connection.execute(sa.insert(submissions).from_select([*copied, *own], source).returning(submissions.c.number)).scalar_one()
+    connection.execute(sa.insert(events).values(number=number, sequence=1, event_time=now, attempt=0, state=state))
+    tell(connection, NewsKind.QUEUED, run_id)
+    return int(number)
+
+
+def settled(connection: sa.Connection, run: sa.Row[Any], found: dict[str, Any]) -> None:
+    """A run was judged: that decides its item, in the same transaction. run: its row; found: the columns of its judgement."""
+    wanted = sa.select(rejudges.c.rejudge_id).where(rejudges.c.rejudge_id == run.rejudge_id, rejudges.c.state == RejudgeState.RUNNING)
+    connection.execute(
+        sa.update(rejudge_items)
+        .where(rejudge_items.c.rejudge_id.in_(wanted), rejudge_items.c.run_number == run.number, rejudge_items.c.verdict.is_(None))
+        .values(found)
+    )
+
+
+def try_again(connection: sa.Connection, rejudge_id: str) -> int:
+    """Let what failed be looked at once more, as if it had never been run; says how many."""
+    gone = sa.select(submissions.c.number).where(submissions.c.rejudge_id == rejudge_id, submissions.c.state.in_(GAVE_UP))
+    mine = sa.and_(rejudge_items.c.rejudge_id == rejudge_id, rejudge_items.c.verdict.is_(None), rejudge_items.c.run_number.in_(gone))
+    return connection.execute(sa.update(rejudge_items).where(mine).values(run_number=None)).rowcount

@@ -1,0 +1,221 @@
+"""Rejudges in the ledger: submissions that are judged again, without changing any until that is applied."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from grader.errors import RejudgeNotFound, RejudgeNotReady, RequestIdReused, SubmissionNotFound
+from grader.ledger import records, rejudge_changes, rejudge_ends, rejudge_items, transactions
+from grader.ledger.database import Database
+from grader.ledger.rejudge_items import CHUNK, Undecided
+from grader.ledger.tables import rejudge_items as items
+from grader.ledger.tables import rejudges, submissions
+from grader.model import Competition, Problem, Report, SubmissionState
+from grader.rejudge import Change, Rejudge, RejudgeOrder, RejudgeState
+
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A submission that was asked for. graded: whether there is a judgement to replace."""
+
+    number: int
+    submission_id: str
+    problem_id: str
+    competition_id: str
+    graded: bool
+
+
+class Rejudges:
+    """Reached as `ledger.rejudges`; every method is one transaction."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database, self._now = database, now
+
+    async def by_request(self, user: str, request_id: str, order: RejudgeOrder) -> Rejudge | None:
+        """The rejudge that this request made; RequestIdReused where it asked for something else."""
+        return await self._database.read(lambda connection: _by_request(connection, user, request_id, order))
+
+    async def candidates(self, order: RejudgeOrder, submission_ids: Sequence[str] | None = None) -> list[Candidate]:
+        """The submissions that are meant, in the order in which they were handed in; of these only, where some are named.
+
+        SubmissionNotFound where one that is named is no user's submission. All that are named are there, graded or not.
+        """
+        return await self._database.read(lambda connection: _candidates(connection, order, submission_ids))
+
+    async def create(
+        self, order: RejudgeOrder, user: str, request_id: str, numbers: Mapping[str, Sequence[int]], problems: Iterable[Problem]
+    ) -> Rejudge:
+        """Choose submissions, by the digest of the problem that they are to be judged by, for `undecided` to find."""
+        made = secrets.token_hex(8)
+        return await self._database.write(
+            lambda connection: _create(connection, self._now(), made, order, user, request_id, numbers, problems)
+        )
+
+    async def undecided(self, limit: int) -> list[Undecided]:
+        """The next that somebody has to look at, of all rejudges."""
+        return await self._database.read(lambda connection: rejudge_items.undecided(connection, limit))
+
+    async def decide(self, rulings: Sequence[tuple[Undecided, Report | None]]) -> int:
+        """Write what facts decided, and put runs of the rest into the queue; says how many."""
+        return await self._database.write(lambda connection: rejudge_items.decide(connection, self._now(), rulings))
+
+    async def try_again(self, rejudge_id: str) -> int:
+        """Run again what we failed at; says how many."""
+        return await self._database.write(lambda connection: rejudge_items.try_again(connection, rejudge_id))
+
+    async def get(self, rejudge_id: str) -> Rejudge:
+        """One, with its counts; RejudgeNotFound."""
+        return await self._database.read(lambda connection: _get(connection, rejudge_id))
+
+    async def changes(self, rejudge_id: str, competitions: Iterable[Competition]) -> tuple[Rejudge, list[Change]]:
+        """One, and what it changes, or changed. competitions: those whose boards are known."""
+        known = tuple(competitions)
+        return await self._database.read(
+            lambda connection: (_get(connection, rejudge_id), rejudge_changes.changes(connection, rejudge_id, known))
+        )
+
+    async def page(self, *, size: int, before: int | None = None) -> tuple[list[Rejudge], int | None]:
+        """Newest first; and `before` of the next page."""
+        return await self._database.read(lambda connection: _page(connection, size, before))
+
+    async def apply(self, rejudge_id: str) -> None:
+        """Let its judgements count. RejudgeNotReady, RejudgeOutdated; a second time changes nothing."""
+        await self._database.write(lambda connection: _apply(connection, self._now(), rejudge_id))
+
+    async def discard(self, rejudge_id: str) -> list[str]:
+        """Drop them, and cancel runs; the answer is the ids of those that are under way. A second time changes nothing."""
+        return await self._database.write(lambda connection: _discard(connection, self._now(), rejudge_id))
+
+
+def _by_request(connection: sa.Connection, user: str, request_id: str, order: RejudgeOrder) -> Rejudge | None:
+    query = sa.select(rejudges).where(rejudges.c.request_id == records.request_key(user, request_id))
+    row = connection.execute(query).one_or_none()
+    if row is not None and rejudge_items.order(row.document) != order:
+        raise RequestIdReused(request_id)
+    return None if row is None else _rejudge(connection, row)
+
+
+def _candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: Sequence[str] | None) -> list[Candidate]:
+    names = ("number", "submission_id", "problem_id", "competition_id", "state")
+    query = sa.select(*(submissions.c[name] for name in names)).where(submissions.c.rejudge_id.is_(None))
+    if submission_ids is None:
+        graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED).order_by(submissions.c.number)
+        for name, asked in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
+            graded = graded.where(submissions.c[name] == asked) if asked else graded
+        return [_candidate(row) for row in connection.execute(graded)]
+    found: dict[str, Candidate] = {}
+    for start in range(0, len(submission_ids), CHUNK):
+        named = query.where(submissions.c.submission_id.in_(submission_ids[start : start + CHUNK]))
+        found |= {row.submission_id: _candidate(row) for row in connection.execute(named)}
+    if missing := [one for one in submission_ids if one not in found]:
+        raise SubmissionNotFound(missing[0])
+    return sorted(found.values(), key=lambda one: one.number)
+
+
+def _candidate(row: sa.Row[Any]) -> Candidate:
+    return Candidate(
+        number=row.number,
+        submission_id=row.submission_id,
+        problem_id=row.problem_id,
+        competition_id=row.competition_id,
+        graded=row.state == SubmissionState.SUCCEEDED,
+    )
+
+
+def _create(
+    connection: sa.Connection,
+    now: datetime,
+    rejudge_id: str,
+    order: RejudgeOrder,
+    user: str,
+    request_id: str,
+    numbers: Mapping[str, Sequence[int]],
+    problems: Iterable[Problem],
+) -> Rejudge:
+    if request_id and (before := _by_request(connection, user, request_id, order)) is not None:
+        return before
+    for problem in problems:
+        transactions.keep_problem(connection, now, problem)
+    connection.execute(
+        sa.insert(rejudges).values(
+            rejudge_id=rejudge_id,
+            request_id=records.request_key(user, request_id) if request_id else None,
+            user_name=user,
+            document=json.dumps(dataclasses.asdict(order)),
+            state=RejudgeState.RUNNING,
+            create_time=now,
+        )
+    )
+    for digest, chosen in numbers.items():
+        rejudge_items.insert(connection, rejudge_id, digest, chosen)
+    return _get(connection, rejudge_id)
+
+
+def _row(connection: sa.Connection, rejudge_id: str) -> sa.Row[Any]:
+    row = connection.execute(sa.select(rejudges).where(rejudges.c.rejudge_id == rejudge_id)).one_or_none()
+    if row is None:
+        raise RejudgeNotFound(rejudge_id)
+    return row
+
+
+def _get(connection: sa.Connection, rejudge_id: str) -> Rejudge:
+    return _rejudge(connection, _row(connection, rejudge_id))
+
+
+def _rejudge(connection: sa.Connection, row: sa.Row[Any]) -> Rejudge:
+    run = submissions.alias("run")
+    undecided, ran = items.c.verdict.is_(None), items.c.run_number.is_not(None)
+    counted = (sa.true(), sa.and_(~undecided, ~ran), ran, undecided, sa.and_(undecided, run.c.state.in_(rejudge_items.GAVE_UP)))
+    query = (
+        sa.select(*(sa.func.coalesce(sa.func.sum(sa.case((one, 1), else_=0)), 0) for one in counted))
+        .select_from(items.outerjoin(run, run.c.number == items.c.run_number))
+        .where(items.c.rejudge_id == row.rejudge_id)
+    )
+    count, refolded, rerun, pending, failed = connection.execute(query).one()
+    state = RejudgeState(row.state)
+    return Rejudge(
+        rejudge_id=row.rejudge_id,
+        order=rejudge_items.order(row.document),
+        state=RejudgeState.READY if state is RejudgeState.RUNNING and not pending else state,
+        user=row.user_name,
+        create_time=row.create_time,
+        end_time=row.end_time,
+        submission_count=count,
+        refolded_count=refolded,
+        rerun_count=rerun,
+        pending_count=pending,
+        failed_count=failed,
+    )
+
+
+def _page(connection: sa.Connection, size: int, before: int | None) -> tuple[list[Rejudge], int | None]:
+    query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
+    if before is not None:
+        query = query.where(rejudges.c.sequence < min(before, _LARGEST))
+    rows = connection.execute(query).all()
+    return [_rejudge(connection, row) for row in rows[:size]], rows[size - 1].sequence if len(rows) > size else None
+
+
+def _apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
+    found = _get(connection, rejudge_id)
+    if found.state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
+        raise RejudgeNotReady(rejudge_id, found.state)
+    if found.state is RejudgeState.READY:
+        rejudge_ends.apply(connection, now, rejudge_id)
+
+
+def _discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[str]:
+    state = _row(connection, rejudge_id).state
+    if state == RejudgeState.APPLIED:
+        raise RejudgeNotReady(rejudge_id, state)
+    return [] if state == RejudgeState.DISCARDED else rejudge_ends.discard(connection, now, rejudge_id)

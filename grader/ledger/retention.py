@@ -1,0 +1,81 @@
+"""Removes what is kept for a time only: sources, and facts that no judgement is drawn from.  Verdicts, judgements and scores stay.
+
+Nothing is touched that may still be graded or judged: what is not final, what belongs to a competition that is not named as over, and
+what is in a rejudge that was neither applied nor discarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from grader.ledger.database import Database
+from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
+from grader.model import SubmissionState
+from grader.rejudge import RejudgeState
+
+BATCH = 100  # submissions in one transaction: whoever submits waits no longer than for that
+REMOVED = ""  # sources of a submission: never stored so otherwise, for there is no submission without a file
+_FINAL = tuple(state for state in SubmissionState if state.final)
+_OVER = (RejudgeState.APPLIED, RejudgeState.DISCARDED)
+
+_Change = Callable[[sa.Connection, Sequence[int]], None]
+# Facts that no judgement is drawn from, of the submission that they are of or of one that it was run for.
+_IDLE = sa.and_(
+    events.c.fact.is_not(None),
+    ~sa.exists().where(judgements.c.source_number == events.c.number, judgements.c.attempt == events.c.attempt),
+)
+
+
+class Retention:
+    """One batch each; the answer is the last number of it, to go on behind, and how many submissions were changed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def remove_sources(self, ended_before: datetime, over: Sequence[str], *, after: int = 0, limit: int = BATCH) -> tuple[int, int]:
+        """Empty sources. over: the competitions whose submissions may be touched."""
+        due = sa.and_(_due(ended_before, over), submissions.c.sources != REMOVED)
+        return await self._batch(due, after, limit, _empty_sources)
+
+    async def remove_events(self, ended_before: datetime, over: Sequence[str], *, after: int = 0, limit: int = BATCH) -> tuple[int, int]:
+        """Delete facts of attempts that no judgement is drawn from. Changes of state stay."""
+        due = sa.and_(_due(ended_before, over), sa.exists().where(events.c.number == submissions.c.number, _IDLE))
+        return await self._batch(due, after, limit, _delete_facts)
+
+    async def _batch(self, due: sa.ColumnElement[bool], after: int, limit: int, change: _Change) -> tuple[int, int]:
+        """Look for them beside the writers, then ask again whether they are due, for a rejudge may have been made since."""
+        query = sa.select(submissions.c.number).order_by(submissions.c.number).limit(limit)
+        found = await self._database.read(lambda connection: connection.scalars(query.where(due, submissions.c.number > after)).all())
+        if not found:
+            return after, 0
+
+        def work(connection: sa.Connection) -> int:
+            still = connection.scalars(query.where(due, submissions.c.number.in_(found))).all()
+            if still:
+                change(connection, still)
+            return len(still)
+
+        return found[-1], await self._database.write(work)
+
+
+def _due(ended_before: datetime, over: Sequence[str]) -> sa.ColumnElement[bool]:
+    awaited = sa.select(rejudges.c.rejudge_id).where(rejudges.c.state.not_in(_OVER))
+    judged_again = sa.select(rejudge_items.c.number).where(rejudge_items.c.rejudge_id.in_(awaited))
+    return sa.and_(
+        submissions.c.state.in_(_FINAL),
+        submissions.c.end_time < ended_before,
+        submissions.c.competition_id.in_(["", *over]),
+        submissions.c.number.not_in(judged_again),
+        sa.or_(submissions.c.rejudge_id.is_(None), submissions.c.rejudge_id.not_in(awaited)),
+    )
+
+
+def _empty_sources(connection: sa.Connection, numbers: Sequence[int]) -> None:
+    connection.execute(sa.update(submissions).where(submissions.c.number.in_(numbers)).values(sources=REMOVED))
+
+
+def _delete_facts(connection: sa.Connection, numbers: Sequence[int]) -> None:
+    connection.execute(sa.delete(events).where(events.c.number.in_(numbers), _IDLE))

@@ -1,0 +1,49 @@
+"""Whether a user may hand one more in, asked inside the transaction that takes it in: is it open, and is there quota left?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from grader.errors import QuotaExceeded
+from grader.ledger.tables import submissions
+from grader.model import SubmissionState
+from grader.quotas import Quota, Terms, check_open
+
+
+def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> None:
+    """CompetitionClosed, or QuotaExceeded where one more would be too many; of several quotas the one that is spent longest.
+
+    What we failed at, and what was cancelled before anything was done for it, is not counted.
+    """
+    if terms.competition is not None:
+        check_open(terms.competition, now)
+    spent = [error for quota in terms.quotas if (error := _spent(connection, now, user, quota)) is not None]
+    if spent:
+        raise max(spent, key=lambda error: error.retry_s or 0.0)
+
+
+def _spent(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> QuotaExceeded | None:
+    free = sa.or_(
+        submissions.c.state == SubmissionState.FAILED,
+        sa.and_(submissions.c.state == SubmissionState.CANCELLED, submissions.c.attempt == 0),
+    )
+    query = (
+        sa.select(submissions.c.create_time)
+        .where(
+            submissions.c.user_name == user,
+            submissions.c.create_time > now - quota.window,
+            submissions.c.rejudge_id.is_(None),
+            sa.not_(free),
+        )
+        .order_by(submissions.c.create_time.desc())
+        .limit(quota.limit)
+    )
+    if quota.competition_id is not None:
+        query = query.where(submissions.c.competition_id == quota.competition_id)
+    counted = connection.execute(query).scalars().all()
+    if len(counted) < quota.limit:
+        return None
+    # There is room again when the oldest of the last `limit` leaves the window.
+    return QuotaExceeded(quota.limit, max((counted[-1] + quota.window - now).total_seconds(), 1.0), quota.period)

@@ -1,0 +1,89 @@
+"""The statements of the busy paths, built once: building one takes SQLAlchemy longer than SQLite takes to run it (docs/decisions/0028).
+
+Parameters that are no columns begin with `by_`; what a column is set to is given under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from grader.ledger import queue
+from grader.ledger.tables import events, hooks, judgements, problems, submissions, usage
+from grader.model import Lease, SubmissionState
+
+LISTED = [column for column in submissions.c if column.name not in {"sources", "report"}]
+
+INSERT_SUBMISSION = sa.insert(submissions).returning(submissions.c.number)
+INSERT_EVENT = sa.insert(events)
+INSERT_JUDGEMENT = sa.insert(judgements)
+
+OF_REQUEST = sa.select(submissions).where(submissions.c.request_id == sa.bindparam("by_request"))
+QUEUED_COUNT = (
+    sa.select(sa.func.count())
+    .select_from(submissions)
+    .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.rejudge_id.is_(None))
+)
+KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest"))
+PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
+ANY_HOOK = sa.select(hooks.c.hook_id).where(hooks.c.end_time.is_(None)).limit(1)
+
+
+def _held_by(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElement[bool]:
+    """The row of this attempt, while its worker holds the lease. Each is a value or a parameter."""
+    return sa.and_(
+        submissions.c.submission_id == submission_id,
+        submissions.c.worker_id == worker_id,
+        submissions.c.attempt == attempt,
+        submissions.c.state == SubmissionState.RUNNING,
+    )
+
+
+FENCED = _held_by(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
+COUNT_EVENTS = (
+    sa.update(submissions)
+    .where(FENCED)
+    .values(event_count=submissions.c.event_count + sa.bindparam("by_count"))
+    .returning(submissions.c.number, submissions.c.event_count)
+)
+SETTLE = (
+    sa.update(submissions)
+    .where(FENCED)
+    .values(
+        event_count=submissions.c.event_count + sa.bindparam("by_count") + 1,
+        judgement_count=submissions.c.judgement_count + 1,
+        state=SubmissionState.SUCCEEDED,
+        worker_id=None,
+        lease_expire_time=None,
+    )
+    .returning(*LISTED)
+)
+
+USED = sa.select(usage.c.log2_weight).where(usage.c.user_name == sa.bindparam("by_user")).with_for_update()
+USE = sa.update(usage).where(usage.c.user_name == sa.bindparam("by_user"))
+FIRST_USE = sa.insert(usage)
+
+
+@lru_cache(maxsize=64)
+def take_next(device_kinds: tuple[str, ...]) -> sa.UpdateBase:
+    """Give the next submission for a device of these kinds to a worker."""
+    following = queue.next_number(device_kinds).scalar_subquery()
+    return (
+        sa.update(submissions)
+        .where(submissions.c.number == following, submissions.c.state == SubmissionState.QUEUED)
+        .values(event_count=submissions.c.event_count + 1, attempt=submissions.c.attempt + 1, state=SubmissionState.RUNNING)
+        .returning(submissions)
+    )
+
+
+def fence(lease: Lease) -> Mapping[str, Any]:
+    """The parameters of FENCED."""
+    return {"by_submission": lease.submission.submission_id, "by_worker": lease.worker_id, "by_attempt": lease.attempt}
+
+
+def fenced(lease: Lease) -> sa.ColumnElement[bool]:
+    """FENCED of one lease, for a statement that is built where it is run."""
+    return _held_by(lease.submission.submission_id, lease.worker_id, lease.attempt)

@@ -1,0 +1,35 @@
+"""Whose submissions a list shows, and to what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from grader.ledger.tables import submissions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """user, competition_id: only of this one; "": of all that may be seen. seen_by: who asks; None may see everybody's."""
+
+    user: str = ""
+    competition_id: str = ""
+    seen_by: str | None = None
+    open_competitions: Collection[str] = ()  # what was handed in to these everybody may see
+
+    def where(self) -> list[sa.ColumnElement[bool]]:
+        """What rows have to be."""
+        conditions: list[sa.ColumnElement[bool]] = []
+        if self.user:
+            conditions.append(submissions.c.user_name == self.user)
+        if self.competition_id:
+            conditions.append(submissions.c.competition_id == self.competition_id)
+        if self.seen_by is not None:
+            own = submissions.c.user_name == self.seen_by
+            conditions.append(sa.or_(own, submissions.c.competition_id.in_(sorted(self.open_competitions))))
+        return conditions
+
+
+EVERYBODYS = Whose()

@@ -1,0 +1,187 @@
+"""What Prometheus is told of a server.  Every label has a bounded set of values: no users, no submissions, no problems, no sources.
+
+A problem's name is no label either, for anybody who runs a server may have hundreds of them; its figures are in the ledger.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import assert_never
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+from grader.model import Failure, Lease, QueueDepth, Report
+from grader.observer import Ended, LaneNow, LaneState, Observer, Stopped
+from sandbox import wire
+
+REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
+OTHER = "OTHER"
+WAITING = "waiting"  # for a device, or for its judge to start
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_WAIT_SECONDS = (0.05, 0.25, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
+_CALL_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+
+@dataclass
+class _Timing:
+    """Where an attempt's time went so far."""
+
+    stage: str
+    since: float
+    spent: dict[str, float] = field(default_factory=dict)
+
+
+class Metrics(Observer):
+    """The registry, and everything in it."""
+
+    def __init__(self, *, version: str = "unknown", clock: Callable[[], float] = time.monotonic) -> None:
+        self.registry = CollectorRegistry()
+        self._clock = clock
+        self._timings: dict[tuple[str, int], _Timing] = {}
+        self._reasons = {OTHER, ""}
+        self._queue_metrics()
+        self._attempt_metrics()
+        self._host_metrics()
+        self._call_metrics()
+        ProcessCollector(registry=self.registry)
+        build = self._gauge("grader_build_info", "1, with the version that runs.", "version", "python")
+        build.labels(version, platform.python_version()).set(1)
+
+    def _queue_metrics(self) -> None:
+        self._depth = self._gauge("grader_queue_depth", "Submissions that wait in the ledger, of all servers on it.", "mode")
+        self._oldest = self._gauge("grader_queue_oldest_seconds", "How long the oldest of them has waited.", "mode")
+        self._wait = self._histogram("grader_queue_wait_seconds", "From creation to the first lease.", _WAIT_SECONDS, "mode")
+
+    def _attempt_metrics(self) -> None:
+        self._running = self._gauge("grader_attempts_running", "Attempts that this server holds.")
+        self._attempts = self._counter("grader_attempts", "Attempts, by how they ended.", "mode", "end")
+        self._verdicts = self._counter("grader_verdicts", "Verdicts recorded by this server.", "verdict", "reason")
+        self._failures = self._counter("grader_failures", "Attempts that the grader failed at.", "reason")
+        self._stages = self._histogram("grader_stage_seconds", "An attempt's time in a stage, all of its rounds.", _SECONDS, "stage")
+        self._lost = self._counter("grader_lease_losses", "Leases that this server lost, or found that nobody kept alive.", "by")
+        self._artifacts = self._counter("grader_artifacts", "Artifacts found in the cache, or built.", "found")
+
+    def _host_metrics(self) -> None:
+        self._lanes = self._gauge("grader_lane_state", "1 for the state that a lane is in.", "lane", "state")
+        self._boxes = self._histogram("grader_box_start_seconds", "From asking for a box to having it.", _SECONDS, "purpose")
+        self._no_boxes = self._counter("grader_box_failures", "Boxes that could not be started.", "purpose")
+
+    def _call_metrics(self) -> None:
+        self._calls = self._counter("grader_calls", "Calls of the API that were answered.", "method", "code")
+        self._call_times = self._histogram(
+            "grader_call_seconds", "How long they took; a watch as what it watches.", _CALL_SECONDS, "method"
+        )
+        self._open = self._gauge("grader_calls_open", "Calls that are being answered; WatchSubmission: open watches.", "method")
+
+    # -- what is read when Prometheus asks ------------------------------------------------------------------------------
+
+    def set_queue(self, depths: Iterable[QueueDepth], now: datetime) -> None:
+        """What waits now."""
+        waiting = {one.mode: one for one in depths}
+        for mode in wire.Mode:
+            found = waiting.get(mode)
+            self._depth.labels(mode).set(found.count if found else 0)
+            self._oldest.labels(mode).set(max(0.0, (now - found.oldest_time).total_seconds()) if found else 0)
+
+    def set_lanes(self, lanes: Sequence[LaneNow]) -> None:
+        """What the lanes do now."""
+        for lane in lanes:
+            for state in LaneState:
+                self._lanes.labels(lane.name, state).set(lane.state is state)
+
+    def exposed(self) -> bytes:
+        """All of it, as Prometheus reads it."""
+        return generate_latest(self.registry)
+
+    # -- what is told -----------------------------------------------------------------------------------------------------
+
+    def attempt_began(self, lease: Lease) -> str:
+        """Count it, and how long it waited, where that is no longer than this server knows of."""
+        submission = lease.submission
+        self._running.inc()
+        self._timings[_key(lease)] = _Timing(WAITING, self._clock())
+        if lease.attempt == 1 and submission.start_time is not None:
+            self._wait.labels(submission.new.mode).observe((submission.start_time - submission.create_time).total_seconds())
+        return ""
+
+    def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
+        """See which stage it is in."""
+        if isinstance(fact, wire.Progress):
+            self._turn(lease, fact.stage)
+        elif isinstance(fact, wire.Build):
+            self._turn(lease, WAITING)
+            self._artifacts.labels("cache" if fact.cached else "build").inc()
+
+    def attempt_ended(self, lease: Lease, ended: Ended) -> None:
+        """Count how it ended, and what its stages took."""
+        self._running.dec()
+        self._turn(lease, WAITING)
+        for stage, duration_s in self._timings.pop(_key(lease)).spent.items():
+            self._stages.labels(stage).observe(duration_s)
+        self._attempts.labels(lease.submission.new.mode, self._told(ended)).inc()
+
+    def leases_expired(self, count: int) -> None:
+        """Count them."""
+        self._lost.labels("expired").inc(count)
+
+    def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
+        """Count it."""
+        if failed:
+            self._no_boxes.labels(purpose).inc()
+        else:
+            self._boxes.labels(purpose).observe(duration_s)
+
+    def call_began(self, method: str) -> None:
+        """Count it as open."""
+        self._open.labels(method).inc()
+
+    def call_ended(self, method: str, code: str, duration_s: float) -> None:
+        """Count it."""
+        self._open.labels(method).dec()
+        self._calls.labels(method, code).inc()
+        self._call_times.labels(method).observe(duration_s)
+
+    def _told(self, ended: Ended) -> str:
+        match ended:
+            case Report():
+                self._verdicts.labels(ended.verdict, self._bounded(ended.reason)).inc()
+                return "settled"
+            case Failure():
+                self._failures.labels(self._bounded(ended.reason)).inc()
+                return "failed"
+            case Stopped():
+                if ended in (Stopped.LEASE_LOST, Stopped.NOT_SETTLED):
+                    self._lost.labels("own").inc()
+                return ended
+            case _:
+                assert_never(ended)
+
+    def _turn(self, lease: Lease, stage: str) -> None:
+        timing, now = self._timings[_key(lease)], self._clock()
+        if timing.stage != stage:
+            timing.spent[timing.stage] = timing.spent.get(timing.stage, 0.0) + now - timing.since
+            timing.stage, timing.since = stage, now
+
+    def _bounded(self, reason: str) -> str:
+        looks_right = len(reason) <= REASON_CHARS and reason.isascii() and reason.replace("_", "").isalnum() and reason.isupper()
+        if looks_right and len(self._reasons) < REASON_LIMIT:
+            self._reasons.add(reason)
+        return reason if reason in self._reasons else OTHER
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
+
+
+def _key(lease: Lease) -> tuple[str, int]:
+    return lease.submission.submission_id, lease.attempt

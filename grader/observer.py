@@ -1,0 +1,106 @@
+"""The seam between what works and what watches it: metrics and traces.  An observer returns at once, and sees no sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from grader.model import Failure, Lease, Report
+from sandbox import wire
+
+
+class LaneState(StrEnum):
+    """What a lane is doing."""
+
+    FREE = "free"
+    TAKEN = "taken"
+    LOOKED_AFTER = "looked_after"  # its device is being checked after a job
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneNow:
+    """A lane as it is now. name: cuda:0, where 0 is the GPU as `nvidia-smi` counts, or emulated:0."""
+
+    name: str
+    state: LaneState
+
+
+class Stopped(StrEnum):
+    """Why an attempt ended with neither a report nor a failure of ours."""
+
+    CANCELLED = "cancelled"
+    DRAINED = "drained"
+    LEASE_LOST = "lease_lost"
+    NOT_SETTLED = "not_settled"  # the ledger did not take its end: whoever has the lease next does the work
+
+
+Ended = Report | Failure | Stopped
+
+
+class Observer:
+    """Does nothing when told of something; one that watches overrides what it is for."""
+
+    def attempt_began(self, lease: Lease) -> str:
+        """An attempt was leased. The answer is the id of its trace, for its log lines; "" where there is none."""
+        return ""
+
+    def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
+        """A fact of it came."""
+
+    def attempt_ended(self, lease: Lease, ended: Ended) -> None:
+        """It is over, once for each that began."""
+
+    def leases_expired(self, count: int) -> None:
+        """So many leases that nobody kept alive were ended."""
+
+    def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
+        """A box was asked for, and is there or could not be had."""
+
+    def call_began(self, method: str) -> None:
+        """A call of the API came."""
+
+    def call_ended(self, method: str, code: str, duration_s: float) -> None:
+        """It was answered; code is a gRPC status by name."""
+
+
+class Observers(Observer):
+    """Tells several."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def attempt_began(self, lease: Lease) -> str:
+        """The answer is the first that there is."""
+        return next(filter(None, [one.attempt_began(lease) for one in self._observers]), "")
+
+    def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
+        """As above."""
+        for one in self._observers:
+            one.fact_found(lease, fact)
+
+    def attempt_ended(self, lease: Lease, ended: Ended) -> None:
+        """As above."""
+        for one in self._observers:
+            one.attempt_ended(lease, ended)
+
+    def leases_expired(self, count: int) -> None:
+        """As above."""
+        for one in self._observers:
+            one.leases_expired(count)
+
+    def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
+        """As above."""
+        for one in self._observers:
+            one.box_started(purpose, duration_s, failed)
+
+    def call_began(self, method: str) -> None:
+        """As above."""
+        for one in self._observers:
+            one.call_began(method)
+
+    def call_ended(self, method: str, code: str, duration_s: float) -> None:
+        """As above."""
+        for one in self._observers:
+            one.call_ended(method, code, duration_s)

@@ -1,0 +1,62 @@
+"""When, and how many, submissions a user may make.  Pure; the ledger asks in the transaction that adds one, and counts what was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from grader.errors import CompetitionClosed
+from grader.model import Competition, Phase
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """At most limit submissions of one user in every window of time; of one competition, or of all where competition_id is None."""
+
+    limit: int
+    window: timedelta
+    period: str  # as an error says it
+    competition_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On what terms a submission is taken in."""
+
+    competition: Competition | None = None
+    quotas: tuple[Quota, ...] = ()
+
+
+def check_open(competition: Competition, now: datetime) -> None:
+    """CompetitionClosed, with the time, before the start and from the end on."""
+    match competition.phase(now):
+        case Phase.UPCOMING:
+            raise CompetitionClosed(competition.competition_id, Phase.UPCOMING, shown_time(competition.start_time))
+        case Phase.ENDED:
+            raise CompetitionClosed(competition.competition_id, Phase.ENDED, shown_time(competition.end_time))
+        case Phase.OPEN | Phase.FROZEN:
+            return
+
+
+def shown_time(time: datetime) -> str:
+    """A time as errors say it, in UTC."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def of_server(hourly_limit: int, daily_limit: int) -> tuple[Quota, ...]:
+    """What the server allows each user; 0 is any number."""
+    return _quotas(hourly_limit, daily_limit, None)
+
+
+def of_competition(competition: Competition) -> tuple[Quota, ...]:
+    """What the competition allows each user."""
+    return _quotas(competition.hourly_limit, competition.daily_limit, competition.competition_id)
+
+
+def _quotas(hourly_limit: int, daily_limit: int, competition_id: str | None) -> tuple[Quota, ...]:
+    limits = ((hourly_limit, HOUR, "in an hour"), (daily_limit, DAY, "in a day"))
+    return tuple(
+        Quota(limit=limit, window=window, period=period, competition_id=competition_id) for limit, window, period in limits if limit
+    )

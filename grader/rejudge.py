@@ -1,0 +1,206 @@
+"""Which submissions stored facts can judge again, and which have to be run.  Pure.
+
+Facts suffice where nothing had a part in them that changed: they are folded again by the rules of today. Where that can't be proved the
+submission is run, and why is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from grader import devices
+from grader.model import Judgement, Problem, Report, Verdict
+from grader.policy import used
+from grader.verdict import IncompleteFacts, fold
+from sandbox import wire
+from sandbox.wire import BuildOutcome, Libraries, LoadOutcome, TrialOutcome
+
+
+class RejudgeMethod(StrEnum):
+    """How to judge again."""
+
+    FACTS_OR_RUN = "facts_or_run"
+    RUN = "run"
+
+
+class RejudgeState(StrEnum):
+    """Where a rejudge is in its life."""
+
+    RUNNING = "running"
+    READY = "ready"  # all is decided
+    APPLIED = "applied"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejudgeOrder:
+    """What is to be judged again, and how. top_count 0: all."""
+
+    cause: str
+    problem_id: str = ""
+    competition_id: str = ""
+    submission_ids: tuple[str, ...] = ()
+    method: RejudgeMethod = RejudgeMethod.FACTS_OR_RUN
+    top_count: int = 0
+    device_kind: str = ""  # of runs; "": each submission's own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a rejudge changes of one submission. A rank of 0 is none."""
+
+    submission_id: str
+    user: str
+    before: Judgement
+    after: Judgement
+    rank_before: int = 0
+    rank_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejudge:
+    """Submissions that are judged again. failed_count: those of the pending that wait for nobody any more."""
+
+    rejudge_id: str
+    order: RejudgeOrder
+    state: RejudgeState
+    user: str
+    create_time: datetime
+    end_time: datetime | None = None
+    submission_count: int = 0
+    refolded_count: int = 0
+    rerun_count: int = 0
+    pending_count: int = 0
+    failed_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """How one submission is judged again. report None: it has to be run. reason: why, for people and logs."""
+
+    report: Report | None
+    reason: str
+
+
+def rule(facts: Sequence[wire.Fact], *, mode: wire.Mode, entry: str, old: Problem, new: Problem) -> Ruling:
+    """Judge again by the facts that the counting judgement was drawn from, where they suffice.
+
+    entry: the submission's own, "" where it takes the problem's. old: what the facts are of; new: what is to judge.
+    """
+    if not facts:
+        return Ruling(report=None, reason="its facts are kept no longer")
+    failed = _failed(facts)
+    if (reason := _why_run(facts, failed, mode, entry, old, new)) is not None:
+        return Ruling(report=None, reason=reason)
+    try:
+        report = fold(_under(facts, new.spec.libraries), new.ranking_in(mode))
+    except IncompleteFacts as error:
+        return Ruling(report=None, reason=f"its facts are not enough: {error}")
+    if _times_decide(report) and (old.spec.trial_s, old.spec.trial_count) != (new.spec.trial_s, new.spec.trial_count):
+        return Ruling(report=None, reason="it ran out of a time that is another one now")
+    return Ruling(report=report, reason="its facts suffice")
+
+
+def meant(device_kind: str, device: str, clock: wire.Clock) -> bool:
+    """Whether a board's device is one that this kind means; of cuda:INDEX nobody can say which, so it is every GPU."""
+    real = clock is wire.Clock.DEVICE_EVENTS
+    if device_kind in ("", devices.EMULATED):
+        return not device_kind or not real
+    by_index = device_kind.removeprefix(f"{devices.CUDA}:").isdecimal()
+    return real and (by_index or devices.fits(device_kind, -1, device))
+
+
+def _why_run(facts: Sequence[wire.Fact], failed: wire.Fact | None, mode: wire.Mode, entry: str, old: Problem, new: Problem) -> str | None:
+    """What changed that the facts do not tell of; None where they tell of all of it."""
+    before, after = old.spec, new.spec
+    if (entry or before.entry) != (entry or after.entry):
+        return "the entry point changed"
+    if isinstance(failed, wire.Build):
+        return None  # nothing else has a part in a build
+    for name in ("format", "convention", "axes", "inputs", "outputs", "reference"):
+        if getattr(before, name) != getattr(after, name):
+            return f"the problem's {name} changed"
+    if [_sizes(one) for one in before.workloads] != [_sizes(one) for one in after.workloads]:
+        return "the problem's workloads changed"
+    if after.trial_count != before.trial_count and (failed is not None or after.trial_count > before.trial_count):
+        return "the number of trials changed"
+    if after.trial_s < before.trial_s:
+        return "the time for a trial is shorter now"
+    if failed is None and mode is not wire.Mode.TEST and not set(after.baselines) <= set(before.baselines):
+        return "it is timed against more baselines now"
+    return _why_run_for_tolerance(facts, failed, old, new) or _why_run_for_libraries(facts, failed, before.libraries, after.libraries)
+
+
+def _sizes(workload: wire.Workload) -> wire.Workload:
+    return replace(workload, tolerance=None)
+
+
+def _failed(facts: Sequence[wire.Fact]) -> wire.Fact | None:
+    """The fact that ended the grading; None where all passed."""
+    for fact in facts:
+        match fact:
+            case wire.Build() if fact.outcome is not BuildOutcome.BUILT:
+                return fact
+            case wire.Violation():
+                return fact
+            case wire.Load() if fact.outcome is not LoadOutcome.LOADED:
+                return fact
+            case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
+                return fact
+    return None
+
+
+def _times_decide(report: Report) -> bool:
+    return report.verdict is Verdict.TIME_LIMIT_EXCEEDED and report.reason != "BUILD"
+
+
+def _why_run_for_tolerance(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Problem, new: Problem) -> str | None:
+    """A mismatch was counted by the tolerance of then. What passed passes by a wider one, and by one that its largest error keeps."""
+    before, after = _tolerances(old), _tolerances(new)
+    if before == after:
+        return None
+    if isinstance(failed, wire.Trial) and failed.outcome is TrialOutcome.MISMATCHED:
+        return "the tolerance changed, and it missed the one before"
+    for fact in facts:
+        if isinstance(fact, wire.Trial) and fact.outcome is TrialOutcome.PASSED:
+            was, now = before.get(fact.workload_id, old.spec.tolerance), after.get(fact.workload_id, new.spec.tolerance)
+            if not (_budget_holds(was, now) and ((now.atol >= was.atol and now.rtol >= was.rtol) or _within(fact, now))):
+                return "the tolerance is tighter than what it is known to keep"
+    return None
+
+
+def _tolerances(problem: Problem) -> dict[str, wire.Tolerance]:
+    return {one.workload_id: one.tolerance or problem.spec.tolerance for one in problem.spec.workloads}
+
+
+def _budget_holds(was: wire.Tolerance, now: wire.Tolerance) -> bool:
+    if now.budget_factor is None:
+        return True
+    return was.budget_factor is not None and now.budget_factor >= was.budget_factor and now.budget_floor >= was.budget_floor
+
+
+def _within(trial: wire.Trial, tolerance: wire.Tolerance) -> bool:
+    return trial.max_absolute_error is not None and trial.max_absolute_error <= tolerance.atol
+
+
+def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Libraries, new: Libraries) -> str | None:
+    """Whoever allowed libraries did not look for them; whoever labelled them looked less thoroughly than who forbids them."""
+    if old is new or new is Libraries.ALLOWED or failed is not None:
+        return None
+    found = [fact for fact in facts if isinstance(fact, wire.Evidence)]
+    process_count = max(1, sum(isinstance(fact, wire.Round) for fact in facts))
+    if len(found) < process_count:
+        return "nobody looked for libraries in it"
+    if new is Libraries.FORBIDDEN and not any(used(one) for one in found):
+        return "libraries are forbidden now, which is looked for more thoroughly"
+    return None
+
+
+def _under(facts: Sequence[wire.Fact], policy: Libraries) -> list[wire.Fact]:
+    """The facts as they are where this is the rule on libraries."""
+    if policy is Libraries.ALLOWED:
+        return [fact for fact in facts if not isinstance(fact, wire.Evidence)]
+    return [replace(fact, policy=policy) if isinstance(fact, wire.Evidence) else fact for fact in facts]

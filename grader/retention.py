@@ -1,0 +1,85 @@
+"""Removes, once a day, what a server was told to keep for a time only; see `grader/ledger/retention.py` for what stays.
+
+Several servers on one ledger may all do it: what one has removed the next finds gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from grader.errors import GraderFault
+from grader.ledger import Ledger
+from grader.model import Competition
+
+log = structlog.get_logger()
+
+FIRST_S = 60.0  # after the start, when whatever waited is under way
+EVERY_S = 24 * 3600.0
+PAUSE_S = 0.05  # between batches, for whoever else wants to write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """How long what is kept; None: for ever."""
+
+    sources: timedelta | None = None
+    events: timedelta | None = None
+
+    @classmethod
+    def of_days(cls, sources_days: int, events_days: int) -> Periods:
+        """From settings, where 0 is for ever."""
+        kept = (timedelta(days=days) if days else None for days in (sources_days, events_days))
+        return cls(sources=next(kept), events=next(kept))
+
+
+async def retain(ledger: Ledger, periods: Periods, competitions: Sequence[Competition], *, first_s: float = FIRST_S) -> None:
+    """Remove what is due every day, until cancelled; returns at once where nothing ever is."""
+    if periods == Periods():
+        return
+    await asyncio.sleep(first_s)
+    while True:
+        try:
+            sources, events = await remove_due(ledger, periods, competitions)
+            log.info("retention_done", sources_removed_count=sources, events_removed_count=events)
+        except GraderFault as error:  # a busy ledger; what is left is removed the next time
+            log.warning("retention_failed", reason=error.reason, detail=error.detail)
+        await asyncio.sleep(EVERY_S)
+
+
+async def remove_due(ledger: Ledger, periods: Periods, competitions: Iterable[Competition]) -> tuple[int, int]:
+    """One pass; of how many submissions sources were removed, and of how many events."""
+    now, known = ledger.now(), tuple(competitions)
+    counts = []
+    for kept, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
+        if kept is None:
+            counts.append(0)
+            continue
+        before = now - kept
+        # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
+        over = tuple(one.competition_id for one in known if one.end_time < before)
+        counts.append(await _in_batches(partial(remove, before, over)))
+    return counts[0], counts[1]
+
+
+class _Remove(Protocol):
+    """Removes one batch; see `Retention`."""
+
+    async def __call__(self, *, after: int) -> tuple[int, int]:
+        """The last number of it, and how many submissions were changed."""
+
+
+async def _in_batches(remove: _Remove) -> int:
+    total, after, last = 0, -1, 0
+    while last > after:
+        after = last
+        last, count = await remove(after=after)
+        total += count
+        await asyncio.sleep(PAUSE_S if last > after else 0)
+    return total

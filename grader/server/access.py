@@ -1,0 +1,50 @@
+"""Who may see whose submissions: the one place that decides it.  What may not be seen is not there: SubmissionNotFound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
+from grader.keys import check_user
+from grader.ledger.whose import Whose
+from grader.model import Caller, Competition, Phase, Submission, Visibility
+
+
+def check_seen(caller: Caller, submission: Submission, competitions: Iterable[Competition], now: datetime) -> None:
+    """SubmissionNotFound, the same as where there is none, unless it is the caller's or shown to the caller."""
+    _check_no_run(caller, submission)
+    if not caller.may_see(submission.new.user) and submission.new.competition_id not in opened(competitions, now):
+        raise SubmissionNotFound(submission.submission_id)
+
+
+def check_owned(caller: Caller, submission: Submission) -> None:
+    """The same for what changes it: that an ended competition is open to readers is of no use here."""
+    _check_no_run(caller, submission)
+    if not caller.may_see(submission.new.user):
+        raise SubmissionNotFound(submission.submission_id)
+
+
+def _check_no_run(caller: Caller, submission: Submission) -> None:
+    """What a rejudge runs is nobody's but the administrators'."""
+    if submission.rejudge_id and not caller.admin:
+        raise SubmissionNotFound(submission.submission_id)
+
+
+def whose(caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime) -> Whose:
+    """What a list shows that asks for this user's ("": anybody's) submissions to this competition ("": any or none)."""
+    if user:
+        try:
+            check_user(user)
+        except ValueError as error:
+            raise InvalidRequest([FieldViolation("user", str(error))]) from None
+    if caller.admin:
+        return Whose(user=user, competition_id=competition_id)
+    if not user and not competition_id:  # one's own list, not all that was ever opened to readers
+        return Whose(seen_by=caller.user)
+    return Whose(user=user, competition_id=competition_id, seen_by=caller.user, open_competitions=opened(competitions, now))
+
+
+def opened(competitions: Iterable[Competition], now: datetime) -> frozenset[str]:
+    """The competitions whose submissions everybody may see by now."""
+    return frozenset(one.competition_id for one in competitions if one.visibility is Visibility.AFTER_END and one.phase(now) is Phase.ENDED)

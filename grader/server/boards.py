@@ -1,0 +1,47 @@
+"""Boards as callers see them: what is frozen is frozen for everybody but administrators, and a board is made anew at every call."""
+
+from __future__ import annotations
+
+from grader import leaderboard
+from grader.competitions import Competitions
+from grader.convert import PROBLEM_PREFIX
+from grader.convert_board import board_to_proto
+from grader.errors import FieldViolation, InvalidRequest, ProblemNotFound
+from grader.leaderboard import Board
+from grader.ledger import Ledger
+from grader.model import Competition
+from grader.server import paging
+from grader.server.competing import competition_id
+from grader.v1 import competition_pb2
+from grader.v1 import grader_service_pb2 as api
+
+
+async def board(ledger: Ledger, competition: Competition, *, problem_id: str = "", device: str = "", admin: bool = False) -> Board:
+    """The board as it is now for such a caller; ProblemNotFound where the competition does not have this problem."""
+    if problem_id and problem_id not in competition.problem_ids:
+        raise ProblemNotFound(problem_id, competition.problem_ids)
+    before = leaderboard.counted_before(competition, ledger.now(), admin=admin)
+    standings = await ledger.boards.standings(competition, problem_id=problem_id, before=before)
+    return leaderboard.board(competition, standings, problem_id=problem_id, device=device, before=before)
+
+
+async def page(
+    request: api.GetLeaderboardRequest, ledger: Ledger, competitions: Competitions, *, admin: bool
+) -> competition_pb2.Leaderboard:
+    """One page of the board that is asked for."""
+    size = paging.page_size(request.page_size)
+    competition = competitions.get(competition_id(request.competition, "competition"))
+    problem_id = _problem_id(request.problem) if request.problem else ""
+    found = await board(ledger, competition, problem_id=problem_id, device=request.device, admin=admin)
+    # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
+    asked = (competition.competition_id, problem_id, request.device)
+    first = paging.decode(request.page_token, int, *asked) or 0
+    following = first + size if first + size < len(found.entries) else None
+    return board_to_proto(found, first, size, paging.encode(following, *asked))
+
+
+def _problem_id(name: str) -> str:
+    problem_id = name.removeprefix(PROBLEM_PREFIX)
+    if problem_id == name or not problem_id or "/" in problem_id:
+        raise InvalidRequest([FieldViolation("problem", f"{name!r} is no name of this kind; write '{PROBLEM_PREFIX}' and an id")])
+    return problem_id

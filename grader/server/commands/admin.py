@@ -1,0 +1,26 @@
+"""`grader-server admin SUBJECT ...`: what an administrator does in the ledger itself, beside a running server or without one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+# A module `grader/server/commands/admin_SUBJECT.py` each, with a `main(arguments) -> int`.
+SUBJECTS = {
+    "keys": "API keys: who may call this server, and for what",
+    "hooks": "webhooks: whom the server tells of finished submissions",
+}
+MISUSED = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the words say; the exit code."""
+    if arguments and arguments[0] in SUBJECTS:
+        return int(import_module(f"grader.server.commands.admin_{arguments[0]}").main(arguments[1:]))
+    asked = bool(arguments) and arguments[0] in ("-h", "--help")
+    lines = ["usage: grader-server admin SUBJECT ... (each has --help)", *(f"  {word:10}{text}" for word, text in SUBJECTS.items())]
+    if arguments and not asked:
+        lines.insert(0, f"grader-server admin: {arguments[0]!r} is no subject")
+    print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else MISUSED

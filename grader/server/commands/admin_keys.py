@@ -1,0 +1,164 @@
+"""`grader-server admin keys create|list|revoke`: writes to the ledger itself; a server that runs sees it within seconds."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from grader.config import Settings
+from grader.errors import GraderError, SettingsInvalid
+from grader.keys import USER_FORM, Key
+from grader.ledger import Ledger
+from grader.model import Scope
+from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
+
+MISUSED, FAILED = 2, 3
+Work = Callable[[Ledger, argparse.Namespace], Awaitable[int]]
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+_LONGEST = timedelta(days=36_500)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the words say; the exit code: 0, 2 where they are wrong, 3 where the ledger fails."""
+    asked = parser().parse_args(arguments)
+    settings = ledger_settings(asked)
+    if settings is None:
+        return MISUSED
+    try:
+        return asyncio.run(_in_ledger(settings, _WORKS[asked.action], asked))
+    except ValueError as error:
+        _say(str(error))
+        return MISUSED
+    except (GraderError, OSError, SQLAlchemyError) as error:
+        _say(str(error))
+        return MISUSED if isinstance(error, SettingsInvalid) else FAILED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    where = argparse.ArgumentParser(add_help=False)
+    add_ledger_options(where)
+    where.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
+    made = argparse.ArgumentParser(
+        prog="grader-server admin keys", description="Makes, lists and revokes API keys, while a server runs too."
+    )
+    actions = made.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", parents=[where], help="make a key, and print it: this once, for only a digest of it is kept")
+    create.add_argument("user", metavar="USER", help=f"whose it is: {USER_FORM}")
+    create.add_argument("--scopes", default="submit,read", metavar="LIST", help=f"what it opens, of {', '.join(Scope)} (submit,read)")
+    create.add_argument("--expires", default="90d", metavar="TIME", help="in how long it ends, such as 90d, 12h or 30m, or never (90d)")
+    create.add_argument("--note", default="", metavar="TEXT", help="what it is for, for the list")
+    actions.add_parser("list", parents=[where], help="list all keys, without their secrets")
+    revoke = actions.add_parser("revoke", parents=[where], help="let a key open nothing any more, within seconds")
+    revoke.add_argument("key_id", metavar="ID", help="the key's id, as `list` shows it")
+    return made
+
+
+async def _in_ledger(settings: Settings, work: Work, asked: argparse.Namespace) -> int:
+    async with Ledger.open(settings.ledger) as ledger:
+        return await work(ledger, asked)
+
+
+async def _create(ledger: Ledger, asked: argparse.Namespace) -> int:
+    lasting = _lasting(asked.expires)
+    key, text = await ledger.keys.create(
+        asked.user, _scopes(asked.scopes), expire_time=None if lasting is None else ledger.now() + lasting, note=asked.note
+    )
+    if asked.json:
+        _tell(json.dumps(_plain(key, ledger.now()) | {"key": text}, indent=2))
+        return 0
+    # The key alone on stdout, so that it can be piped; the rest is for people.
+    _tell(text)
+    _say(f"key {key.key_id} of {key.user} in {ledger.shown}: {_row(key, ledger.now())[2]}, ends {_time(key.expire_time)}")
+    _say("keep it now: it is not shown again. Its owner stores it with: grader-cli login --server HOST:PORT")
+    return 0
+
+
+async def _list(ledger: Ledger, asked: argparse.Namespace) -> int:
+    keys, now = await ledger.keys.all(), ledger.now()
+    if asked.json:
+        _tell(json.dumps({"keys": [_plain(key, now) for key in keys]}, indent=2))
+        return 0
+    rows = [("ID", "USER", "SCOPES", "STATE", "MADE (UTC)", "ENDS (UTC)", "NOTE"), *(_row(key, now) for key in keys)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        _tell("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+async def _revoke(ledger: Ledger, asked: argparse.Namespace) -> int:
+    key = await ledger.keys.revoke(asked.key_id)
+    if key is None:
+        _say(f"there is no key {asked.key_id[:40]!r} in {ledger.shown}; list them with: grader-server admin keys list")
+        return MISUSED
+    if asked.json:
+        _tell(json.dumps(_plain(key, ledger.now()), indent=2))
+    else:
+        _tell(f"key {key.key_id} of {key.user} is revoked; running servers refuse it within seconds")
+    return 0
+
+
+_WORKS: dict[str, Work] = {"create": _create, "list": _list, "revoke": _revoke}
+
+
+def _scopes(text: str) -> frozenset[Scope]:
+    try:
+        return frozenset(Scope(word.strip()) for word in text.split(","))
+    except ValueError:
+        raise ValueError(f"--scopes {text!r} is no list of scopes; take some of: {', '.join(Scope)}") from None
+
+
+def _lasting(text: str) -> timedelta | None:
+    """How long; None is for ever."""
+    if text == "never":
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})([dhm])", text)
+    lasting = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta(0)
+    if not timedelta(0) < lasting <= _LONGEST:
+        raise ValueError(f"--expires {text!r} is no time; write one such as 90d, 12h or 30m, or never")
+    return lasting
+
+
+def _state(key: Key, now: datetime) -> str:
+    if key.revoke_time is not None:
+        return "revoked"
+    return "valid" if key.valid(now) else "expired"
+
+
+def _row(key: Key, now: datetime) -> tuple[str, ...]:
+    scopes = ",".join(scope for scope in Scope if scope in key.scopes)
+    return key.key_id, key.user, scopes, _state(key, now), _time(key.create_time), _time(key.expire_time), key.note
+
+
+def _plain(key: Key, now: datetime) -> dict[str, Any]:
+    return {
+        "key_id": key.key_id,
+        "user": key.user,
+        "scopes": [str(scope) for scope in Scope if scope in key.scopes],
+        "state": _state(key, now),
+        "note": key.note,
+        "create_time": key.create_time.isoformat(),
+        "expire_time": None if key.expire_time is None else key.expire_time.isoformat(),
+        "revoke_time": None if key.revoke_time is None else key.revoke_time.isoformat(),
+    }
+
+
+def _time(time: datetime | None) -> str:
+    return "never" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"grader-server admin keys: {line}\n")

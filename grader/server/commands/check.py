@@ -1,0 +1,89 @@
+"""`grader-server check`: whether the ledger is whole, beside a server that runs or without one.  Changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from grader.errors import GraderError, LedgerUnreachable
+from grader.ledger import postgres, sqlite
+from grader.ledger.checks import Check, contents, schema
+from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
+
+OK, BROKEN, UNUSABLE = 0, 1, 2
+
+
+class LedgerDamaged(GraderError):
+    """The file is no database any more."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 where all is well, 1 where something is broken, 2 where there is no ledger to look at."""
+    given = parser().parse_args(arguments)
+    settings = ledger_settings(given)
+    if settings is None:
+        return UNUSABLE
+    try:
+        found = checks(settings.ledger)
+    except GraderError as error:
+        sys.stderr.write(f"grader-server check: {error}\n")
+        return UNUSABLE
+    ok = all(one.ok for one in found)
+    if given.json:
+        sys.stdout.write(json.dumps({"ok": ok, "checks": [asdict(one) for one in found]}) + "\n")
+    else:
+        for one in found:
+            sys.stdout.write(f"{'ok    ' if one.ok else 'BROKEN'} {one.name}: {one.detail}\n")
+    return OK if ok else BROKEN
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="grader-server check",
+        description="Checks the ledger, a line a check. The exit code is 0: whole, 1: broken, 2: none to check. A server may be running.",
+    )
+    add_ledger_options(made)
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    return made
+
+
+def checks(location: Path | str) -> list[Check]:
+    """Every check of the ledger there; where its tables are others, only that one."""
+    try:
+        with reading(location) as connection:
+            tables = schema(connection)
+            return [tables, *(contents(connection) if tables.ok else ())]
+    except LedgerDamaged as error:
+        return [Check(name="integrity", ok=False, detail=str(error))]
+
+
+@contextmanager
+def reading(location: Path | str) -> Iterator[sa.Connection]:
+    """A transaction that sees one state; LedgerUnreachable."""
+    if isinstance(location, Path):
+        if not location.is_file():
+            raise LedgerUnreachable(str(location), "there is no such file; say where with --state-dir or --database")
+        engine, shown = sqlite.engine(location, "BEGIN"), str(location)
+    else:
+        engine, shown = postgres.engine(location), postgres.shown_url(location)
+        engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        detail = str(error.orig).strip().splitlines()[0]
+        if isinstance(error.orig, sqlite3.DatabaseError) and not isinstance(error.orig, sqlite3.OperationalError):
+            raise LedgerDamaged(detail) from None
+        raise LedgerUnreachable(shown, detail) from None
+    finally:
+        engine.dispose()

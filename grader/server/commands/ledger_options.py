@@ -1,0 +1,30 @@
+"""Which ledger a command is about: the options of the server that say so."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from grader.config import Settings
+
+
+def add_ledger_options(parser: argparse.ArgumentParser) -> None:
+    """Say where it is as `grader-server` does."""
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="as the server's ($GRADER_STATE_DIR, or the user's state directory)")
+    text = "as the server's ($GRADER_DATABASE, or SQLite in the state directory)"
+    parser.add_argument("--database", metavar="URL", default=os.environ.get("GRADER_DATABASE"), help=text)
+
+
+def ledger_settings(given: argparse.Namespace) -> Settings | None:
+    """Settings that name the ledger; None where they are wrong, which is said."""
+    named = {name: value for name in ("state_dir", "database") if (value := getattr(given, name)) is not None}
+    try:
+        return Settings(**named)
+    except ValidationError as error:
+        for one in error.errors():
+            sys.stderr.write(f"grader-server: --{str(one['loc'][0]).replace('_', '-')}: {one['msg']}\n")
+        return None

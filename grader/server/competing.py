@@ -1,0 +1,82 @@
+"""What the API says of competitions, and what it asks of a submission that is made to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from grader import convert, devices, intake, quotas
+from grader.competitions import Competitions, problem_for
+from grader.convert_competition import competition_to_proto
+from grader.errors import FieldViolation, InvalidRequest, InvalidSubmission, NoSuchDevice
+from grader.model import Competition, Problem
+from grader.problems import Problems
+from grader.quotas import Quota, Terms
+from grader.server import paging
+from grader.v1 import competition_pb2
+from grader.v1 import grader_service_pb2 as api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Competing:
+    """Competitions, and what every user may hand in, to one or to none."""
+
+    problems: Problems
+    competitions: Competitions
+    quotas: Sequence[Quota] = ()
+
+    def admit(self, request: api.SubmitRequest, device_kinds: Sequence[str]) -> tuple[intake.Accepted, Terms]:
+        """What the request asks for, and on what terms it may be kept. Whether it comes in time is asked when it is kept."""
+        if not request.submission.competition:
+            return intake.check(request, self.problems.get, device_kinds), Terms(quotas=tuple(self.quotas))
+        competition = self.competitions.get(competition_id(request.submission.competition, "competition"))
+        kind = _device_kind(competition, request.submission.device_kind)
+        accepted = intake.check(request, self._problem_of(competition), device_kinds)
+        if not devices.is_offered(kind, device_kinds):
+            raise NoSuchDevice(kind, [one for one in competition.device_kinds if devices.is_offered(one, device_kinds)])
+        new = replace(accepted.new, device_kind=kind, competition_id=competition.competition_id)
+        terms = Terms(competition=competition, quotas=(*quotas.of_competition(competition), *self.quotas))
+        return replace(accepted, new=new), terms
+
+    def get(self, request: api.GetCompetitionRequest, now: datetime) -> competition_pb2.Competition:
+        """One."""
+        return competition_to_proto(self.competitions.get(competition_id(request.name)), now)
+
+    def page(self, request: api.ListCompetitionsRequest, now: datetime) -> api.ListCompetitionsResponse:
+        """A page, by name."""
+        size = paging.page_size(request.page_size)
+        after = paging.decode(request.page_token, str, "competitions") or ""
+        left = [one for one in self.competitions.all() if one.competition_id > after]
+        following = left[size - 1].competition_id if len(left) > size else None
+        return api.ListCompetitionsResponse(
+            competitions=[competition_to_proto(one, now) for one in left[:size]], next_page_token=paging.encode(following, "competitions")
+        )
+
+    def _problem_of(self, competition: Competition) -> Callable[[str], Problem]:
+        def find(problem_id: str) -> Problem:
+            if problem_id not in competition.problem_ids:
+                known = ", ".join(f"{convert.PROBLEM_PREFIX}{one}" for one in competition.problem_ids)
+                text = f"{problem_id!r} is no problem of competition {competition.competition_id!r}; take one of: {known}"
+                raise InvalidSubmission([FieldViolation("problem", text)])
+            return problem_for(competition, self.problems.get(problem_id))
+
+        return find
+
+
+def competition_id(name: str, field: str = "name") -> str:
+    """The id in a competition's name."""
+    last = name.removeprefix(convert.COMPETITION_PREFIX)
+    if last == name or not last or "/" in last:
+        raise InvalidRequest([FieldViolation(field, f"{name!r} is no name of this kind; write '{convert.COMPETITION_PREFIX}' and an id")])
+    return last
+
+
+def _device_kind(competition: Competition, asked: str) -> str:
+    """The device to grade on: the competition's first, where none is asked for."""
+    kind = asked or competition.device_kinds[0]
+    if kind not in competition.device_kinds:
+        known = ", ".join(competition.device_kinds)
+        text = f"{kind!r} is no device of competition {competition.competition_id!r}; leave it out, or take one of: {known}"
+        raise InvalidSubmission([FieldViolation("device_kind", text)])
+    return kind

@@ -1,0 +1,47 @@
+"""Reads events for a watcher, and holds back those of secret workloads: when each of them came would tell how long it took."""
+
+from __future__ import annotations
+
+from grader.convert import Mask
+from grader.ledger import Ledger
+from grader.model import Event
+
+BATCH = 256
+
+
+class Discreet:
+    """The events of one submission to one watcher.
+
+    Of a run of events that are kept secret the first is told at once, so that it is seen what is being done, and the others when something
+    else has happened: so only what they took all together is told.
+    """
+
+    def __init__(self, ledger: Ledger, submission_id: str, mask: Mask) -> None:
+        self._ledger, self._submission_id, self._mask = ledger, submission_id, mask
+        self._inside = False  # a run of which the first was told
+
+    async def begin(self, after: int) -> None:
+        """Go on behind an event, which is taken for one of such a run where it is not there yet."""
+        if after and self._mask.secret:
+            before = await self._ledger.events(self._submission_id, after=after - 1, limit=1)
+            self._inside = not before or self._mask.keeps_secret(before[0])
+
+    async def after(self, sequence: int) -> list[Event]:
+        """What may be told now."""
+        events = await self._ledger.events(self._submission_id, after=sequence, limit=BATCH)
+        if not self._mask.secret:
+            return events
+        while events and len(events) % BATCH == 0 and self._mask.keeps_secret(events[-1]):
+            more = await self._ledger.events(self._submission_id, after=events[-1].sequence, limit=BATCH)
+            if not more:
+                break
+            events += more
+        return self._told(events)
+
+    def _told(self, events: list[Event]) -> list[Event]:
+        end = next((index + 1 for index in reversed(range(len(events))) if not self._mask.keeps_secret(events[index])), 0)
+        if end < len(events) and (end > 0 or not self._inside):
+            end += 1
+        if end:
+            self._inside = self._mask.keeps_secret(events[end - 1])
+        return events[:end]

@@ -1,0 +1,140 @@
+"""What a server shows to those who run it: metrics, traces, readiness, and the health of each lane.
+
+Health of the lane cuda:0 is asked for as the service `grader.v1.lane/cuda:0`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module, metadata
+from typing import Any
+
+import structlog
+from grpc_health.v1 import health_pb2
+
+from grader.config import Settings
+from grader.errors import GraderError
+from grader.ledger import Ledger
+from grader.model import Competition, QueueDepth
+from grader.observer import LaneState, Observer, Observers
+from grader.retention import Periods, retain
+from grader.server.grading import Grading
+from grader.tracing import tracing
+
+log = structlog.get_logger()
+
+LANE_SERVICE = "grader.v1.lane/"
+LOOK_S = 1.0  # how late a lane's health is known
+DEPTHS_S = 1.0  # so long what the ledger said of its queue is good: anybody may ask, as often as they like
+LEDGER_S = 3.0
+
+STARTING, LEAVING = "the server is starting", "the server is shutting down"
+
+
+class Operation:
+    """Watches one server. Made before it grades, so that everything can be told of from the first attempt on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tracing = tracing(settings.trace)
+        # Nobody could read metrics without the port; prometheus-client is imported only with it.
+        self._metrics = import_module("grader.metrics").Metrics(version=metadata.version("grader")) if settings.web else None
+        self.observer: Observer = Observers([one for one in (self._metrics, self._tracing) if one is not None])
+        self.web_address = ""
+        self._not_serving = STARTING
+        self._health: Any = None
+        self._well: dict[str, bool] = {}
+        self._depths: tuple[float, list[QueueDepth]] | None = None
+        self._asking = asyncio.Lock()
+
+    @asynccontextmanager
+    async def watching(
+        self,
+        ledger: Ledger,
+        grading: Grading,
+        *,
+        competitions: Sequence[Competition] = (),
+        routes: Callable[[], Iterable[Any]] = tuple,
+    ) -> AsyncIterator[None]:
+        """Open the web port, look at the lanes and remove what is kept for a time only, until the context is left.
+
+        routes: of pages, asked for where there is a port.
+        """
+        self._ledger, self._grading = ledger, grading
+        grading.observe(self.observer)
+        async with AsyncExitStack() as stack:
+            if self._tracing is not None:
+                stack.push_async_callback(asyncio.to_thread, self._tracing.close)
+            if self._settings.web:
+                web = import_module("grader.web.serving")  # only now: it takes half a second
+                app = web.application(scrape=self.scrape, unready=self.unready, routes=routes())
+                self.web_address = await stack.enter_async_context(web.web_serving(self._settings.web, app))
+            periods = Periods.of_days(self._settings.retain_sources_days, self._settings.retain_events_days)
+            for work in (self._look(), retain(ledger, periods, competitions)):
+                stack.push_async_callback(_ended, asyncio.create_task(work))
+            yield
+
+    async def serves(self, health: Any) -> None:
+        """Calls are answered from now on; health is the server's, and gets the lanes'."""
+        self._health, self._not_serving = health, ""
+        await self._look_once()
+
+    def leaves(self) -> None:
+        """No more calls should come."""
+        self._not_serving = LEAVING
+
+    async def unready(self) -> Sequence[str]:
+        """Why calls should go to another server."""
+        found = [self._not_serving] if self._not_serving else []
+        lanes = self._grading.lanes()
+        if lanes and all(lane.state is LaneState.QUARANTINED for lane in lanes):
+            found.append("every lane is quarantined; see the server's log")
+        try:
+            await self._queue()
+        except (TimeoutError, GraderError) as error:
+            found.append(f"the ledger does not answer: {error or 'in time'}")
+        return found
+
+    async def scrape(self) -> bytes:
+        """The metrics now. Where the ledger does not answer, its figures are the last known, and the rest is there."""
+        assert self._metrics is not None
+        try:
+            self._metrics.set_queue(await self._queue(), self._ledger.now())
+        except (TimeoutError, GraderError) as error:
+            log.warning("queue_not_read", error=str(error))
+        self._metrics.set_lanes(self._grading.lanes())
+        exposed: bytes = self._metrics.exposed()
+        return exposed
+
+    async def _queue(self) -> list[QueueDepth]:
+        """One question at a time, and its answer for all who asked meanwhile: a slow ledger is not asked the more."""
+        async with asyncio.timeout(LEDGER_S), self._asking:
+            if self._depths is None or time.monotonic() - self._depths[0] > DEPTHS_S:
+                depths = await self._ledger.depths()
+                self._depths = (time.monotonic(), depths)
+            return self._depths[1]
+
+    async def _look(self) -> None:
+        """Keep each lane's health."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._health is not None:
+                await self._look_once()
+
+    async def _look_once(self) -> None:
+        serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+        for lane in self._grading.lanes():
+            well = lane.state is not LaneState.QUARANTINED
+            if self._well.get(lane.name) is not well:
+                self._well[lane.name] = well
+                await self._health.set(LANE_SERVICE + lane.name, serving if well else not_serving)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    (ended,) = await asyncio.gather(task, return_exceptions=True)
+    if isinstance(ended, Exception):
+        log.error("background_work_broke", exc_info=ended)

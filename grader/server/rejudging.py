@@ -1,0 +1,214 @@
+"""What the API says of rejudges, and the task that decides what was chosen: by facts, or by putting a run into the queue.
+
+Everything is in the ledger: what a server that died left undone is done by the next one, or by another on the same database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from grader import devices, intake
+from grader.competitions import Competitions, problem_for
+from grader.convert import REJUDGE_PREFIX
+from grader.convert_rejudge import order_from_proto, rejudge_to_proto
+from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice
+from grader.leaderboard import board
+from grader.ledger import Ledger
+from grader.ledger.rejudge_items import Undecided
+from grader.ledger.rejudges import Candidate
+from grader.model import Problem, Report
+from grader.problems import Problems
+from grader.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
+from grader.server import caller, paging
+from grader.v1 import grader_service_pb2 as api
+from grader.v1 import rejudge_pb2
+from sandbox import wire
+
+log = structlog.get_logger()
+
+BATCH = 16  # submissions decided in one transaction: so long others wait for the writer
+POLL_S = 5.0  # what another server left undone is found so late
+PATIENCE_S = 2.0  # for what facts decide, before CreateRejudge answers
+
+
+class Worker(Protocol):
+    """Who grades."""
+
+    def wake(self) -> None:
+        """There are runs in the queue."""
+
+    def check(self, submission_id: str) -> None:
+        """This run is to be cancelled."""
+
+
+class Rejudging:
+    """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        problems: Problems,
+        competitions: Competitions,
+        *,
+        device_kinds: Sequence[str],
+        worker: Worker | None,
+    ) -> None:
+        self._ledger, self._problems, self._competitions = ledger, problems, competitions
+        self._device_kinds, self._worker = tuple(device_kinds), worker
+        self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
+        self._news, self._idle = asyncio.Event(), asyncio.Event()
+
+    async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
+        """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
+        order, user = order_from_proto(request.rejudge), caller.current().user
+        if violations := intake.check_request_id(request.request_id):
+            raise InvalidRequest(violations)
+        before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
+        if before is None:
+            if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds):
+                raise NoSuchDevice(order.device_kind, self._device_kinds)
+            numbers, problems = self._judged_by(await self._chosen(order))
+            before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems)
+            log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
+        elif before.failed_count and before.state is RejudgeState.RUNNING:
+            count = await self._ledger.rejudges.try_again(before.rejudge_id)
+            log.info("rejudge_tried_again", rejudge=before.rejudge_id, count=count)
+        self._idle.clear()
+        self._news.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), PATIENCE_S)
+        return await self._shown(before.rejudge_id)
+
+    async def get(self, request: api.GetRejudgeRequest) -> rejudge_pb2.Rejudge:
+        """One, with all that it changes."""
+        return await self._shown(_rejudge_id(request.name))
+
+    async def page(self, request: api.ListRejudgesRequest) -> api.ListRejudgesResponse:
+        """A page, newest first."""
+        size = paging.page_size(request.page_size)
+        before = paging.decode(request.page_token, int, "rejudges")
+        found, following = await self._ledger.rejudges.page(size=size, before=before)
+        token = paging.encode(following, "rejudges")
+        return api.ListRejudgesResponse(rejudges=[rejudge_to_proto(one) for one in found], next_page_token=token)
+
+    async def apply(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
+        """Let the new judgements count."""
+        rejudge_id = _rejudge_id(request.name)
+        await self._ledger.rejudges.apply(rejudge_id)
+        log.info("rejudge_applied", rejudge=rejudge_id)
+        return await self._shown(rejudge_id)
+
+    async def discard(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
+        """Drop them, and stop what runs for them."""
+        rejudge_id = _rejudge_id(request.name)
+        for run_id in await self._ledger.rejudges.discard(rejudge_id):
+            if self._worker is not None:
+                self._worker.check(run_id)
+        log.info("rejudge_discarded", rejudge=rejudge_id)
+        return await self._shown(rejudge_id)
+
+    async def run(self) -> None:
+        """Decide what there is to decide, until cancelled."""
+        while True:
+            self._news.clear()
+            try:
+                while await self._decide_some():
+                    pass
+                self._idle.set()
+            except GraderFault as error:  # a busy ledger; the next round tries again
+                log.warning("rejudging_failed", reason=error.reason, detail=error.detail)
+            except Exception:  # the server has more to do than this
+                log.exception("rejudging_broke")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), POLL_S)
+
+    async def _decide_some(self) -> bool:
+        batch = await self._ledger.rejudges.undecided(BATCH)
+        if not batch:
+            return False
+        for digest in {digest for one in batch for digest in (one.old_digest, one.new_digest)} - set(self._kept):
+            self._kept[digest] = await self._ledger.problem(digest)
+        rulings = await asyncio.to_thread(lambda: [(one, self._rule(one)) for one in batch])
+        if await self._ledger.rejudges.decide(rulings) and self._worker is not None:
+            self._worker.wake()
+        return True
+
+    def _rule(self, one: Undecided) -> Report | None:
+        if one.method is RejudgeMethod.RUN:
+            return None
+        try:
+            facts = [wire.decode(line.encode()) for line in one.lines]
+        except wire.WireError as error:  # of another version; nobody can say any more what it meant
+            log.warning("facts_not_read", submission=one.submission_id, detail=str(error)[:200])
+            return None
+        try:
+            ruling = rule(facts, mode=one.mode, entry=one.entry, old=self._kept[one.old_digest], new=self._kept[one.new_digest])
+        except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
+            log.exception("rule_broke", submission=one.submission_id)
+            return None
+        log.info(
+            "rejudge_ruled", rejudge=one.rejudge_id, submission=one.submission_id, by_facts=ruling.report is not None, why=ruling.reason
+        )
+        return ruling.report
+
+    async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
+        return rejudge_to_proto(*await self._ledger.rejudges.changes(rejudge_id, self._competitions.all()))
+
+    async def _chosen(self, order: RejudgeOrder) -> list[Candidate]:
+        """The submissions that are meant; InvalidRequest where there are none, or where one that is named can't be."""
+        if order.problem_id:
+            self._problems.get(order.problem_id)
+        if order.competition_id:
+            self._competitions.get(order.competition_id)
+        named = await self._top(order) if order.top_count else order.submission_ids or None
+        found = await self._ledger.rejudges.candidates(order, named)
+        for one in found if order.submission_ids else ():
+            if not one.graded:
+                text = f"{one.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
+            elif order.problem_id not in ("", one.problem_id) or order.competition_id not in ("", one.competition_id):
+                text = f"{one.submission_id!r} is not to the problem and competition that are named; leave it, or those, out"
+            else:
+                continue
+            raise InvalidRequest([FieldViolation(f"submissions[{order.submission_ids.index(one.submission_id)}]", text)])
+        if not found:
+            raise InvalidRequest([FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")])
+        return found
+
+    async def _top(self, order: RejudgeOrder) -> list[str]:
+        """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those."""
+        competition, chosen = self._competitions.get(order.competition_id), dict[str, None]()
+        for problem_id in competition.problem_ids:
+            if order.problem_id not in ("", problem_id):
+                continue
+            standings = await self._ledger.boards.standings(competition, problem_id=problem_id)
+            clocks = {one.device: one.clock for one in standings}
+            fitting = [device for device, clock in clocks.items() if meant(order.device_kind, device, clock)] or list(clocks)
+            for device in sorted(fitting):
+                entries = board(competition, standings, problem_id=problem_id, device=device).entries
+                chosen |= {entry.submission_id: None for entry in entries if entry.rank <= order.top_count}
+        return list(chosen)
+
+    def _judged_by(self, chosen: Sequence[Candidate]) -> tuple[dict[str, list[int]], list[Problem]]:
+        """Numbers by the digest of the problem that this server has now, and those problems."""
+        by_problem: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for one in chosen:
+            by_problem[one.problem_id, one.competition_id].append(one.number)
+        numbers, problems = defaultdict[str, list[int]](list), []
+        for (problem_id, competition_id), of_it in by_problem.items():
+            problem = self._problems.get(problem_id)
+            problems.append(problem_for(self._competitions.get(competition_id), problem) if competition_id else problem)
+            numbers[problems[-1].digest] += of_it
+        return numbers, problems
+
+
+def _rejudge_id(name: str) -> str:
+    last = name.removeprefix(REJUDGE_PREFIX)
+    if last == name or not last or "/" in last:
+        raise InvalidRequest([FieldViolation("name", f"{name!r} is no name of this kind; write '{REJUDGE_PREFIX}' and an id")])
+    return last

@@ -1,0 +1,233 @@
+"""Pages for people: competitions, boards, reports.  Read only, without JavaScript, and the same for everybody who asks.
+
+Nothing of a caller reaches a page but by a template that escapes it; `grader/web/visibility.py` says what is shown at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import structlog
+from aiohttp import web
+from markupsafe import Markup
+
+from grader import convert, leaderboard, words
+from grader.competitions import Competitions
+from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
+from grader.leaderboard import Standing
+from grader.ledger import Ledger
+from grader.model import Competition, ScoreKind, Submission
+from grader.problems import Problems
+from grader.shown import visible
+from grader.v1 import submission_pb2
+from grader.web import views
+from grader.web.visibility import asked_from_here, shows_submission
+
+log = structlog.get_logger()
+
+HERE = Path(__file__).parent
+STANDINGS_S = 2.0  # so long what a board is made from is good: anybody may ask, as often as they like
+PAGE_LIMIT = 100_000
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Server": "grader",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # kept, and asked for again with its ETag
+}
+_COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
+
+Answer = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class _Absent(Exception):
+    """There is no such page, or it is not for everybody: which one, is not told."""
+
+
+def environment(autoescape: bool = True) -> jinja2.Environment:
+    """The templates. autoescape False is for the test that shows what it is for."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=autoescape,
+        undefined=jinja2.StrictUndefined,
+        finalize=_harmless if autoescape else None,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["duration"] = words.time
+    return made
+
+
+def _harmless(value: Any) -> Any:
+    """What a template shows, with every character that could hide or reorder text written as its escape."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def routes(
+    ledger: Ledger,
+    problems: Problems,
+    competitions: Competitions,
+    *,
+    open_server: bool = False,
+    standings_s: float = STANDINGS_S,
+    templates: jinja2.Environment | None = None,
+) -> list[web.RouteDef]:
+    """What `grader/web/serving.py` serves beside its own. open_server: no keys are asked for, and only this host gets here."""
+    pages = Pages(ledger, problems, competitions, open_server, standings_s, templates or environment())
+    found: list[tuple[str, Answer]] = [
+        ("/", pages.competitions),
+        (f"/competitions/{_COMPETITION}", pages.board),
+        (f"/submissions/{_SUBMISSION}", pages.submission),
+        (f"/submissions/{_SUBMISSION}/sources", pages.sources),
+        ("/static/style.css", pages.style),
+        ("/{rest:.*}", pages.absent),
+    ]
+    return [web.get(path, pages.answered(answer)) for path, answer in found]
+
+
+class Pages:
+    """Answers GET requests."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        problems: Problems,
+        competitions: Competitions,
+        open_server: bool,
+        standings_s: float,
+        templates: jinja2.Environment,
+    ) -> None:
+        self._ledger, self._problems, self._competitions = ledger, problems, competitions
+        self._open_server, self._standings_s, self._templates = open_server, standings_s, templates
+        self._standings: dict[tuple[str, str], tuple[float, asyncio.Task[list[Standing]]]] = {}
+        self._style = (HERE / "static" / "style.css").read_bytes()
+
+    def answered(self, answer: Answer) -> Answer:
+        """The handler of a page: with headers, with a page for what goes wrong, and short where the reader has it already."""
+
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                found = await answer(request)
+            except (_Absent, CompetitionNotFound, ProblemNotFound, SubmissionNotFound):
+                found = await self._error(404, "Not found", "There is no such page, or it is not shown to everybody.")
+            except GraderFault as error:
+                log.warning("page_refused", reason=error.reason, detail=error.detail)
+                found = await self._error(503, "Not now", "The ledger does not answer. Come again in a minute.")
+            except Exception as error:
+                request_id = uuid.uuid4().hex
+                log.error("page_failed", path=request.path, request_id=request_id, exc_info=error)
+                found = await self._error(500, "Our fault", f"The server's log has the reason under request {request_id}.")
+            found.headers.update(HEADERS)
+            return _short(request, found) if found.status == 200 else found
+
+        return handle
+
+    async def competitions(self, request: web.Request) -> web.Response:
+        """The list of competitions."""
+        context = views.competitions(self._competitions.all(), self._ledger.now(), page=_page(request))
+        return await self._page("competitions.html", context)
+
+    async def board(self, request: web.Request) -> web.Response:
+        """A competition and one of its boards, as it is for those who are not administrators."""
+        competition, now = self._competitions.get(request.match_info["id"]), self._ledger.now()
+        problem_id, device = request.query.get("problem", ""), request.query.get("device", "")
+        if problem_id and problem_id not in competition.problem_ids:
+            raise ProblemNotFound(problem_id)
+        before = leaderboard.counted_before(competition, now, admin=False)
+        standings = [one for one in await self._counted(competition, problem_id) if before is None or one.create_time < before]
+        titles = {one: self._title(one) for one in competition.problem_ids}
+        linked, page = self._shows(request, competition), _page(request)
+
+        def context() -> dict[str, Any]:
+            found = leaderboard.board(competition, standings, problem_id=problem_id, device=device, before=before)
+            return views.board(competition, found, now, titles, page=page, linked=linked)
+
+        return await self._page("competition.html", await asyncio.to_thread(context))
+
+    async def submission(self, request: web.Request) -> web.Response:
+        """A submission's report."""
+        submission, competition = await self._seen(request)
+        history = tuple(await self._ledger.judgements(submission.submission_id))
+        message = await self._message(replace(submission, judgements=history))
+        kind = competition.ranking.score_kind if competition is not None else ScoreKind.SPEEDUP
+        return await self._page("submission.html", await asyncio.to_thread(views.submission, message, kind))
+
+    async def sources(self, request: web.Request) -> web.Response:
+        """A submission's sources."""
+        submission, _ = await self._seen(request)
+        return await self._page("sources.html", views.sources(await self._message(submission)))
+
+    async def style(self, request: web.Request) -> web.Response:
+        """The one style sheet."""
+        return web.Response(body=self._style, content_type="text/css", charset="utf-8")
+
+    async def absent(self, request: web.Request) -> web.Response:
+        """Every other path."""
+        raise _Absent
+
+    async def _seen(self, request: web.Request) -> tuple[Submission, Competition | None]:
+        """A submission that this request may see, with its competition."""
+        submission = await self._ledger.get(request.match_info["id"])
+        competition: Competition | None = None
+        if submission.new.competition_id in {one.competition_id for one in self._competitions.all()}:
+            competition = self._competitions.get(submission.new.competition_id)
+        if not self._shows(request, competition):
+            raise _Absent
+        return submission, competition
+
+    def _shows(self, request: web.Request, competition: Competition | None) -> bool:
+        here = self._open_server and asked_from_here(request.host, request.headers)
+        return shows_submission(competition, self._ledger.now(), open_server=here)
+
+    async def _message(self, submission: Submission) -> submission_pb2.Submission:
+        """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
+        mask = convert.Mask.of(await self._ledger.problem(submission.problem_digest))
+        return convert.submission_to_proto(submission, mask, full=True)
+
+    async def _counted(self, competition: Competition, problem_id: str) -> list[Standing]:
+        """What the board is made from, read at most once in a while, and once for all who ask meanwhile."""
+        key, now = (competition.competition_id, problem_id), asyncio.get_running_loop().time()
+        known = self._standings.get(key)
+        if known is None or known[0] <= now:
+            reading = asyncio.ensure_future(self._ledger.boards.standings(competition, problem_id=problem_id))
+            self._standings[key] = known = (now + self._standings_s, reading)
+        return await asyncio.shield(known[1])
+
+    def _title(self, problem_id: str) -> str:
+        try:
+            return self._problems.get(problem_id).title or problem_id
+        except ProblemNotFound:
+            return problem_id
+
+    async def _page(self, name: str, context: dict[str, Any], status: int = 200) -> web.Response:
+        text = await asyncio.to_thread(self._templates.get_template(name).render, context)  # a log of 64 KiB takes a while
+        return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
+
+    async def _error(self, status: int, title: str, text: str) -> web.Response:
+        return await self._page("error.html", {"title": title, "text": text}, status)
+
+
+def _short(request: web.Request, found: web.Response) -> web.Response:
+    """304 where the reader has these very bytes."""
+    assert isinstance(found.body, bytes)
+    etag = f'"{hashlib.sha256(found.body).hexdigest()[:32]}"'
+    known = [one.strip().removeprefix("W/") for one in request.headers.get("If-None-Match", "").split(",")]
+    if etag in known:
+        return web.Response(status=304, headers={**HEADERS, "ETag": etag})
+    found.headers["ETag"] = etag
+    return found
+
+
+def _page(request: web.Request) -> int:
+    """Which page is asked for: what is no number is the first."""
+    text = request.query.get("page", "1")
+    return min(max(int(text), 1), PAGE_LIMIT) if text.isascii() and text.isdecimal() and len(text) < 10 else 1

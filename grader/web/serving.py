@@ -1,0 +1,75 @@
+"""The web application and the port that it is on: `/metrics`, `/healthz`, `/readyz`, and whatever routes it is given.
+
+It is imported only where `--web` is set, for aiohttp takes half a second to import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+from aiohttp import web
+
+from grader.config import web_address
+from grader.errors import SettingsInvalid
+
+log = structlog.get_logger()
+
+STOP_GRACE_S = 2.0  # for pages that are being sent
+SCRAPE_LIMIT_S = 10.0  # Prometheus gives up by then
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+Scrape = Callable[[], Awaitable[bytes]]
+Unready = Callable[[], Awaitable[Sequence[str]]]  # why calls should go elsewhere; nothing where they should come
+
+
+def application(*, scrape: Scrape, unready: Unready, routes: Iterable[web.AbstractRouteDef] = ()) -> web.Application:
+    """The application. scrape: the metrics as Prometheus reads them. routes: of pages; they may not use the three paths above."""
+
+    async def metrics(_: web.Request) -> web.Response:
+        try:
+            async with asyncio.timeout(SCRAPE_LIMIT_S):
+                body = await scrape()
+        except TimeoutError:
+            return _text("the ledger did not answer in time; see the server's log", 503)
+        return web.Response(body=body, headers={**_HEADERS, "Content-Type": METRICS_TYPE})
+
+    async def alive(_: web.Request) -> web.Response:
+        return _text("ok", 200)
+
+    async def ready(_: web.Request) -> web.Response:
+        reasons = await unready()
+        return _text("\n".join(reasons), 503) if reasons else _text("ok", 200)
+
+    made = web.Application(client_max_size=64 * 1024)
+    made.add_routes([web.get("/metrics", metrics), web.get("/healthz", alive), web.get("/readyz", ready), *routes])
+    return made
+
+
+@asynccontextmanager
+async def web_serving(address: str, app: web.Application) -> AsyncIterator[str]:
+    """Serve app at `--web ADDRESS` until the context is left; where, with port 0 as the port that the system chose."""
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_GRACE_S)
+    await runner.setup()
+    try:
+        at = await _bind(runner, address)
+        log.info("web_serving", address=at)
+        yield at
+    finally:
+        await runner.cleanup()
+
+
+async def _bind(runner: web.AppRunner, address: str) -> str:
+    host, port = web_address(address)
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        raise SettingsInvalid("web", f"can't listen on {address!r}: {error.strerror}; is another program there?") from None
+    return f"{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}"
+
+
+def _text(text: str, status: int) -> web.Response:
+    return web.Response(text=f"{text}\n", status=status, headers=_HEADERS)
