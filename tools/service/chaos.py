@@ -1,0 +1,253 @@
+"""Whether anything is lost while servers, judges and boxes are killed.
+
+    python -m tools.service.chaos [--submissions 2000] [--users 50] [--servers 2] [--database URL] [--kill-every 3]
+                                  [--over 60] [--json]
+
+Stub servers on this host with the real ledger, dispatcher, fleet and pipeline; of their processes a random one is killed with SIGKILL
+every few seconds: a server (which is started again at once), a judge or a box. Users hand in one submission after the other and repeat a
+call, with the same request id, until it is acknowledged. In the end every acknowledged submission has to have one verdict, and only
+one; none may be there that nobody asked for; a user's submissions have to have been taken up in their order. Exit code 1 where not.
+Several servers need a PostgreSQL; without one there is one server on SQLite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from grader.client import GraderClient
+from grader.errors import InternalFault, LedgerBusy, QueueFull, ServerUnreachable, ShuttingDown
+from grader.v1 import report_pb2, submission_pb2
+from tools.service import host
+from tools.service.keys import make_keys
+from tools.service.stub_server import BOX_COMMAND, JUDGE_MODULE
+
+JUDGE_MS = 60.0
+PATIENCE_S = 300.0  # for what still runs when all are acknowledged
+SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
+RUNNING = submission_pb2.SUBMISSION_STATE_RUNNING
+# What a client may meet while servers die; it asks again with the same request id.
+AGAIN = (ServerUnreachable, ShuttingDown, LedgerBusy, QueueFull, InternalFault)
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What became of it all."""
+
+    seconds: float = 0.0
+    acknowledged: int = 0
+    asked_again: int = 0
+    killed: dict[str, int] = field(default_factory=dict)
+    attempts_most: int = 0
+    taken_up_again: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    without_verdict: list[str] = field(default_factory=list)
+    judged_twice: list[str] = field(default_factory=list)
+    nobody_asked_for: int = 0
+    out_of_order: list[str] = field(default_factory=list)
+
+    def faults(self) -> list[str]:
+        """What must not be."""
+        found = [f"{name}: no verdict" for name in self.without_verdict] + [f"{name}: judged twice" for name in self.judged_twice]
+        found += [f"{name}: taken up before one that was handed in earlier" for name in self.out_of_order]
+        if self.nobody_asked_for:
+            found.append(f"{self.nobody_asked_for} submissions that nobody has an acknowledgement for")
+        return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and say by the exit code whether nothing was lost."""
+    given = _parser().parse_args(arguments)
+    count = given.servers or (2 if given.database else 1)
+    if count > 1 and not given.database:
+        _say("several servers need --database URL of a PostgreSQL; SQLite is for one")
+        return 2
+    with tempfile.TemporaryDirectory(prefix="grader-chaos-") as directory:
+        outcome = asyncio.run(_Chaos(given, count, Path(directory)).run())
+    faults = outcome.faults()
+    sys.stdout.write(json.dumps(asdict(outcome)) + "\n" if given.json else _table(outcome))
+    for fault in faults[:20]:
+        _say(f"wrong: {fault}")
+    return int(bool(faults))
+
+
+class _Chaos:
+    def __init__(self, given: argparse.Namespace, count: int, directory: Path) -> None:
+        self._given, self._random = given, random.Random(given.seed)
+        problems = host.write_problem(directory)
+        words = ["--lanes", "2", "--queue-limit", "100000", "--log-level", "warning", "--auth", "keys"]
+        words += ["--database", given.database] if given.database else []
+        self._servers = [host.Server("processes", JUDGE_MS, directory / f"state{index}", problems, words) for index in range(count)]
+        self._keys = make_keys(given.users, directory / "state0", given.database)
+        self._acknowledged: dict[str, list[str]] = {user: [] for user in self._keys}
+        self._outcome = Outcome()
+        self._killed: Counter[str] = Counter()
+
+    async def run(self) -> Outcome:
+        """All of it."""
+        begun = time.monotonic()
+        for server in self._servers:
+            server.start()
+        try:
+            for server in self._servers:
+                async with GraderClient(server.address, key=next(iter(self._keys.values()))) as client:
+                    await host.until_answering(server, client)
+            killing = asyncio.create_task(self._kill())
+            telling = asyncio.create_task(self._tell())
+            try:
+                await asyncio.gather(*(self._user(user, key) for user, key in self._keys.items()))
+                _say("all are acknowledged")
+                async with asyncio.timeout(PATIENCE_S):
+                    await asyncio.gather(*(self._until_final(user, key) for user, key in self._keys.items()))
+            finally:
+                for task in (killing, telling):
+                    task.cancel()
+                await asyncio.gather(killing, telling, return_exceptions=True)
+            await self._look_through()
+        finally:
+            for server in self._servers:
+                server.stop()
+        self._outcome.seconds = time.monotonic() - begun
+        self._outcome.killed = dict(self._killed)
+        return self._outcome
+
+    async def _user(self, user: str, key: str) -> None:
+        """Hand in one after the other, at whichever server answers."""
+        clients = [GraderClient(server.address, key=key, deadline_s=5.0) for server in self._servers]
+        for client in clients:
+            await client.__aenter__()
+        try:
+            count = self._given.submissions // self._given.users
+            for index in range(count):
+                await asyncio.sleep(self._random.uniform(0, 2 * self._given.over / count))
+                request_id, wanted = str(uuid.uuid4()), host.submission(f"{user} {index}")
+                while True:
+                    try:
+                        made = await self._random.choice(clients).submit(wanted, request_id=request_id)
+                        break
+                    except AGAIN:
+                        self._outcome.asked_again += 1
+                        await asyncio.sleep(0.2)
+                self._acknowledged[user].append(made.name)
+                self._outcome.acknowledged += 1
+        finally:
+            for client in clients:
+                await client.__aexit__(None, None, None)
+
+    async def _until_final(self, user: str, key: str) -> None:
+        """Wait until nothing of this user's is queued or running."""
+        going_on = [submission_pb2.SUBMISSION_STATE_QUEUED, RUNNING]
+        while True:
+            try:
+                async with GraderClient(self._random.choice(self._servers).address, key=key) as client:
+                    if not (await client.list_submissions(page_size=1, states=going_on)).submissions:
+                        return
+            except AGAIN:
+                pass
+            await asyncio.sleep(1.0)
+
+    async def _kill(self) -> None:
+        """Every few seconds something dies."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._given.kill_every)
+            server, kind = self._random.choice(self._servers), self._random.choice(("server", "judge", "box"))
+            if kind == "server":
+                await asyncio.to_thread(server.kill)
+                server.start()
+            else:
+                mark = JUDGE_MODULE if kind == "judge" else " ".join(BOX_COMMAND)
+                found = [pid for pid, command in host.children(server.pid) if mark in command]
+                if not found:
+                    continue
+                host.kill(self._random.choice(found))
+            self._killed[kind] += 1
+
+    async def _tell(self) -> None:
+        while True:
+            _say(f"{self._outcome.acknowledged} of {self._given.submissions} acknowledged, killed: {dict(self._killed)}")
+            await asyncio.sleep(10.0)
+
+    async def _look_through(self) -> None:
+        """What the servers say of each, through the API."""
+        verdicts: Counter[str] = Counter()
+        for user, key in self._keys.items():
+            async with GraderClient(self._servers[0].address, key=key) as client:
+                mine, last_start = self._acknowledged[user], None
+                listed = await _all_names(client)
+                self._outcome.nobody_asked_for += len(set(listed) - set(mine))
+                for name in mine:
+                    one = await client.get_submission(name, full=True)
+                    if one.state != SUCCEEDED:
+                        self._outcome.without_verdict.append(name)
+                        continue
+                    verdicts[f"{report_pb2.Verdict.Name(one.report.verdict)} {one.report.reason}".strip()] += 1
+                    finals, first_start = await _history(client, name)
+                    if finals != 1 or len(one.judgements) != 1:
+                        self._outcome.judged_twice.append(name)
+                    if last_start is not None and first_start < last_start:
+                        self._outcome.out_of_order.append(name)
+                    last_start = first_start
+                    self._outcome.attempts_most = max(self._outcome.attempts_most, one.attempt_count)
+                    self._outcome.taken_up_again += one.attempt_count > 1
+        self._outcome.verdicts = dict(verdicts)
+
+
+async def _all_names(client: GraderClient) -> list[str]:
+    names: list[str] = []
+    token = ""
+    while True:
+        page = await client.list_submissions(page_size=1000, page_token=token)
+        names += [one.name for one in page.submissions]
+        token = page.next_page_token
+        if not token:
+            return names
+
+
+async def _history(client: GraderClient, name: str) -> tuple[int, int]:
+    """How many final events there are, and when the first attempt began, in nanoseconds."""
+    finals, first_start = 0, 0
+    async for event in client.watch(name):
+        if event.HasField("submission"):
+            finals += event.submission.state == SUCCEEDED
+            if event.submission.state == RUNNING and event.attempt == 1:
+                first_start = event.event_time.ToNanoseconds()
+    return finals, first_start
+
+
+def _table(outcome: Outcome) -> str:
+    rows = []
+    for name, value in asdict(outcome).items():
+        shown = len(value) if isinstance(value, list) else f"{value:.1f}" if isinstance(value, float) else value
+        rows.append(f"{name.replace('_', ' '):20} {shown}\n")
+    return "".join(rows)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tools.service.chaos", description=(__doc__ or "").split("\n\n")[0])
+    made.add_argument("--submissions", type=int, default=2000, metavar="N", help="how many in all (2000)")
+    made.add_argument("--users", type=int, default=50, metavar="N", help="by how many users (50)")
+    made.add_argument("--servers", type=int, default=0, metavar="N", help="how many servers (2 on PostgreSQL, 1 on SQLite)")
+    made.add_argument("--database", default="", metavar="URL", help="a PostgreSQL that is empty; without it SQLite")
+    made.add_argument("--kill-every", type=float, default=3.0, metavar="S", help="seconds between kills, on average (3)")
+    made.add_argument("--over", type=float, default=60.0, metavar="S", help="seconds over which they are handed in (60)")
+    made.add_argument("--seed", type=int, default=None, metavar="N", help="of what is random")
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

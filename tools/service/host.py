@@ -1,0 +1,131 @@
+"""What the tries share: a server as a process, a problem for it, and what its processes take."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from grader.client import GraderClient
+from grader.errors import GraderError
+from grader.v1 import submission_pb2
+
+PROBLEM = "stub"
+_PROBLEM_TOML = f"""
+name = "{PROBLEM}"
+title = "What no stub looks at"
+axes = ["n"]
+inputs = [{{ name = "a", shape = ["n"] }}]
+outputs = [{{ name = "c", shape = ["n"] }}]
+workloads = [{{ id = "n64", axes = {{ n = 64 }} }}]
+"""
+_SOURCE = 'extern "C" void solve(const float* a, float* c, long n, void* stream) {{ /* {} */ }}\n'
+START_S = 60.0
+
+
+def write_problem(directory: Path) -> Path:
+    """The one problem, in a directory of its own."""
+    place = directory / PROBLEM
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "problem.toml").write_text(_PROBLEM_TOML, "utf-8")
+    (place / "reference.py").write_text("def reference(a, n):\n    return a\n", "utf-8")
+    return place
+
+
+def submission(note: str, mode: submission_pb2.Mode = submission_pb2.MODE_TEST) -> submission_pb2.Submission:
+    """A kernel whose source holds a note."""
+    source = submission_pb2.SourceFile(path="kernel.cu", content=_SOURCE.format(note))
+    return submission_pb2.Submission(problem=f"problems/{PROBLEM}", sources=[source], mode=mode)
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A stub server, started and killed at will. Its log goes on in one file."""
+
+    def __init__(self, kind: str, wait_ms: float, state_dir: Path, problems: Path, words: Sequence[str] = ()) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self._log = state_dir.with_suffix(".log")
+        self._command = [sys.executable, "-m", "tools.service.stub_server", kind, str(wait_ms), "--listen", self.address]
+        self._command += ["--state-dir", str(state_dir), "--problems", str(problems), "--log-format", "json", "--drain-s", "5", *words]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs now."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it; its calls are answered a moment later."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """SIGKILL, as a power cut would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the drain."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def log_tail(self) -> str:
+        """The end of its log, for whoever asks why it does not answer."""
+        return self._log.read_text("utf-8", "replace")[-2000:]
+
+
+async def until_answering(server: Server, client: GraderClient) -> None:
+    """Wait until it answers; RuntimeError with its log where it does not."""
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            await client.list_problems()
+            return
+        except GraderError as error:
+            if time.monotonic() > until:
+                raise RuntimeError(f"{error}\n{server.log_tail()}") from None
+
+
+def children(pid: int) -> Iterator[tuple[int, str]]:
+    """Direct children with their command lines."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, IndexError):
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                    yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, where it is still there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has used of the cores since it began."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

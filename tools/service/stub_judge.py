@@ -1,0 +1,35 @@
+"""A judge that judges nothing: every kernel is right, so many milliseconds after it was asked.  A process, so that it can be killed."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from sandbox import wire
+
+
+def main() -> None:
+    """Answer jobs until the input ends."""
+    wait_s = float(sys.argv[1]) / 1000
+    _say(wire.Environment(device="stub", device_kind="emulated", clock=wire.Clock.HOST))
+    for line in sys.stdin.buffer:
+        message = wire.decode(line)
+        if isinstance(message, wire.Check):
+            _say(wire.Health(job_id=message.job_id, healthy=True))
+            continue
+        time.sleep(wait_s)
+        _say(wire.Load(outcome=wire.LoadOutcome.LOADED))
+        workloads = message.problem.workloads
+        _say(wire.Plan(trials=tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in workloads)))
+        for one in workloads:
+            _say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED))
+        _say(wire.Finished(job_id=message.job_id))
+
+
+def _say(fact: wire.Fact) -> None:
+    sys.stdout.buffer.write(wire.encode(fact))
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
