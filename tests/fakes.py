@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from grader.config import Settings
@@ -165,23 +166,45 @@ class FakeGrade:
             await asyncio.sleep(0.02)
         if order == "slow":
             await asyncio.sleep(0.3)
+        count = lease.ranking.process_count if lease.ranking else 1
+        for index in range(count):
+            if lease.ranking:
+                yield wire.Round(index=index, count=count)
+            for fact in self._process(lease, order, index):
+                yield fact
+            if order == "wrong":
+                return
+
+    def _process(self, lease: Lease, order: str, index: int) -> Iterator[wire.Fact]:
+        """One process; in ranked mode also times, as many times faster than eager as the source says behind `speedup:`, and 1 % about."""
+        workloads = lease.problem.spec.workloads
+        measured = tuple(one.workload_id for one in workloads) if lease.ranking else ()
         yield wire.Load(outcome=wire.LoadOutcome.LOADED)
-        yield wire.Plan(trials=tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in lease.problem.spec.workloads))
-        for workload in lease.problem.spec.workloads:
+        yield wire.Plan(trials=tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in workloads), measured=measured)
+        for workload in workloads:
             yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
             outcome = wire.TrialOutcome.MISMATCHED if order == "wrong" else wire.TrialOutcome.PASSED
             yield trial(workload.workload_id, hidden=workload.hidden, outcome=outcome)
             if order == "wrong":
                 break
+        else:
+            found = re.search(r"speedup: ([0-9.]+)", lease.submission.new.sources[0].content)
+            ratio = (float(found.group(1)) if found else 2.0) * (0.999, 1.0, 1.001)[index % 3]
+            speedup = wire.Speedup(baseline="eager", ratio=ratio, ratio_low=ratio * 0.99, ratio_high=ratio * 1.01)
+            for workload in workloads if lease.ranking else ():
+                yield replace(measurement(workload.workload_id, hidden=workload.hidden), speedups=(speedup,))
         yield wire.Finished(job_id="job")
 
 
-def wiring(grade: FakeGrade | None = None, *, capacity: int = 4, safe: bool = True, device_kinds: Sequence[str] = ("emulated",)):
-    """A wiring that grades with a fake."""
+def wiring(
+    grade: FakeGrade | None = None, *, capacity: int = 4, safe: bool = True, device_kinds: Sequence[str] = ("emulated",), lanes=tuple
+):
+    """A wiring that grades with a fake. lanes: what its lanes are said to be doing."""
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
-        yield Grading(grade=grade or FakeGrade(), capacity=capacity, device_kinds=tuple(device_kinds), isolation="fake", safe=safe)
+        kinds = tuple(device_kinds)
+        yield Grading(grade=grade or FakeGrade(), capacity=capacity, device_kinds=kinds, isolation="fake", safe=safe, lanes=lanes)
 
     return wired
 
@@ -268,8 +291,13 @@ with (place / "log").open("a") as log:
             say(wire.Load(outcome=wire.LoadOutcome.LOADED))
             plan = tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in message.problem.workloads)
             say(wire.Plan(trials=plan))
+            outcome = wire.TrialOutcome.MISMATCHED if todo == "wrong" else wire.TrialOutcome.PASSED
             for one in message.problem.workloads:
-                say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED))
+                if one.hidden and message.mode is wire.Mode.RANKED:
+                    say(wire.Progress(stage=wire.Stage.VERIFYING, workload_id=one.workload_id, hidden_at_ns=time.monotonic_ns()))
+                say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome))
+                if todo == "wrong":
+                    break
             say(wire.Finished(job_id=message.job_id))
 """
 
@@ -285,7 +313,7 @@ class Judges:
         return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self._check_s)
 
     def order(self, lane: str, *orders: str) -> None:
-        """What the lane's judge does next, message by message: well, unwell, lost, die, hush."""
+        """What the lane's judge does next, message by message: well, unwell, wrong, lost, die, hush."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:

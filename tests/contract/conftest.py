@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from grader.isolation.select import ISOLATIONS
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
+from grader.ledger import Ledger
+from tests.postgres import postgres  # noqa: F401  # a fixture
 
 MARKS = {"docker": pytest.mark.docker, "bubblewrap": pytest.mark.bubblewrap, "process": ()}
 
@@ -74,8 +77,44 @@ async def isolation(isolation_name, settings):
     await made.close()
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request, tmp_path):
+    """Where a new ledger is, in each database in turn."""
+    if request.param == "sqlite":
+        yield tmp_path / "ledger.sqlite3"
+    else:
+        with request.getfixturevalue("postgres").lent() as url:
+            yield url
+
+
 @pytest.fixture
 def slot():
     """Hold a slot of this host."""
     with hold_slot(shared_slot_directory()) as number:
         yield number
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self):
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+    def pass_s(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock():
+    """The time of the ledger under test."""
+    return Clock()
+
+
+@pytest.fixture
+async def ledger(location, clock):
+    """An empty ledger on each database in turn, at the clock's time."""
+    async with Ledger.open(location, now=clock) as opened:
+        yield opened

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 
 import pytest
 
@@ -14,30 +14,6 @@ from sandbox import wire
 from tests import fakes
 
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
-
-
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self):
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self):
-        return self.now
-
-    def pass_s(self, seconds):
-        self.now += timedelta(seconds=seconds)
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-async def ledger(tmp_path, clock):
-    async with Ledger.open(tmp_path / "ledger.sqlite3", now=clock) as opened:
-        yield opened
 
 
 async def submit(ledger, order="accept", **options):
@@ -65,11 +41,11 @@ async def test_a_submission_reads_back_as_it_was_written(ledger, clock):
     assert await ledger.problem(made.problem_digest) == fakes.problem()
 
 
-async def test_a_submission_survives_reopening(tmp_path):
+async def test_a_submission_survives_reopening(location):
     """What was acknowledged is there for the next server."""
-    async with Ledger.open(tmp_path / "l") as first:
+    async with Ledger.open(location) as first:
         made = await submit(first)
-    async with Ledger.open(tmp_path / "l") as second:
+    async with Ledger.open(location) as second:
         assert await second.get(made.submission_id) == made
 
 

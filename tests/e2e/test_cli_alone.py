@@ -88,6 +88,7 @@ def test_json_is_the_submission_and_nothing_else(cli: Cli) -> None:
         assert piped.stdout == "VERDICT_ACCEPTED\n"
 
 
+@pytest.mark.exhaustive
 def test_json_of_another_verdict_exits_1(cli: Cli) -> None:
     """The exit code does not depend on the output's form."""
     ended = cli("submit", ADD / "off_by_one.cu", "--json", *LOCAL)
@@ -146,6 +147,7 @@ def test_a_missing_file_and_a_directory_exit_2(cli: Cli, tmp_path: Path) -> None
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_path_with_dots_is_submitted_by_its_name(cli: Cli, tmp_path: Path) -> None:
     """The user's own ../ is the user's business."""
     write(tmp_path / "mine.cu", RIGHT.replace("PRINT", ""))
@@ -181,6 +183,7 @@ def test_a_reference_that_raises_exits_3(cli: Cli, tmp_path: Path) -> None:
 # -- untrusted text ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_what_a_kernel_prints_can_not_steer_a_pipe(cli: Cli, tmp_path: Path) -> None:
     """It is shown as escapes, as quoted lines."""
     ended = cli("submit", write(tmp_path / "mine.cu", PRINTING), "--problem", "vector_add", "--mode", "test", *LOCAL)
@@ -288,6 +291,7 @@ def test_doctor_says_what_works(cli: Cli) -> None:
     assert all(one["remedy"] for one in findings.values() if not one["usable"])
 
 
+@pytest.mark.exhaustive  # `make demo` is the same
 def test_the_demo_gets_every_verdict_right(cli: Cli) -> None:
     """The six kernels of the story."""
     ended = cli("demo", "--sandbox", "process")

@@ -36,7 +36,11 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 
 
 @pytest.fixture(
-    params=[pytest.param("docker", marks=pytest.mark.docker), pytest.param("bubblewrap", marks=pytest.mark.bubblewrap), "process"]
+    params=[
+        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.exhaustive]),
+        pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
+        pytest.param("process", marks=pytest.mark.exhaustive),
+    ]
 )
 def sandbox(request: pytest.FixtureRequest) -> str:
     """Each isolation that is here."""

@@ -25,6 +25,7 @@ from grader.languages import detect
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.verdict import fold, median
 from sandbox import wire
+from tests.sampling import every
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
@@ -81,7 +82,7 @@ def log(report: Report) -> str:
     return report.build.log if report.build else ""
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", every(10, ((f"{path.parent.name}-{path.stem}", path) for path in KERNELS)))
 async def test_an_example_gets_the_verdict_of_its_first_line(fleet: LocalFleet, path: Path) -> None:
     """torch, load_inline, Triton, Numba and a model: each right one is accepted, and each lesson fails for its own reason."""
     text = path.read_text("utf-8")
@@ -311,7 +312,7 @@ sleep = time.sleep
 time.perf_counter = time.monotonic = time.time = lambda: 0.0
 time.perf_counter_ns = time.monotonic_ns = time.time_ns = lambda: 0
 def solution(a, b):
-    sleep(0.05)
+    sleep(0.2)
     return a + b
 """
 
@@ -344,12 +345,12 @@ async def test_the_naive_grader_rejects_what_is_wrong_without_guile() -> None:
 
 
 async def test_a_stopped_clock_stops_no_judge(fleet: LocalFleet) -> None:
-    """A kernel that takes 50 ms and says that it takes none is timed by another process; one in the same takes its word."""
+    """A kernel that takes 200 ms and says that it takes none is timed by another process; one in the same takes its word."""
     assert in_a_naive_grader(STOPS_THE_CLOCK)["seconds"] == 0.0
     report = await graded(fleet, STOPS_THE_CLOCK, sizes=("n1048576",), mode=wire.Mode.BENCHMARK)
     if report.verdict is Verdict.ACCEPTED:
         (measured,) = report.measurements
-        assert median(measured.certified) > 30_000_000
+        assert median(measured.certified) > 100_000_000
         assert "REPORTED_TIME_NOT_CONFIRMED" in report.flags
     else:
         assert verdict(report) == "DISQUALIFIED TIMING_TAMPERED"

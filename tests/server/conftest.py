@@ -13,6 +13,7 @@ from grader.convert import new_submission
 from grader.model import SourceFile
 from grader.server.running import serving
 from tests import fakes
+from tests.postgres import postgres  # noqa: F401  # a fixture
 
 
 @pytest.fixture(autouse=True)

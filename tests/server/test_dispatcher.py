@@ -80,7 +80,7 @@ async def test_a_long_attempt_keeps_its_lease(ledger):
 async def test_facts_that_decide_nothing_are_our_fault(ledger):
     """An incomplete stream is retried and then FAILED, never a verdict."""
 
-    def fold(facts):
+    def fold(facts, ranking=None):
         raise IncompleteFacts("the judge did not finish")
 
     async with dispatching(ledger, fakes.FakeGrade(), fold=fold):

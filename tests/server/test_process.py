@@ -13,6 +13,8 @@ import pytest
 from grader import errors
 from grader.client import GraderClient
 from grader.config import Settings
+from grader.ledger import Ledger
+from grader.model import Scope
 from grader.server.embedded import embedded
 from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
@@ -184,8 +186,10 @@ async def test_an_exception_inside_an_embedded_server_comes_out_as_it_was(settin
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:50551"])
 async def test_an_unsafe_isolation_is_for_loopback_only(settings, listen):
     """A server that strangers can reach keeps their kernels in, or does not start."""
+    async with Ledger.open(settings.ledger_path) as ledger:
+        await ledger.keys.create("alice", frozenset(Scope))
     with pytest.raises(errors.SettingsInvalid, match="Docker or bubblewrap"):
-        async with serving(settings.model_copy(update={"listen": listen}), fakes.wiring(safe=False)):
+        async with serving(settings.model_copy(update={"listen": listen, "insecure_no_tls": True}), fakes.wiring(safe=False)):
             pass
 
 

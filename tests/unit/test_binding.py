@@ -108,6 +108,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -> None:
     """The value and its type, or the exception, its text and its cause."""
     different = []
@@ -119,6 +120,7 @@ def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # two minutes: torch's own headers
 def test_a_module_shows_what_pybind11_would(light: ModuleType, full: ModuleType) -> None:
     """Names, signatures, documentation and plain attributes."""
     assert set(vars(light)) == set(vars(full))

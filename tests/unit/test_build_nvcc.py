@@ -133,6 +133,20 @@ def test_the_log_says_what_each_kernel_uses(tmp_path, capsys):
 
 
 @needs_nvcc
+@pytest.mark.parametrize(("name", "some"), [("double_accumulator", True), ("float_accumulator", False)])
+def test_the_report_counts_instructions_in_float64(tmp_path, name, some):
+    """What an accumulator without a type costs can be read off the build."""
+    source = (Path(__file__).parents[2] / "kernels_examples" / "matmul_4092" / f"{name}.cu").read_text("utf-8")
+    for directory in ("files", "place"):
+        (tmp_path / directory).mkdir()
+    (tmp_path / "files" / "k.cu").write_text(source, "utf-8")
+    job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=("k.cu",), architecture="sm_90a")
+    tried, note = build.compile_sources(job, LANGUAGES["cuda"], tmp_path / "files", tmp_path / "place")
+    assert tried.artifact is not None and len(note.kernels) == 1
+    assert (note.kernels[0].double_instruction_count > 0) == some
+
+
+@needs_nvcc
 def test_the_architecture_is_the_job_s(tmp_path, capsys):
     """A job that names none gets the default."""
     built(tmp_path / "80", {"kernel.cu": TEXT}, architecture="sm_80")
@@ -299,11 +313,12 @@ def test_bad_inline_ptx_is_told_of_by_file_and_line(tmp_path, capsys):
     [
         ("empty_like(", "empty_likes(", 'ext.cu(6): error: namespace "torch" has no member "empty_likes"', "light"),
         ("= 1;", "= missing_name;", 'ext.cu(3): error: identifier "missing_name" is undefined', "light"),
-        (
+        pytest.param(
             "a[threadIdx.x] = 1;",
             'asm("bogus.u32 %0;" :: "r"(1));',
             "ext.cu(3): error: Not a name of any known instruction: 'bogus'",
             "full",
+            marks=pytest.mark.exhaustive,  # two minutes: torch's own headers
         ),
     ],
     ids=["on the host", "in a kernel", "inline PTX"],

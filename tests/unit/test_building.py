@@ -1,6 +1,7 @@
 """What is made of a build box's end and of what it leaves, and when a box is not needed at all."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -268,3 +269,15 @@ async def test_the_compilers_clock_stands_still(host: FakeHost) -> None:
     """So that __DATE__ makes no difference."""
     await built(host)
     assert host.isolation.environment["SOURCE_DATE_EPOCH"] == "0"
+
+
+async def test_a_servers_umask_does_not_keep_the_box_from_its_sources(host: FakeHost) -> None:
+    """The box has a uid of its own: it must be able to read every file, and to pass every directory."""
+    work, environment = host.work(), wire.Environment(device="a device", device_kind="emulated", clock=wire.Clock.HOST)
+    before = os.umask(0o077)
+    try:
+        await build_artifact(lease(), host, work, environment)  # type: ignore[arg-type]
+    finally:
+        os.umask(before)
+    modes = {path.relative_to(work.source_dir).as_posix(): path.stat().st_mode & 0o777 for path in work.source_dir.rglob("*")}
+    assert modes == {"files": 0o755, "files/kernel.cu": 0o644, "job.json": 0o644}

@@ -478,3 +478,33 @@ def test_a_workload_says_its_device_and_its_own_tolerance() -> None:
         Console(file=out, width=160, markup=False).print(part)
     assert re.search(r"n64 +n = 64 +any +as above", out.getvalue())
     assert re.search(r"n4096 +n = 4,096 +cuda +0\.005 \+ 0\.0001", out.getvalue())
+
+
+def test_a_ranked_kernel_shows_its_score_and_of_how_many_processes() -> None:
+    """With its interval and against what; other modes have none."""
+    ranked = accepted()
+    ranked.score, ranked.score_low, ranked.score_high, ranked.score_baseline = 2.314, 2.28, 2.351, "eager"
+    ranked.score_kind, ranked.report.process_count = report_pb2.SCORE_KIND_SPEEDUP, 3
+    assert "score: 2.31x (2.28..2.35) over eager, of 3 processes" in shown(ranked)
+    ranked.score, ranked.score_low, ranked.score_high, ranked.score_baseline = 1_234_000, 1_200_000, 1_270_000, ""
+    ranked.score_kind, ranked.report.process_count = report_pb2.SCORE_KIND_TIME, 1
+    assert "score: 1.23 ms (1.20..1.27), of 1 process\n" in shown(ranked)
+    assert "score:" not in shown(accepted())
+
+
+def test_a_ranked_kernel_without_a_score_says_why() -> None:
+    """It is right, and on no board."""
+    ranked = accepted()
+    ranked.report.flags.append("NOT_SCORED")
+    assert "NOT_SCORED: some workload has no figure that boards compare" in shown(ranked)
+
+
+def test_steps_say_which_process_they_are_of() -> None:
+    """In ranked mode; where there is one process, nobody counts."""
+    timeline = Timeline(0.0)
+    for process, workload in ((1, "n64"), (2, "n64")):
+        timeline.feed(submission_pb2.SubmissionEvent(progress=submission_pb2.Progress(process=process, process_count=2)), 1.0)
+        progress = submission_pb2.Progress(stage=submission_pb2.STAGE_VERIFYING, workload_id=workload)
+        timeline.feed(submission_pb2.SubmissionEvent(progress=progress), 2.0)
+    assert "process 2 of 2: verifying n64" in [step.label for step in timeline.steps]
+    assert "process 1 of 2: verifying n64" in [step.label for step in timeline.steps]

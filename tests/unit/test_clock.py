@@ -118,7 +118,7 @@ def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.s
     assert (found.ending, found.code) == (Ending.DONE, 0)
     assert found.duration_ns > 20_000_000 > found.read_ns > 0
     shade = ["evict"] * (1 + SHADE_COUNT)
-    assert seen == ["unpin", "record", *shade, "copy", "evict", "published"]
+    assert seen == ["unpin", *shade, "record", "copy", "evict", "published"]
     assert driver.calls[len(seen) :] == ["copy", "record", "synchronize"]
     assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
 

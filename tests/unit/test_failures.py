@@ -35,7 +35,9 @@ def test_the_drivers_name_decides_the_reason(code: str, reason: str, told: str) 
     assert told in sentence and "'n64'" in sentence
 
 
-@pytest.mark.parametrize("message", ["CUDA_ERROR_ILLEGAL_ADDRESS at 7919", "7919", "CUDA_ERROR_OUT_OF_MEMORY 7919 bytes"])
+@pytest.mark.parametrize(
+    "message", ["CUDA_ERROR_ILLEGAL_ADDRESS at 7919", "7919", "CUDA_ERROR_OUT_OF_MEMORY 7919 bytes", "CUDA_ERROR_N7919", "CUDA_ERROR_7919"]
+)
 @pytest.mark.parametrize("outcome", [wire.TrialOutcome.DEVICE_FAULT, wire.TrialOutcome.OUT_OF_MEMORY])
 def test_what_stands_behind_the_drivers_name_is_not_told(outcome: wire.TrialOutcome, message: str) -> None:
     """It is untrusted, and may tell a hidden size."""
@@ -51,3 +53,20 @@ def test_too_little_device_memory_is_a_limit() -> None:
     assert load_failed(load, None)[:2] == wanted
     other = wire.Load(outcome=wire.LoadOutcome.RAISED, message="no CUDA_ERROR_OUT_OF_MEMORY here")
     assert load_failed(other, None)[:2] == (Verdict.RUNTIME_ERROR, "LOAD")
+
+
+@pytest.mark.parametrize("end", [{"exit_code": 79}, {"signal": 31}, {"signal": 11}])
+def test_how_a_process_ended_on_a_hidden_workload_is_not_told_to_the_bit(end: dict[str, int]) -> None:
+    """A kernel that learns a size could end with it; on a public workload the number helps, and is told."""
+    how = wire.RunEnd(cause="exited", **end)  # type: ignore[arg-type]
+    hidden, public = (trial_failed(failed(wire.TrialOutcome.CRASHED, hidden=kept), how) for kept in (True, False))
+    assert hidden[:2] == public[:2] and "hidden workload" in hidden[2]
+    assert str(next(iter(end.values()))) in public[2] and not any(character.isdigit() for character in hidden[2].replace("or 1.", ""))
+
+
+@pytest.mark.parametrize("outcome", [wire.TrialOutcome.MISMATCHED, wire.TrialOutcome.UNWRITTEN, wire.TrialOutcome.NON_FINITE])
+def test_no_share_of_a_hidden_workload_is_told(outcome: wire.TrialOutcome) -> None:
+    """One of 33 is 3.03 %, and that of no other size."""
+    counts = {"element_count": 33, "mismatched_count": 1, "unwritten_count": 1, "nonfinite_count": 1, "max_absolute_error": 3.03}
+    hidden, public = (trial_failed(failed(outcome, hidden=kept, **counts), None)[2] for kept in (True, False))
+    assert "3.03" in public and not any(character.isdigit() for character in hidden.replace("or 1.", ""))

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
+from grader.fleet import lanes
 from grader.fleet.judge_process import judge_environment
 from grader.fleet.lanes import Lanes
 from grader.fleet.local import LocalFleet
@@ -163,6 +164,24 @@ async def test_a_job_takes_the_lane_that_is_free_first(make) -> None:
                 await asyncio.sleep(0)
             lane = await asyncio.wait_for(turn, 10)
             assert waiting.gpu.index == 1 and lane.environment.device_uuid == "GPU-0001"
+
+
+@pytest.mark.parametrize(("patience_s", "first_served"), [(60.0, 1), (0.0, 0)])
+async def test_who_sits_at_a_lane_has_it_before_others(make, monkeypatch, patience_s, first_served) -> None:
+    """Its box has opened that GPU, and the other's would have to be replaced; whoever has waited for long takes what there is."""
+    monkeypatch.setattr(lanes, "FAITHFUL_S", patience_s)
+    fleet = make(gpus=FOUR[:2])
+    with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second, fleet.seat("cuda") as early, fleet.seat("cuda") as late:
+        async with first.lane():
+            async with second.lane():
+                assert (early.gpu.index, late.gpu.index) == (0, 1)
+                entered = [seat.lane() for seat in (early, late)]  # kept: one that is forgotten gives its lane back
+                turns = [asyncio.ensure_future(one.__aenter__()) for one in entered]
+                await asyncio.sleep(0)
+            await asyncio.wait(turns, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            assert [turn.done() for turn in turns] == [first_served == 0, first_served == 1]
+        await asyncio.wait(turns, timeout=10)
+        assert {early.gpu.index, late.gpu.index} == {0, 1}
 
 
 async def test_a_device_is_looked_at_after_every_job(make, judges) -> None:

@@ -81,6 +81,15 @@ def test_an_answer_out_of_its_layout_is_a_violation(pair: tuple[Gate, Gate, int]
         judge.answer()
 
 
+def test_a_time_that_no_clock_has_seen_is_a_violation(pair: tuple[Gate, Gate, int]) -> None:
+    """Nanoseconds of 64 bits, as from a negative number, do not fit into a report."""
+    judge, runner, _ = pair
+    number = judge.open(CALL)
+    runner.reply(number, Answer(status=Status.OK, samples_ns=(1000, 2**64 - 1000)))
+    with pytest.raises(GateViolated):
+        judge.answer()
+
+
 def test_the_gate_can_not_be_shrunk(pair: tuple[Gate, Gate, int]) -> None:
     """A shrunk memfd would kill the judge by SIGBUS; without the seals ftruncate succeeds."""
     _, _, fd = pair

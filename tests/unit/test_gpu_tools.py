@@ -10,7 +10,7 @@ import pytest
 from sandbox import wire
 from tests.gpu.grading import load_problem
 from tools.gpu import __main__ as program
-from tools.gpu import page
+from tools.gpu import offsets, page
 from tools.gpu.figures import Interval, certified_limit_us, quantile, reported_limit_us, same_against_same
 from tools.gpu.plain import Plain, plan_of
 from tools.gpu.problems import FAMILIES, SAME
@@ -205,3 +205,16 @@ def test_the_tables_that_tests_write_are_taken_over_by_their_names(tmp_path: Pat
     (tmp_path / "attacks.md").write_text("# attacks\n\n| id |\n| --- |\n| A1 |\n")
     (tmp_path / "result.xml").write_text("| no |")
     assert suites.tables_in(tmp_path) == ["attacks:\n\n| id |\n| --- |\n| A1 |"]
+
+
+def test_a_record_of_the_clock_becomes_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Turns in microseconds; what the subject's own null runs say is beside what the trusted one's say."""
+    turns = {"subject": [[500_000] * 4] * 12, "eager": [[480_000] * 4] * 12, "null with copy": [[400_000] * 4] * 12}
+    data = {"workload": "n1", "copies": True, "alone": {"null_ns": {"True": [401_000] * 3}}, "turns": turns}
+    (tmp_path / "1-1.json").write_text(json.dumps(data), "utf-8")
+    turns["the subject's null"] = [[410_000] * 4] * 12
+    (tmp_path / "1-2.json").write_text(json.dumps(data), "utf-8")
+    assert offsets.main([str(tmp_path)]) == 0
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert "100.0 ± 0.0" in first and "90.0 ± 0.0" not in first
+    assert "90.0 ± 0.0" in second and "401.0" in second

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import dataclasses
 import hashlib
+import json
 import os
 import socket
 import threading
@@ -28,9 +29,10 @@ from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 from sandbox.judge.measure import measure
+from sandbox.judge.record import VARIABLE
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.judge.trial import Bench, How, run_batch
-from sandbox.judge.turns import Alone, Parties
+from sandbox.judge.turns import OWN_NULL, Alone, Parties
 from sandbox.judge.verify import judge_run
 
 Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
@@ -295,6 +297,42 @@ def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, 
     assert measurement.floor_ns == 100
     assert set(measurement.baselines["eager"].durations_ns) == {1_010 - 110}
     assert all(one.ratio < 0.5 for one in measurement.speedups)
+
+
+class EventDevice(EmulatedDevice):
+    """The emulated device with the rules of a device clock, so that these run where there is no GPU; its times are the host's."""
+
+    CLOCK = wire.Clock.DEVICE_EVENTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dawdle_s", [0.0, 0.003])
+def test_a_subject_that_dawdles_over_nothing_is_forgiven_no_more(
+    tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch, dawdle_s: float
+) -> None:
+    """By device clock the subject's own null runs count, but what they take longer than the trusted runner's does not."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "record"))
+
+    def loop(gate: Gate, last: int, device: EmulatedDevice, arena: Arena, kernels: dict[int, Loaded]) -> None:
+        launch = device.launch_null
+        device.launch_null = lambda: (time.sleep(dawdle_s), launch())[1]  # type: ignore[method-assign]
+        serve(gate, last, device, arena, kernels)
+
+    (tmp_path / "artifact").write_bytes(b"no elf")
+    job = dataclasses.replace(_job(tmp_path, PROBLEM, wire.Mode.BENCHMARK), measure_s=1.0)
+    thread = threading.Thread(target=_run, args=(job.link_path, sleeper, loop), daemon=True)
+    thread.start()
+    facts = list(judge(job, EventDevice(), baseline))
+    thread.join(5)
+    (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
+    assert min(measurement.certified.durations_ns) > 3_000_000
+    (kept,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "record").iterdir())
+    assert min(one for turn in kept["turns"][OWN_NULL] for one in turn) > 1e9 * dawdle_s
+
+
+def sleeper(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+    time.sleep(0.004)
+    honest(inputs, outputs)
 
 
 @pytest.mark.slow

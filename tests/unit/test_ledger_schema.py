@@ -1,29 +1,16 @@
-"""How the ledger's file is made."""
+"""How the ledger's SQLite file is opened."""
 
 import sqlite3
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from grader.errors import LedgerBusy
-from grader.ledger import Ledger, database, migrate
-from grader.ledger.tables import UtcTime, metadata
+from grader.ledger import Ledger, sqlite
+from grader.ledger.tables import UtcTime
+from tests import fakes
 
 PRAGMAS = ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
-
-
-def test_the_migrations_make_the_tables_that_the_code_uses(tmp_path):
-    """Nobody changes a table without a migration."""
-    engine = database.engine(tmp_path / "l", "BEGIN IMMEDIATE")
-    with engine.begin() as connection:
-        migrate.migrate(connection)
-        different = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
-        assert different == []
-        assert migrate.current(connection) == migrate.HEAD
-        assert ScriptDirectory.from_config(migrate.configuration(connection)).get_heads() == [migrate.HEAD]
 
 
 async def test_the_file_is_opened_so_that_it_survives_a_power_cut(tmp_path):
@@ -31,12 +18,12 @@ async def test_the_file_is_opened_so_that_it_survives_a_power_cut(tmp_path):
     async with Ledger.open(tmp_path / "l") as ledger:
         for run in (ledger._database.read, ledger._database.write):
             pragmas = await run(lambda connection: [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in PRAGMAS])
-            assert pragmas == ["wal", 2, database.BUSY_TIMEOUT_MS, 1]
+            assert pragmas == ["wal", 2, sqlite.BUSY_TIMEOUT_MS, 1]
 
 
 async def test_a_locked_ledger_is_busy_and_no_mystery(tmp_path, monkeypatch):
     """Another program's lock gives LedgerBusy, which callers may retry."""
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
     async with Ledger.open(tmp_path / "l") as ledger:
         other = sqlite3.connect(tmp_path / "l", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -44,6 +31,19 @@ async def test_a_locked_ledger_is_busy_and_no_mystery(tmp_path, monkeypatch):
             await ledger.reclaim_all()
         other.execute("ROLLBACK")
         assert await ledger.reclaim_all() == []
+
+
+async def test_a_full_disk_is_busy_until_there_is_room(tmp_path):
+    """What does not fit is told, and a server that polls goes on."""
+    async with Ledger.open(tmp_path / "l") as ledger:
+        await ledger._database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1"))  # no more than now
+        with pytest.raises(LedgerBusy, match="full; make room"):
+            for _ in range(100):
+                await ledger.submit(fakes.new_submission("x" * 5000), fakes.problem())
+        taken = await ledger.queued_count()
+        await ledger._database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 100000"))
+        await ledger.submit(fakes.new_submission("x" * 5000), fakes.problem())
+        assert await ledger.queued_count() == taken + 1
 
 
 def test_a_time_without_zone_is_refused():

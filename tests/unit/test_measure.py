@@ -6,10 +6,22 @@ import math
 import pytest
 
 from sandbox import wire
-from sandbox.judge.measure import _forgiven, confirmed, is_early
+from sandbox.judge.measure import _forgiven, confirmed, is_disturbed, is_early
 from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
-from sandbox.judge.turns import NULL, REPEAT_LIMIT, SLOW_TURN_COUNT, TURN_COUNT, TURN_FLOOR, TURN_LIMIT, Alone, Times, plan_turns, together
+from sandbox.judge.turns import (
+    NULL,
+    OWN_NULL,
+    REPEAT_LIMIT,
+    SLOW_TURN_COUNT,
+    TURN_COUNT,
+    TURN_FLOOR,
+    TURN_LIMIT,
+    Alone,
+    Times,
+    plan_turns,
+    together,
+)
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -104,6 +116,7 @@ class Parties:
 
     clock = wire.Clock.DEVICE_EVENTS
     copies = True
+    launch_ns = 0.0
 
     def __init__(self, alone_ns: int) -> None:
         self.alone = Alone(null_ns={False: [300_000], True: [300_000]}, floor_ns=[290_000], run_ns={"eager": [300_000 + alone_ns]})
@@ -120,11 +133,30 @@ def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
     assert slowed.slowed and set(slowed.turns_ns) == {30_000}
     honest = baseline_times(parties, _times([0], [331_000] * 4, [300_000] * 4), [])["eager"]  # type: ignore[arg-type]
     assert not honest.slowed and set(honest.turns_ns) == {31_000}
+    parties.launch_ns = 5_000.0  # of a null run and of nothing else
+    assert set(baseline_times(parties, _times([0], [331_000] * 4, [300_000] * 4), [])["eager"].turns_ns) == {36_000}  # type: ignore[arg-type]
 
 
-def test_null_runs_that_were_disturbed_forgive_no_more_than_alone() -> None:
-    """All of them by a little: each turn is held to what null runs took before there was a subject. By much, now and then: the least."""
-    assert set(_forgiven(Parties(alone_ns=1), _times([400_000] * 4, [], [340_000] * 60), [])) == {310_000.0}  # type: ignore[arg-type]
-    times = _times([400_000] * 4, [], [299_000] + [312_000] * 30 + [500_000] * 29)
-    assert set(_forgiven(Parties(alone_ns=1), times, [])) == {299_000.0}  # type: ignore[arg-type]
-    assert set(_forgiven(Parties(alone_ns=1), _times([400_000], [], [303_000] * 8), [])) == {303_000.0}  # type: ignore[arg-type]
+def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
+    """A turn's own null runs, held to what they took before there was a subject; the null kernel's own time is not the protocol's."""
+    parties, turns = Parties(alone_ns=1), _times([400_000], [], [303_000] * 8)
+    assert set(_forgiven(parties, turns, [], disturbed=False)) == {303_000.0}  # type: ignore[arg-type]
+    longer = _times([400_000], [], [340_000] * 60)
+    assert set(_forgiven(parties, longer, [], disturbed=False)) == {305_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(parties, longer, [], disturbed=True)) == {300_000.0}  # type: ignore[arg-type]
+    least = _times([400_000], [], [299_000] + [312_000] * 30)
+    assert set(_forgiven(parties, least, [], disturbed=True)) == {299_000.0}  # type: ignore[arg-type]
+    for own_ns, forgiven_ns in ((296_000, 296_000), (304_000, 304_000), (340_000, 305_000)):  # of the subject's own word so much
+        turns.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
+        assert set(_forgiven(parties, turns, [], disturbed=False)) == {float(forgiven_ns)}  # type: ignore[arg-type]
+    del turns.taken_ns[OWN_NULL]
+    parties.launch_ns = 5_000.0
+    assert set(_forgiven(parties, turns, [], disturbed=False)) == {298_000.0}  # type: ignore[arg-type]
+
+
+def test_a_device_that_somebody_keeps_busy_is_seen() -> None:
+    """By null runs that scatter, or that all take longer than alone; an odd one is nothing."""
+    assert is_disturbed([[299_000] + [312_000] * 30 + [500_000] * 29] * 12, 311_000)
+    assert is_disturbed([[340_000] * 8] * 12, 300_000)
+    assert not is_disturbed([[303_000] * 8] * 12, 300_000)
+    assert not is_disturbed([[303_000] * 8] * 10 + [[340_000] * 8] * 2, 300_000)

@@ -153,6 +153,7 @@ async def test_a_device_that_falls_ill_after_a_job_leaves_its_verdict(make, judg
     """What was graded was graded; the next one is told what is wrong with the device."""
     fleet = make(gpus=(H200,))
     well = fold(await graded(fleet, lease("s0"))).verdict
+    await until(lambda: judges.log("0")[-1] == "Check well")  # what is ordered now is for the next one
     judges.order("0", "well", "unwell", "unwell")
     assert fold(await graded(fleet)).verdict == well
     with pytest.raises(DeviceQuarantined, match="the canary is unwell"):

@@ -56,6 +56,31 @@ def test_older_words_are_read_too():
     assert ptxas.kernels(AMPERE) == (KernelUse(name="h", registers=8, shared_bytes=60, constant_bytes=368),)
 
 
+def test_instructions_in_float64_are_counted_where_they_stand():
+    """Arithmetic and conversions of the entry's own body; moves, comparisons, comments and what a called function does are not."""
+    ptx = """
+.visible .entry h(
+    .param .u64 h_param_0
+)
+{
+    .reg .f64   %fd<4>;
+    cvt.f64.f32 \t%fd1, %f1;
+    @%p1 fma.rn.f64 \t%fd2, %fd1, %fd1, %fd2;
+    mov.f64     %fd3, 0d0000000000000000;
+    setp.lt.f64 %p2, %fd1, %fd2;
+    cvt.rn.f32.f64 %f2, %fd2;
+    // add.f64 %fd1, %fd1, %fd1;
+    add.f32     %f1, %f1, %f1;
+}
+.func helper()
+{
+    add.f64     %fd1, %fd1, %fd1;
+}
+"""
+    (use,) = ptxas.kernels(AMPERE, [ptx, ptx.replace("h(", "other(")])
+    assert use.double_instruction_count == 3
+
+
 @pytest.mark.skipif(not os.access("/usr/bin/c++filt", os.X_OK), reason="c++filt is not here")
 def test_names_are_as_they_were_written():
     """Not even the identifier of an unnamed namespace is left."""

@@ -170,6 +170,7 @@ def test_threads_of_numba_wait_for_each_other(made, loaded):
     assert loaded(made(WITH_BARRIER).artifact) == [11.0, 22.0, 33.0]
 
 
+@pytest.mark.exhaustive  # a minute
 def test_an_extension_may_register_operators(made, loaded):
     """In the place of a module."""
     built = made(REGISTERED)

@@ -30,7 +30,7 @@ def test_a_module_without_extensions_is_packed_as_it_is(made):
     assert (built.code, built.names) == (BUILT, ["sources/mine/kernel.py"]), built.log
 
 
-@pytest.mark.parametrize("device_kind", ["emulated", NVCC])
+@pytest.mark.parametrize("device_kind", ["emulated", pytest.param("cuda", marks=[*NVCC.marks, pytest.mark.exhaustive])])
 def test_an_extension_is_compiled_once_and_packed(made, device_kind):
     """Two builds make the same bytes; the report's kind of headers is the extension's."""
     first, second = made(GOOD_INLINE, device_kind=device_kind), made(GOOD_INLINE, device_kind=device_kind)
@@ -59,6 +59,7 @@ def test_an_error_that_nvcc_finds_is_at_the_modules_line(made, device_kind):
     assert failed.code == REJECTED and f'mine/kernel.py({KERNEL_LINE}): error: identifier "undefined_thing" is undefined' in failed.log
 
 
+@pytest.mark.exhaustive  # a minute
 def test_an_error_in_cpp_is_at_the_modules_line(made):
     """The same for `cpp_sources`."""
     text = GOOD_INLINE.replace("(torch::Tensor a, torch::Tensor b);", "(torch::Tensor a, Undefined b);")
@@ -148,6 +149,7 @@ def test_a_module_that_ends_its_process_is_told_so(made):
     assert "the module ended its process while it was imported (exit code 0)" in failed.log
 
 
+@pytest.mark.exhaustive
 def test_a_report_of_the_modules_own_is_only_a_claim(made):
     """Who writes another report makes an artifact of his own source, no more; one that is none is not taken."""
     forged = "import json, os, sys\nopen(sys.argv[2], 'w').write(TEXT)\nos._exit(0)\n"

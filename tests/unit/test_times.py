@@ -90,6 +90,13 @@ def test_a_hidden_workload_s_floor_is_not_told() -> None:
     assert not any(character.isdigit() for character in decision[2]) and "secret" not in decision[2]
 
 
+def test_a_hidden_workload_s_times_are_not_told() -> None:
+    """Neither the claimed nor the seen one, where they are too far apart."""
+    decision = impossible([measured(5_000, 3_000_000, hidden=True)])
+    assert decision is not None and decision[1] == "TIMING_TAMPERED"
+    assert not any(character.isdigit() for character in decision[2])
+
+
 def test_a_side_stream_that_do_bench_does_not_see_is_told_to_be_joined() -> None:
     """5 us claimed, 3 ms seen: tampered, and said so before the floor, with what an honest author has to do."""
     decision = impossible([measured(5_000, 3_000_000)])

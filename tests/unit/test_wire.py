@@ -16,12 +16,36 @@ TRIAL = wire.Trial(workload_id="n64", phase=wire.TrialPhase.VERIFY, index=0, out
         TRIAL,
         wire.Plan(trials=(("n64", wire.TrialPhase.CERTIFY, 3),), measured=("n64",)),
         wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="00"),
+        wire.Round(index=1, count=3),
         wire.Environment(device="d", device_kind="emulated", clock=wire.Clock.HOST, versions={"torch": "2"}),
     ],
 )
 def test_a_message_survives_the_wire(message: object) -> None:
     """Decoding what was encoded gives an equal message."""
     assert wire.decode(wire.encode(message)) == message
+
+
+@pytest.mark.parametrize(
+    "line", ['{"type":"Round","index":"0","count":3}', '{"type":"Round","index":0}', '{"type":"Round","index":0,"count":true}']
+)
+def test_a_round_is_two_whole_numbers(line: str) -> None:
+    """Which process a fact is of is never guessed."""
+    with pytest.raises(wire.WireError):
+        wire.decode(line.encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"type":"Progress","stage":"verifying","workload_id":"n64","hidden_at_ns":null}',
+        '{"type":"Finished","job_id":"j"}',
+        '{"type":"RunEnd","cause":"killed","exit_code":null,"signal":9,"output":"","wall_ns":5}',
+    ],
+)
+def test_a_fact_that_was_stored_before_there_were_rounds_is_still_read(line: str) -> None:
+    """Byte for byte what an older ledger holds."""
+    fact = wire.decode(line.encode())
+    assert wire.decode(wire.encode(fact)) == fact
 
 
 def test_an_infinite_error_survives_the_wire() -> None:

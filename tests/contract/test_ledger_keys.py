@@ -1,0 +1,62 @@
+"""Keys in the ledger, in each database."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from grader.ledger import Ledger
+from grader.ledger.tables import keys
+from grader.model import Scope
+
+START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self):
+        self.time = START
+
+    def __call__(self):
+        self.time += timedelta(seconds=1)
+        return self.time
+
+
+@pytest.fixture
+async def ledger(location):
+    async with Ledger.open(location, Clock()) as opened:
+        yield opened
+
+
+async def test_a_key_comes_back_as_it_was_made(ledger, location):
+    """From another server's ledger too, with its times in UTC."""
+    made, _ = await ledger.keys.create(
+        "alice", frozenset({Scope.SUBMIT, Scope.READ}), expire_time=START + timedelta(days=90), note="a note"
+    )
+    other, _ = await ledger.keys.create("bob", frozenset(Scope))
+    async with Ledger.open(location) as second:
+        assert await second.keys.all() == [made, other]
+
+
+async def test_of_a_secret_nothing_is_written_but_its_digest(ledger):
+    """What is in the table opens nothing."""
+    key, text = await ledger.keys.create("alice", frozenset(Scope))
+    row = await ledger._database.read(lambda connection: connection.execute(sa.select(keys)).one())
+    assert text.split("_")[2] not in str(row) and key.secret_digest in str(row)
+
+
+async def test_a_revoked_key_stays_revoked_from_the_first_time_on(ledger):
+    """A second time changes nothing, and other keys are left alone."""
+    key, _ = await ledger.keys.create("alice", frozenset(Scope))
+    other, _ = await ledger.keys.create("alice", frozenset(Scope))
+    first = await ledger.keys.revoke(key.key_id)
+    assert first.revoke_time is not None and not first.valid(START)
+    assert await ledger.keys.revoke(key.key_id) == first
+    assert await ledger.keys.all() == [first, other]
+    assert await ledger.keys.revoke("none") is None
+
+
+async def test_a_wrong_user_makes_no_key(ledger):
+    """Nothing is written."""
+    with pytest.raises(ValueError, match="user name"):
+        await ledger.keys.create("Alice", frozenset(Scope))
+    assert await ledger.keys.all() == []

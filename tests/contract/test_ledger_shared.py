@@ -1,0 +1,272 @@
+"""What the ledger promises where several use it at once: two ledgers on one database, as two servers have."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+import sqlalchemy as sa
+
+from grader.errors import AlreadyFinished, LeaseLost, QueueFull, SubmissionNotFound
+from grader.ledger import Ledger, transactions
+from grader.ledger.news import NewsKind
+from grader.ledger.postgres import LISTENER, WRITE_ALONE, engine
+from grader.ledger.tables import submissions
+from grader.model import Failure, SubmissionState
+from grader.quotas import Terms
+from grader.server.commands.check import reading
+from tests import fakes
+from tests.postgres import rows
+
+FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
+SOON_S = 20
+
+
+@pytest.fixture
+async def pair(location):
+    """Two ledgers on one database."""
+    async with Ledger.open(location) as first, Ledger.open(location) as second:
+        yield first, second
+
+
+@pytest.fixture
+def url(postgres):
+    with postgres.lent() as url:
+        yield url
+
+
+@pytest.fixture
+async def two_servers(url):
+    """Two ledgers on one PostgreSQL."""
+    async with Ledger.open(url) as first, Ledger.open(url) as second:
+        yield first, second
+
+
+async def submit(ledger, count=1, **options):
+    made = await asyncio.gather(*(ledger.submit(fakes.new_submission(), fakes.problem(), **options) for _ in range(count)))
+    return [one.submission_id for one in made]
+
+
+async def outcomes(*calls):
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def whole(ledger, submission_ids):
+    """Every one of them has events that count from 1 without gaps."""
+    for submission_id in submission_ids:
+        events = await ledger.events(submission_id)
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+
+
+@pytest.mark.slow
+async def test_two_hundred_submissions_are_leased_once_each(pair):
+    """Eight workers on two ledgers, none told what the others take, and all of it is settled."""
+    made = await submit(pair[0], 100) + await submit(pair[1], 100)
+    taken = []
+
+    async def work(ledger, worker_id):
+        while (held := await ledger.lease(worker_id, ttl_s=60)) is not None:
+            taken.append(held.submission.submission_id)
+            await ledger.append(held, [fakes.ENVIRONMENT, fakes.trial()])
+            await ledger.settle(held, fakes.report())
+
+    await asyncio.gather(*(work(pair[index % 2], f"w{index}") for index in range(8)))
+    assert Counter(taken) == Counter(made)
+    await whole(pair[0], made[::10])
+
+
+async def test_a_lease_passes_over_what_another_transaction_holds(url):
+    """Two that lease at the same moment, without the lock that keeps them apart, get two submissions, and neither waits."""
+    async with Ledger.open(url) as ledger:
+        made = await submit(ledger, 3)
+        opened = engine(url)
+        with opened.connect() as first, opened.connect() as second:
+            until = datetime(2999, 1, 1, tzinfo=UTC)
+            leases = [transactions.lease(one, datetime.now(UTC), "w", until, ()) for one in (first, second)]
+            leases.append(await ledger.lease("w", ttl_s=60))
+            first.commit()
+            second.rollback()
+        opened.dispose()
+        assert [one.submission.submission_id for one in leases] == await in_order(ledger, made)
+        again = await ledger.lease("w", ttl_s=60)
+        assert again.submission.submission_id == leases[1].submission.submission_id
+        assert await ledger.lease("w", ttl_s=60) is None
+
+
+async def in_order(ledger, submission_ids):
+    """As they were taken in, which is not always as they were sent."""
+    newest_first = [one.submission_id for one in (await ledger.page(size=100))[0]]
+    return [one for one in newest_first[::-1] if one in submission_ids]
+
+
+async def test_one_request_at_two_servers_makes_one_submission(pair):
+    """A client that was cut off asks the other server, while the first still writes."""
+    made = await asyncio.gather(*(submit(pair[index % 2], request_id="r1") for index in range(12)))
+    assert len({one for (one,) in made}) == 1 and await pair[0].queued_count() == 1
+
+
+async def test_the_queue_limit_holds_for_all_servers_together(pair):
+    """Thirty at once, five places: five are taken, and the others are told."""
+    answers = await outcomes(*(submit(pair[index % 2], queue_limit=5) for index in range(30)))
+    assert Counter(type(one) for one in answers) == {list: 5, QueueFull: 25}
+    assert await pair[0].queued_count() == 5
+
+
+def test_without_the_lock_the_queue_limit_would_not_hold(url):
+    """Control: two transactions that count before either commits take one place twice; with the lock the second one waits."""
+
+    def take(connection, name):
+        transactions.submit(connection, datetime.now(UTC), name, fakes.new_submission(), fakes.problem(), "", 2, Terms())
+
+    made = engine(url)
+    with made.begin() as connection:
+        take(connection, "before")
+    with made.connect() as first, made.connect() as second:
+        take(first, "a")
+        take(second, "b")
+        first.commit()
+        second.commit()
+        assert transactions.queued_count(first) == 3
+        first.rollback()
+        first.exec_driver_sql(WRITE_ALONE)
+        second.execute(sa.text("SET LOCAL lock_timeout = '50ms'"))
+        with pytest.raises(sa.exc.OperationalError, match="lock timeout"):
+            second.exec_driver_sql(WRITE_ALONE)
+    made.dispose()
+
+
+async def test_a_reaper_and_a_heartbeat_never_both_win(pair):
+    """A lease that was kept alive is not taken away, and one that was taken away is not kept alive."""
+    made = await submit(pair[0], 20)
+    held = [await pair[0].lease("w1", ttl_s=-1) for _ in made]
+    beats = [pair[0].heartbeat(one, ttl_s=60) for one in held]
+    answers = await outcomes(*beats[:10], pair[1].expire(), *beats[10:])
+    ended = answers.pop(10)
+    lost = {one.submission.submission_id for one, answer in zip(held, answers, strict=True) if isinstance(answer, LeaseLost)}
+    assert lost == {one.submission_id for one in ended}
+    assert {type(answer) for answer in answers} <= {bool, LeaseLost}
+    assert await pair[0].expire() == []
+
+
+async def test_a_reaper_leaves_alone_whose_row_is_being_written(url):
+    """A heartbeat that is under way counts, although nobody can see it yet; without it the lease is taken."""
+    async with Ledger.open(url) as ledger:
+        await submit(ledger)
+        held = await ledger.lease("w1", ttl_s=-1)
+        made = engine(url)
+        with made.begin() as beating:
+            transactions.heartbeat(beating, held, held.submission.create_time.replace(year=2999))
+            assert await ledger.expire() == []
+        assert await ledger.expire() == []
+        made.dispose()
+        await ledger.heartbeat(held, ttl_s=-1)
+        assert len(await ledger.expire()) == 1
+
+
+async def test_a_verdict_and_a_reaper_never_both_win(pair):
+    """What was settled stays settled, what was taken away is graded again, and no event is lost or doubled."""
+    made = await submit(pair[0], 20)
+    held = [await pair[0].lease("w1", ttl_s=-1) for _ in made]
+    *settled, _, _ = await outcomes(*(pair[0].settle(one, fakes.report()) for one in held), pair[1].expire(), pair[1].expire())
+    states = {one.submission_id: one.state for one in (await pair[0].page(size=100))[0]}
+    for one, answer in zip(held, settled, strict=True):
+        wanted = SubmissionState.QUEUED if isinstance(answer, LeaseLost) else SubmissionState.SUCCEEDED
+        assert states[one.submission.submission_id] is wanted
+    await whole(pair[0], made)
+
+
+async def test_a_cancellation_and_a_lease_never_miss_each_other(pair):
+    """Whoever is told RUNNING has its worker told, and whoever is told CANCELLED was never leased."""
+    made = await submit(pair[0], 20)
+    leases = [pair[1].lease("w1", ttl_s=60) for _ in made]
+    answers = await outcomes(*(call for both in zip(map(pair[0].cancel, made), leases, strict=True) for call in both))
+    held = {one.submission.submission_id: one for one in answers[1::2] if one is not None}
+    for submission_id, answer in zip(made, answers[::2], strict=True):
+        assert (answer.state is SubmissionState.RUNNING) == (submission_id in held)
+        if submission_id in held:
+            assert await pair[1].heartbeat(held[submission_id], ttl_s=60) is True
+
+
+async def test_a_cancellation_and_a_verdict_never_both_win(pair):
+    """Who is refused is refused because there is a verdict."""
+    made = await submit(pair[0], 20)
+    held = [await pair[0].lease("w1", ttl_s=60) for _ in made]
+    calls = [call for one in held for call in (pair[1].cancel(one.submission.submission_id), pair[0].settle(one, fakes.report()))]
+    answers = await outcomes(*calls)
+    assert {type(one) for one in answers[::2]} <= {type(answers[1]), AlreadyFinished}
+    assert {one.state for one in answers[1::2]} == {SubmissionState.SUCCEEDED}
+
+
+async def test_facts_that_are_written_at_once_are_counted_without_gaps(pair):
+    """The counter is the row's, and whoever holds the row counts."""
+    (made,) = await submit(pair[0])
+    held = await pair[0].lease("w1", ttl_s=60)
+    await asyncio.gather(*(pair[index % 2].append(held, [fakes.trial(), fakes.trial()]) for index in range(20)))
+    assert [event.sequence for event in await pair[0].events(made)] == list(range(1, 43))
+
+
+async def test_a_starting_server_takes_only_its_own_leases(pair):
+    """What another server runs goes on; only the ids of one's own workers begin so."""
+    mine, others = await submit(pair[0], 2)
+    await pair[0].lease("here-1", ttl_s=60)
+    held = await pair[1].lease("there-1", ttl_s=60)
+    assert [one.submission_id for one in await pair[0].reclaim_all("here-")] == [mine]
+    assert (await pair[1].settle(held, fakes.report())).submission_id == others
+
+
+async def test_a_watcher_at_another_server_is_woken(two_servers):
+    """By every write, and a server does not hear itself."""
+    writer, reader = two_servers
+    own = []
+    (made,) = await submit(writer)
+    with reader.changes.of(made) as changed, writer.changes.elsewhere(own.append):
+        held = await writer.lease("w1", ttl_s=60)
+        for write in (None, writer.append(held, [fakes.trial()]), writer.release(held, FAILURE, counted=False)):
+            if write is not None:
+                await write
+            await asyncio.wait_for(changed.wait(), SOON_S)
+            changed.clear()
+    assert [news for news in own if news.kind is not NewsKind.MISSED] == []
+
+
+async def test_listening_goes_on_after_its_connection_was_cut(url):
+    """Everybody is told that something may have been missed, and then hears again."""
+    heard = asyncio.Queue()
+    async with Ledger.open(url) as writer, Ledger.open(url) as reader:
+        with reader.changes.elsewhere(heard.put_nowait):
+            rows(url, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}'")
+            assert (await asyncio.wait_for(heard.get(), SOON_S)).kind is NewsKind.MISSED
+            (made,) = await submit(writer)
+            news = await asyncio.wait_for(heard.get(), SOON_S)
+    assert (news.kind, news.submission_id) == (NewsKind.QUEUED, made)
+
+
+async def test_no_text_of_a_kernel_can_keep_a_verdict_from_being_written(location):
+    """PostgreSQL refuses NUL, UTF-8 has no half of a surrogate pair, and a column has a width."""
+    async with Ledger.open(location) as ledger:
+        (made,) = await submit(ledger)
+        held = await ledger.lease("w1", ttl_s=60)
+        await ledger.append(held, [replace(fakes.trial(), message="a\0b\udc80")])
+        report = replace(fakes.report(), summary="a\0b\udc80c", reason="R" * 100, output="x\0\udc80", flags=("F" * 300, "G" * 300))
+        await ledger.settle(held, report)
+        settled = await ledger.get(made)
+    assert settled.report == report
+    (listed,) = rows_of(location, sa.select(submissions.c.summary, submissions.c.reason))
+    assert tuple(listed) == ("a\N{REPLACEMENT CHARACTER}b?c", "R" * 64)
+
+
+async def test_what_no_column_can_hold_is_not_found(location):
+    """A name with NUL, and a number that is too large, are nobody's: no error of ours."""
+    async with Ledger.open(location) as ledger:
+        (made,) = await submit(ledger)
+        for wrong in ("a\0b", "x" * 10_000):
+            with pytest.raises(SubmissionNotFound):
+                await ledger.get(wrong)
+        assert await ledger.events(made, after=2**62) == []
+        assert len((await ledger.page(size=5, before=2**62))[0]) == 1
+
+
+def rows_of(location, query):
+    with reading(location) as connection:
+        return connection.execute(query).all()

@@ -1,0 +1,215 @@
+"""A database that an older grader wrote is upgraded with all that is in it; one of a newer grader is left alone."""
+
+import asyncio
+import json
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from grader import convert
+from grader.errors import LedgerNewer, SettingsInvalid
+from grader.ledger import Ledger, migrate, records, sqlite
+from grader.ledger.checks import contents, schema
+from grader.ledger.postgres import WRITE_ALONE
+from grader.ledger.postgres import engine as postgres_engine
+from grader.ledger.tables import metadata
+from grader.model import Verdict
+from grader.v1 import report_pb2, submission_pb2
+from sandbox import wire
+from tests import fakes
+
+# Rows as the code of version 0001 wrote them, dumped from its SQLite file.
+FIRST_VERSION = json.loads((Path(__file__).parents[1] / "fixtures" / "ledger_0001.json").read_text())
+STATES = {row["submission_id"]: row["state"] for row in FIRST_VERSION["submissions"]}
+GRADED = next(row for row in FIRST_VERSION["submissions"] if row["submission_id"] == "graded")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request, tmp_path):
+    """Where there is a database without tables."""
+    return tmp_path / "l" if request.param == "sqlite" else request.getfixturevalue("postgres").database(migrated=False)
+
+
+@pytest.fixture
+def opened(empty):
+    """An engine on it."""
+    made = sqlite.engine(empty, "BEGIN IMMEDIATE") if not isinstance(empty, str) else postgres_engine(empty)
+    yield made
+    made.dispose()
+
+
+def write_first_version(connection):
+    """Its tables, and rows by raw SQL, in the columns that it had."""
+    command.upgrade(migrate.configuration(connection), "0001")
+    for table, rows in FIRST_VERSION.items():
+        types = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
+        for row in rows:
+            values = {name: written(types[name], value) for name, value in row.items()}
+            marks = ", ".join(f":{name}" for name in values)
+            connection.execute(sa.text(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"), values)
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text("SELECT setval('submissions_number_seq', (SELECT max(number) FROM submissions))"))
+
+
+def written(kind, value):
+    return bool(value) if isinstance(kind, sa.Boolean) else value
+
+
+def contains(now, before):
+    """All that was there before is there now, and is the same; new fields may be beside it."""
+    if isinstance(before, dict):
+        return all(contains(now[name], value) for name, value in before.items())
+    if isinstance(before, list):
+        return len(now) == len(before) and all(map(contains, now, before))
+    return now == before
+
+
+@pytest.fixture
+async def upgraded(empty, opened):
+    with opened.begin() as connection:
+        write_first_version(connection)
+    async with Ledger.open(empty) as ledger:
+        yield ledger
+
+
+async def test_submissions_of_the_first_version_are_all_there(upgraded):
+    """In their states, with sources, problem and times, and as the API shows them."""
+    for row in FIRST_VERSION["submissions"]:
+        kept = await upgraded.get(row["submission_id"])
+        shown = convert.submission_to_proto(kept, convert.Mask.of(await upgraded.problem(kept.problem_digest)), full=True)
+        assert submission_pb2.SubmissionState.Name(shown.state) == f"SUBMISSION_STATE_{row['state'].upper()}"
+        assert [{"path": one.path, "content": one.content} for one in shown.sources] == json.loads(row["sources"])
+        assert kept.create_time == datetime.fromisoformat(row["create_time"]).replace(tzinfo=UTC)
+        assert (kept.attempt_count, kept.new.user, kept.new.competition_id) == (row["attempt"], "", "")
+    assert [one.submission_id for one in (await upgraded.page(size=9))[0]] == list(STATES)[::-1]
+    assert (await upgraded.get("broken")).failure.reason == "ATTEMPTS_EXHAUSTED"
+
+
+async def test_a_problem_of_the_first_version_reads_as_before(upgraded):
+    """What it was judged by is what it will be judged by again."""
+    (row,) = FIRST_VERSION["problems"]
+    assert contains(json.loads(records.to_text(await upgraded.problem(row["digest"]))), json.loads(row["document"]))
+
+
+async def test_a_report_of_the_first_version_reads_as_before(upgraded):
+    """Infinite errors and samples too; and it counts as one judgement."""
+    kept, before = await upgraded.get("graded"), json.loads(GRADED["report"])
+    assert contains(json.loads(records.to_text(kept.report)), before) and before["trials"][0]["max_absolute_error"] == float("inf")
+    shown = convert.submission_to_proto(kept, convert.Mask.of(await upgraded.problem(kept.problem_digest)), full=True)
+    assert shown.report.verdict == report_pb2.VERDICT_ACCEPTED and len(shown.report.measurements) == 2
+    judgements = await upgraded.judgements("graded")
+    assert [(one.sequence, one.verdict, one.summary) for one in judgements] == [(1, Verdict.ACCEPTED, GRADED["summary"])]
+    assert await upgraded.judgements("waiting") == []
+
+
+async def test_events_of_the_first_version_read_as_before(upgraded):
+    """Facts and states, in order, as a watch sends them."""
+    kept, events = await upgraded.get("graded"), await upgraded.events("graded")
+    mask = convert.Mask.of(await upgraded.problem(kept.problem_digest))
+    before = [row for row in FIRST_VERSION["events"] if row["number"] == GRADED["number"]]
+    assert [event.state and event.state.value for event in events] == [row["state"] for row in before]
+    assert all(contains(wire.as_json(event.fact), json.loads(row["fact"])) for event, row in zip(events, before, strict=True) if event.fact)
+    shown = [convert.event_to_proto(event, kept, mask) for event in events]
+    assert shown[-1].submission.report.verdict == report_pb2.VERDICT_ACCEPTED and shown[-1].sequence == GRADED["event_count"]
+
+
+async def test_what_waited_in_the_first_version_is_graded(upgraded):
+    """The queue goes on, a request that is sent again finds its submission, and new ones get new numbers."""
+    assert [one.submission_id for one in await upgraded.expire()] == ["taken"]
+    again = await upgraded.submit(fakes.new_submission(), fakes.problem(), request_id="r-waiting")
+    assert again.submission_id == "waiting"
+    new = await upgraded.submit(fakes.new_submission(), fakes.problem())
+    taken = [await upgraded.lease("w2", ttl_s=60) for _ in range(3)]
+    assert {one.submission.submission_id for one in taken} == {"waiting", "taken", new.submission_id}
+    await upgraded.settle(taken[0], fakes.report())
+    assert [one.sequence for one in await upgraded.judgements(taken[0].submission.submission_id)] == [1]
+
+
+async def test_an_upgraded_ledger_is_whole(upgraded, opened):
+    """By the checks that `grader-server check` makes."""
+    with opened.begin() as connection:
+        found = [schema(connection), *contents(connection)]
+    assert [one for one in found if not one.ok] == [] and len(found) > 8
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(opened):
+    """Nobody changes a table without a migration."""
+    with opened.begin() as connection:
+        migrate.migrate(connection)
+        different = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
+        assert different == []
+        assert migrate.current(connection) == migrate.HEAD
+        assert ScriptDirectory.from_config(migrate.configuration(connection)).get_heads() == [migrate.HEAD]
+
+
+async def test_a_ledger_of_a_newer_grader_is_refused_and_left_as_it_is(empty, opened):
+    """By a text that says what to do."""
+    with opened.begin() as connection:
+        migrate.migrate(connection)
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(LedgerNewer, match=r"'9999'.*newer grader.*restore a backup"):
+        async with Ledger.open(empty):
+            pass
+    with opened.begin() as connection:
+        assert migrate.current(connection) == "9999"
+
+
+async def test_servers_that_start_at_once_migrate_once(empty, opened):
+    """Whoever comes second finds the tables made."""
+
+    async def start():
+        async with Ledger.open(empty) as ledger:
+            return await ledger.queued_count()
+
+    assert await asyncio.gather(*(start() for _ in range(4))) == [0] * 4
+    with opened.begin() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM alembic_version")).scalar_one() == 1
+
+
+def test_without_the_lock_the_second_migration_fails(postgres):
+    """Control: two that see no tables both make them, and one is told that they are there; with the lock it waits and finds them."""
+    url = postgres.database(migrated=False)
+    made, failures, reached = postgres_engine(url), [], threading.Event()
+
+    def second(lock):
+        try:
+            with made.begin() as connection:
+                if lock:
+                    connection.exec_driver_sql(WRITE_ALONE)
+                migrate.current(connection)
+                reached.set()
+                migrate.migrate(connection)
+        except sa.exc.DBAPIError as error:
+            failures.append(error)
+
+    with made.connect() as first:
+        first.exec_driver_sql(WRITE_ALONE)
+        migrate.migrate(first)
+        unlocked, locked = (threading.Thread(target=second, args=(lock,)) for lock in (False, True))
+        unlocked.start()
+        assert reached.wait(20)
+        locked.start()
+        waiting = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+        with made.connect() as watching:
+            while watching.execute(waiting).scalar_one() < 2:
+                watching.rollback()
+        first.commit()
+    unlocked.join(20)
+    locked.join(20)
+    assert len(failures) == 1 and "already exists" in str(failures[0])
+    made.dispose()
+
+
+async def test_a_database_of_another_encoding_is_refused(postgres):
+    """Before a source that it can't hold comes."""
+    postgres.administer("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(SettingsInvalid, match=r"LATIN1.*--encoding=UTF8"):
+        async with Ledger.open(postgres.url("latin")):
+            pass

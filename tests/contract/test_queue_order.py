@@ -1,0 +1,178 @@
+"""Who is next, whatever database is under it."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from grader.ledger.queue import positions
+from grader.model import Failure
+from sandbox import wire
+from tests import fakes
+
+FAULT = Failure(reason="SANDBOX_BROKEN", message="no box")
+
+
+async def submit(ledger, user, count=1, mode=wire.Mode.BENCHMARK, **fields):
+    new = replace(fakes.new_submission(user=user, **fields), mode=mode)
+    made = await asyncio.gather(*(ledger.submit(new, fakes.problem()) for _ in range(count)))
+    return [one.submission_id for one in made]
+
+
+async def lease(ledger, **options):
+    return await ledger.lease("w", **{"ttl_s": 1e6, **options})
+
+
+async def grade(ledger, clock, seconds=10.0):
+    """One job on one lane; whose it was."""
+    held = await lease(ledger)
+    clock.pass_s(seconds)
+    await ledger.settle(held, fakes.report())
+    return held.submission.new.user
+
+
+async def lanes(ledger, clock, count, jobs):
+    """So many lanes that take jobs as they become free; whose they were, in the order in which they began."""
+    began, held = [], []
+    while len(began) < jobs:
+        while len(held) < count and len(began) < jobs and (one := await lease(ledger)) is not None:
+            held.append(one)
+            began.append(one.submission.new.user)
+        clock.pass_s(10)
+        await ledger.settle(held.pop(0), fakes.report())
+    return began
+
+
+async def test_test_comes_before_benchmark_before_ranked(ledger, clock):
+    """Whoever waits for a second is not kept waiting by what takes minutes."""
+    for mode in (wire.Mode.RANKED, wire.Mode.BENCHMARK, wire.Mode.TEST):
+        await submit(ledger, mode.value, mode=mode)
+    assert [await grade(ledger, clock) for _ in range(3)] == ["test", "benchmark", "ranked"]
+
+
+@pytest.mark.parametrize(("lane_count", "queued_count"), [(1, 50), pytest.param(4, 500, marks=pytest.mark.slow)])
+async def test_a_user_with_many_queued_does_not_delay_one_with_one(ledger, clock, lane_count, queued_count):
+    """By no more than one job per lane, though all of them were there first and the other has used the device as much."""
+    await submit(ledger, "other")
+    await grade(ledger, clock, 5.0)
+    await submit(ledger, "many", queued_count)
+    running = [await lease(ledger) for _ in range(lane_count)]
+    await submit(ledger, "other")
+    began = []
+    for held in running:
+        clock.pass_s(10)
+        await ledger.settle(held, fakes.report())
+        began.append((await lease(ledger)).submission.new.user)
+    assert began[0] == "other"
+    assert [one.submission.new.user for one in running] == ["many"] * lane_count
+
+
+async def test_nobody_starves(ledger, clock):
+    """Who has used the devices more is served too, and the more often the less the other has used them."""
+    await submit(ledger, "heavy")
+    await grade(ledger, clock, 60.0)
+    await submit(ledger, "heavy", 8)
+    await submit(ledger, "light", 20)
+    began = await lanes(ledger, clock, 2, 24)
+    assert began.count("heavy") == 8 and began[:4].count("light") >= 2 and "heavy" in began[:14]
+
+
+@pytest.mark.slow
+async def test_a_hundred_users_take_turns(ledger, clock):
+    """The first of each, then the second of each, in the order in which they came."""
+    users = [f"u{number:03}" for number in range(100)]
+    for user in users:
+        await submit(ledger, user, 2)
+    assert await lanes(ledger, clock, 1, 120) == users + users[:20]
+
+
+async def test_of_one_user_the_order_is_kept(ledger, clock):
+    """Whatever others do, and after one was given back."""
+    own = [one for _ in range(3) for one in await submit(ledger, "own")]
+    await submit(ledger, "other", 3)
+    found = []
+    for index in range(6):
+        held = await lease(ledger)
+        if index == 0:
+            await ledger.release(held, FAULT, counted=False)
+            held = await lease(ledger)
+        clock.pass_s(1)
+        await ledger.settle(held, fakes.report())
+        found.append(held.submission.submission_id)
+    assert [one for one in found if one in own] == own
+
+
+async def test_what_we_spoil_is_not_charged(ledger, clock):
+    """Neither a fault nor a drain puts its user behind; the control: time that was graded does."""
+    for user in ("spoiled", "drained", "graded", "fresh"):
+        await submit(ledger, user)
+    for user in ("spoiled", "drained", "graded"):
+        held = await lease(ledger)
+        assert held.submission.new.user == user
+        clock.pass_s(100)
+        if user == "graded":
+            await ledger.settle(held, fakes.report())
+        else:
+            await ledger.release(held, FAULT, counted=user == "spoiled")
+            await ledger.cancel(held.submission.submission_id)
+    await ledger.cancel((await lease(ledger)).submission.submission_id)  # the fresh one's
+    for user in ("graded", "drained", "spoiled"):
+        await submit(ledger, user)
+    assert [await grade(ledger, clock) for _ in range(3)] == ["drained", "spoiled", "graded"]
+
+
+async def test_a_run_that_its_user_cancelled_is_charged(ledger, clock):
+    """Or else who cancels at the last moment would have the devices for nothing."""
+    await submit(ledger, "canceller")
+    held = await lease(ledger)
+    clock.pass_s(100)
+    await ledger.cancel(held.submission.submission_id)
+    await ledger.release(held, FAULT, counted=False)
+    await submit(ledger, "canceller")
+    await submit(ledger, "fresh")
+    assert await grade(ledger, clock) == "fresh"
+
+
+async def test_what_was_used_is_forgotten(ledger, clock):
+    """A day later ten minutes count less than a second."""
+    await submit(ledger, "once_heavy")
+    await grade(ledger, clock, 600.0)
+    clock.pass_s(86400)
+    await submit(ledger, "light")
+    await grade(ledger, clock, 1.0)
+    await submit(ledger, "light")
+    await submit(ledger, "once_heavy")
+    assert await grade(ledger, clock) == "once_heavy"
+
+
+async def test_positions_foretell_the_order(ledger, clock):
+    """What is leased next, and next, is what stands first, and second: with nothing settled in between."""
+    await submit(ledger, "a", 6)
+    await submit(ledger, "b", 2)
+    await submit(ledger, "c", 2, mode=wire.Mode.TEST)
+    await lease(ledger)
+    foretold = positions(await ledger.queue(), 1)
+    order = sorted(foretold, key=lambda one: foretold[one].ahead_count)
+    assert [foretold[one].ahead_count for one in order] == list(range(9))
+    assert [(await lease(ledger)).submission.submission_id for _ in order] == order
+
+
+async def test_a_position_counts_what_waits_for_the_same_kind_of_device(ledger):
+    """A queue at the GPUs does not keep the emulated device busy; what goes to any may be in the way of both."""
+    await submit(ledger, "a", 2, device_kind="cuda:H200")
+    (anything,) = await submit(ledger, "b")
+    (emulated,) = await submit(ledger, "c", device_kind="emulated")
+    (gpu,) = await submit(ledger, "d", device_kind="cuda")
+    foretold = positions(await ledger.queue(), 1)
+    assert [foretold[one].ahead_count for one in (anything, emulated, gpu)] == [1, 1, 2]
+
+
+async def test_an_estimate_is_drawn_from_what_was_graded_lately(ledger, clock):
+    """Ten seconds each: two ahead and what is left of the one that runs; on two lanes half of it; nothing is said without knowing."""
+    await submit(ledger, "a", 5)
+    assert {one.estimated_s for one in positions(await ledger.queue(), 1).values()} == {None}
+    await grade(ledger, clock, 10.0)
+    await lease(ledger)
+    clock.pass_s(4)
+    for lane_count, expected in ((1, [6.0, 16.0, 26.0]), (2, [3.0, 8.0, 13.0])):
+        assert sorted(one.estimated_s for one in positions(await ledger.queue(), lane_count).values()) == expected

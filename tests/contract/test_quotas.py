@@ -1,0 +1,163 @@
+"""How many a user may hand in, and when, whatever database is under it."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from grader.errors import CompetitionClosed, QueueFull, QuotaExceeded
+from grader.ledger import Ledger
+from grader.model import Competition, Failure
+from grader.quotas import Terms, of_competition, of_server
+from tests import fakes
+
+START = datetime(2026, 5, 1, 16, tzinfo=UTC)
+COMPETITION = Competition(
+    competition_id="spring",
+    title="Spring",
+    problem_ids=("sum",),
+    start_time=START,
+    end_time=START + timedelta(days=2),
+    hourly_limit=2,
+    daily_limit=3,
+)
+TERMS = Terms(competition=COMPETITION, quotas=of_competition(COMPETITION))
+
+
+class Clock:
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        return self.now
+
+    def pass_s(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def ledger(location, clock):
+    async with Ledger.open(location, now=clock) as opened:
+        yield opened
+
+
+async def submit(ledger, user="a", terms=TERMS, **options):
+    competition_id = terms.competition.competition_id if terms.competition else ""
+    new = replace(fakes.new_submission(user=user), competition_id=competition_id)
+    return await ledger.submit(new, fakes.problem(), terms=terms, **options)
+
+
+async def refused(ledger, **options):
+    with pytest.raises(QuotaExceeded) as caught:
+        await submit(ledger, **options)
+    return caught.value
+
+
+async def test_the_window_slides(ledger, clock):
+    """The first of two leaves the hour 50 minutes from now, and no sooner."""
+    await submit(ledger)
+    clock.pass_s(600)
+    await submit(ledger)
+    error = await refused(ledger)
+    assert (error.limit, error.period, round(error.retry_s)) == (2, "in an hour", 3000)
+    clock.pass_s(2999)
+    await refused(ledger)
+    clock.pass_s(1)
+    await submit(ledger)
+
+
+async def test_of_two_quotas_the_one_that_lasts_longer_is_told(ledger, clock):
+    """Who comes back in an hour must not be sent away again for the day."""
+    for _ in range(3):
+        await submit(ledger)
+        clock.pass_s(1800)
+    error = await refused(ledger)
+    assert (error.limit, error.period, round(error.retry_s)) == (3, "in a day", 86400 - 5400)
+
+
+async def test_a_race_does_not_exceed_a_quota(ledger):
+    """Of eight at once two get in."""
+    answers = await asyncio.gather(*(submit(ledger) for _ in range(8)), return_exceptions=True)
+    assert sum(isinstance(one, QuotaExceeded) for one in answers) == 6 and await ledger.queued_count() == 2
+
+
+async def test_a_repeated_request_is_not_charged(ledger):
+    """Nor refused where the quota is spent: it is the same submission."""
+    first = await submit(ledger, request_id="r1")
+    for _ in range(4):
+        assert (await submit(ledger, request_id="r1")).submission_id == first.submission_id
+    await submit(ledger, request_id="r2")
+    assert (await submit(ledger, request_id="r1")).submission_id == first.submission_id
+    await refused(ledger, request_id="r3")
+
+
+async def test_users_and_competitions_have_quotas_of_their_own(ledger):
+    """What one has spent is not another's, and a competition's not the server's."""
+    for _ in range(2):
+        await submit(ledger)
+    await refused(ledger)
+    await submit(ledger, user="b")
+    await submit(ledger, terms=Terms(quotas=of_server(4, 0)))
+
+
+async def test_the_server_s_quota_counts_everything(ledger):
+    """To a competition or to none."""
+    both = Terms(competition=COMPETITION, quotas=(*of_competition(COMPETITION), *of_server(2, 0)))
+    await submit(ledger, terms=both)
+    await submit(ledger, terms=Terms(quotas=of_server(2, 0)))
+    assert (await refused(ledger, terms=both)).limit == 2
+
+
+async def test_no_limit_is_no_limit(ledger):
+    """0 is any number."""
+    for _ in range(5):
+        await submit(ledger, terms=Terms(quotas=of_server(0, 0)))
+
+
+async def test_what_we_failed_at_is_not_charged(ledger):
+    """Nor what was cancelled before it began; what was cancelled while it ran is."""
+    await submit(ledger)
+    await ledger.release(await ledger.lease("w", ttl_s=30), replace(Failure(reason="SANDBOX_BROKEN", message=""), final=True))
+    await ledger.cancel((await submit(ledger)).submission_id)
+    await submit(ledger)
+    held = await ledger.lease("w", ttl_s=30)
+    await ledger.cancel(held.submission.submission_id)
+    await ledger.release(held, Failure(reason="CANCEL", message=""), counted=False)
+    await submit(ledger)
+    await refused(ledger)
+
+
+@pytest.mark.parametrize(("seconds", "phase"), [(-1, "upcoming"), (0, None), (2 * 86400 - 0.001, None), (2 * 86400, "ended")])
+async def test_the_window_opens_and_closes_to_the_moment(ledger, clock, seconds, phase):
+    """The start is in it, the end is not; the time that decides is the one that is kept."""
+    clock.pass_s(seconds)
+    if phase is None:
+        assert (await submit(ledger)).create_time == clock.now
+    else:
+        with pytest.raises(CompetitionClosed) as caught:
+            await submit(ledger)
+        assert caught.value.phase == phase and caught.value.time.endswith("16:00:00 UTC")
+
+
+async def test_what_came_in_time_is_graded_after_the_end(ledger, clock):
+    """And a retry of its call finds it."""
+    clock.pass_s(2 * 86400 - 1)
+    made = await submit(ledger, request_id="r1")
+    clock.pass_s(3600)
+    assert (await submit(ledger, request_id="r1")).submission_id == made.submission_id
+    held = await ledger.lease("w", ttl_s=30)
+    assert (await ledger.settle(held, fakes.report())).submission_id == made.submission_id
+
+
+async def test_a_full_queue_is_another_refusal(ledger):
+    """It is not the caller's fault, and charges nothing."""
+    for _ in range(3):
+        with pytest.raises(QueueFull):
+            await submit(ledger, queue_limit=0)
+    await submit(ledger)

@@ -1,0 +1,189 @@
+"""What retention removes and what it leaves alone, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from grader.ledger import Ledger
+from grader.ledger.tables import rejudge_items, rejudges, submissions
+from grader.model import Competition, Failure
+from grader.retention import Periods, remove_due, retain
+from tests import fakes
+
+MONTH = Periods(sources=timedelta(days=30), events=timedelta(days=30))
+START = datetime(2026, 1, 1, tzinfo=UTC)
+FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def ledger(location, clock):
+    async with Ledger.open(location, now=clock) as opened:
+        yield opened
+
+
+def competition(end_time):
+    return Competition(competition_id="cup", title="Cup", problem_ids=("sum",), start_time=START - timedelta(days=1), end_time=end_time)
+
+
+async def submit(ledger, **fields):
+    return (await ledger.submit(fakes.new_submission(**fields), fakes.problem())).submission_id
+
+
+async def graded(ledger, *, spoiled=0, **fields):
+    """A submission with its verdict, after so many attempts that we spoiled."""
+    submission_id = await submit(ledger, **fields)
+    for _ in range(spoiled):
+        lease = await ledger.lease("w", ttl_s=30)
+        await ledger.append(lease, [fakes.ENVIRONMENT, fakes.trial()])
+        await ledger.release(lease, FAILURE)
+    lease = await ledger.lease("w", ttl_s=30)
+    await ledger.append(lease, [fakes.ENVIRONMENT, fakes.trial(), fakes.measurement()])
+    await ledger.settle(lease, fakes.report())
+    return submission_id
+
+
+async def has_sources(ledger, submission_id):
+    found = await ledger.get(submission_id)
+    assert found.sources_removed is not bool(found.new.sources)
+    return bool(found.new.sources)
+
+
+async def rejudged(ledger, state, submission_id):
+    """Put a submission into a rejudge."""
+
+    def work(connection):
+        number = connection.scalar(sa.select(submissions.c.number).where(submissions.c.submission_id == submission_id))
+        values = {"rejudge_id": f"r-{state}", "user_name": "", "document": "{}", "state": state, "create_time": START}
+        connection.execute(sa.insert(rejudges).values(values))
+        item = {"rejudge_id": f"r-{state}", "number": number, "judgement_count": 1, "problem_digest": fakes.problem().digest}
+        connection.execute(sa.insert(rejudge_items).values(item))
+
+    await ledger._database.write(work)
+
+
+async def test_sources_go_and_what_was_judged_stays(ledger, clock):
+    """Report, judgements, score and the facts that they are drawn from are as they were."""
+    submission_id = await graded(ledger)
+    before = await ledger.get(submission_id), await ledger.judgements(submission_id), await ledger.events(submission_id)
+    clock.now += timedelta(days=31)
+    assert await remove_due(ledger, MONTH, []) == (1, 0)
+    after = await ledger.get(submission_id)
+    assert after.sources_removed and after == dataclasses.replace(
+        before[0], new=dataclasses.replace(before[0].new, sources=()), sources_removed=True
+    )
+    assert (await ledger.judgements(submission_id), await ledger.events(submission_id)) == before[1:]
+
+
+async def test_what_is_younger_or_not_final_is_kept(ledger, clock):
+    """The time counts from the end; what waits and what runs has none."""
+    old, running, waiting = await graded(ledger), await submit(ledger), await submit(ledger)
+    assert (await ledger.lease("w", ttl_s=1e9)).submission.submission_id == running
+    clock.now += timedelta(days=31)
+    young = await submit(ledger)
+    await ledger.cancel(young)
+    assert await remove_due(ledger, MONTH, []) == (1, 0)
+    assert [await has_sources(ledger, one) for one in (old, running, waiting, young)] == [False, True, True, True]
+
+
+async def test_nothing_is_removed_where_nothing_is_asked_for(ledger, clock):
+    """For ever is the default."""
+    submission_id = await graded(ledger, spoiled=1)
+    clock.now += timedelta(days=10_000)
+    assert await remove_due(ledger, Periods.of_days(0, 0), []) == (0, 0)
+    assert await has_sources(ledger, submission_id)
+
+
+async def test_facts_of_attempts_that_do_not_count_go_alone(ledger, clock):
+    """Of the spoiled attempts only the changes of state are left; a reader goes on over the gap."""
+    submission_id = await graded(ledger, spoiled=2)
+    before = await ledger.events(submission_id)
+    clock.now += timedelta(days=31)
+    assert await remove_due(ledger, Periods.of_days(0, 30), []) == (0, 1)
+    after = await ledger.events(submission_id)
+    assert after == [event for event in before if event.state or event.attempt == 3]
+    assert await ledger.events(submission_id, after=after[2].sequence, limit=2) == after[3:5]
+    assert await remove_due(ledger, Periods.of_days(0, 30), []) == (0, 0)
+    assert await has_sources(ledger, submission_id)
+
+
+@pytest.mark.parametrize(("ends", "kept"), [(timedelta(days=90), True), (timedelta(days=40), True), (timedelta(days=5), False)])
+async def test_a_competitions_sources_stay_as_long_after_its_end(ledger, clock, ends, kept):
+    """While it runs, and for its final after that; those of no competition go meanwhile."""
+    inside, outside = await graded(ledger, competition_id="cup"), await graded(ledger)
+    clock.now += timedelta(days=60)
+    await remove_due(ledger, MONTH, [competition(START + ends)])
+    assert (await has_sources(ledger, inside), await has_sources(ledger, outside)) == (kept, False)
+
+
+async def test_a_competition_that_this_server_does_not_know_is_left_alone(ledger, clock):
+    """Another server of the same ledger may run it."""
+    submission_id = await graded(ledger, competition_id="cup")
+    clock.now += timedelta(days=60)
+    await remove_due(ledger, MONTH, [])
+    assert await has_sources(ledger, submission_id)
+
+
+@pytest.mark.parametrize(("state", "kept"), [("running", True), ("ready", True), ("applied", False), ("discarded", False)])
+async def test_a_rejudge_that_is_not_applied_keeps_what_it_is_drawn_from(ledger, clock, state, kept):
+    """Sources to run again, and facts."""
+    submission_id = await graded(ledger, spoiled=1)
+    await rejudged(ledger, state, submission_id)
+    clock.now += timedelta(days=31)
+    assert await remove_due(ledger, MONTH, []) == ((0, 0) if kept else (1, 1))
+
+
+async def test_many_are_removed_in_batches(ledger, clock):
+    """More than one transaction's worth, and none is left out."""
+    made = [await submit(ledger) for _ in range(12)]
+    for one in made:
+        await ledger.cancel(one)
+    clock.now += timedelta(days=31)
+    before = clock.now - timedelta(days=30)
+    first = await ledger.retention.remove_sources(before, [], limit=5)
+    assert first == (5, 5)
+    assert await ledger.retention.remove_sources(before, [], after=5, limit=5) == (10, 5)
+    assert await remove_due(ledger, MONTH, []) == (2, 0)
+    assert not any([await has_sources(ledger, one) for one in made])
+
+
+async def test_a_request_that_comes_again_finds_a_submission_whose_sources_are_gone(ledger, clock):
+    """The digest of what was sent is kept: nobody pays twice for a retry."""
+    made = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")
+    await ledger.cancel(made.submission_id)
+    clock.now += timedelta(days=31)
+    await remove_due(ledger, MONTH, [])
+    again = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")
+    assert again.submission_id == made.submission_id and again.sources_removed
+
+
+async def test_a_server_removes_by_itself_what_is_due(ledger, clock):
+    """Without being asked for, nothing runs at all."""
+    submission_id = await graded(ledger)
+    clock.now += timedelta(days=31)
+    await asyncio.wait_for(retain(ledger, Periods(), []), 5)
+    assert await has_sources(ledger, submission_id)
+    async with asyncio.timeout(20):
+        task = asyncio.create_task(retain(ledger, MONTH, [], first_s=0))
+        while await has_sources(ledger, submission_id):
+            await asyncio.sleep(0.02)
+    task.cancel()

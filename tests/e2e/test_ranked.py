@@ -1,0 +1,104 @@
+"""Ranked mode on the emulated device, with real boxes and a real judge."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.model import Ranking
+from sandbox import wire
+from tests.gpu.grading import Graded, Grading, grader, load_problem
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+# Right in the first process that finds no mark in the directory, and wrong in every later one.
+KERNEL = """
+#include <cerrno>
+#include <fcntl.h>
+__global__ void add(const float* a, const float* b, float* c, long n, float sign) {{
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + sign * b[i];
+}}
+static bool seen_before() {{
+    const char* place = "{mark}";
+    return place[0] && open(place, O_CREAT | O_EXCL | O_WRONLY, 0666) < 0 && errno == EEXIST;
+}}
+extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStream_t stream) {{
+    static const float sign = seen_before() ? -1.0f : 1.0f;
+    add<<<(n + 255) / 256, 256, 0, stream>>>(a, b, c, n, sign);
+}}
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def open_boxes() -> AsyncIterator[Grading]:
+    """The emulated device, in boxes that see the host's files: a kernel can leave a mark for its next process."""
+    async with grader(isolation="process", lanes=()) as made:
+        made.fleet.profile = replace(made.fleet.profile, measure_s=0.5)
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def closed_boxes() -> AsyncIterator[Grading]:
+    """The same, in boxes that see nothing of each other."""
+    async with grader(isolation="bubblewrap", lanes=()) as made:
+        found = await made.fleet.isolation.check()
+        if not found.usable:
+            if os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") == "1":
+                pytest.fail(found.detail)
+            pytest.skip(found.detail)
+        made.fleet.profile = replace(made.fleet.profile, measure_s=0.5)
+        yield made
+
+
+@pytest.fixture
+def mark() -> Iterator[Path]:
+    """A file that a kernel may make, whatever its uid."""
+    directory = Path(tempfile.mkdtemp(prefix="grader-mark-"))
+    directory.chmod(0o777)
+    yield directory / "seen"
+    shutil.rmtree(directory)
+
+
+async def graded(grading: Grading, mark: Path, names: tuple[str, ...] = ("n4099",), mode: wire.Mode = wire.Mode.RANKED) -> Graded:
+    """Graded on these workloads, once each."""
+    known = load_problem("vector_add")
+    workloads = tuple(one for one in known.spec.workloads if one.workload_id in names)
+    problem = replace(known, spec=replace(known.spec, workloads=workloads, trial_count=1), ranking=Ranking(process_count=3))
+    return await grading.grade(problem, KERNEL.format(mark=mark), language="cuda", mode=mode, device="emulated")
+
+
+async def test_an_honest_kernel_has_a_score_of_three_processes(closed_boxes: Grading, mark: Path) -> None:
+    """Each is loaded, verified on all workloads and timed on all, the hidden one too; and the box keeps nothing for the next: this is the
+    kernel that would be wrong if it could tell the second process from the first."""
+    found = await graded(closed_boxes, mark, ("n1048576", "n4099"))
+    assert found.verdict == "ACCEPTED" and not mark.exists(), found.explanation
+    report = found.report
+    assert report.process_count == 3 and [type(fact) for fact in found.facts].count(wire.Load) == 3
+    assert len([trial for trial in report.trials if trial.phase is wire.TrialPhase.VERIFY]) == 3 * 2
+    assert sorted(row.workload_id for row in report.measurements) == ["n1048576", "n4099"]
+    if "SPEEDUP_NOT_RESOLVED" in report.flags:  # a machine too busy for the host's clock: right, and not scored
+        assert report.score is None and "NOT_SCORED" in report.flags
+        return
+    assert report.score is not None and 0 < report.score.low <= report.score.value <= report.score.high
+    (eager,) = [one for one in report.speedups if one.baseline == "eager"]
+    assert report.score.value == pytest.approx(eager.ratio)
+
+
+async def test_a_kernel_that_is_right_in_the_first_process_only_is_wrong(open_boxes: Grading, mark: Path) -> None:
+    """What it remembers from one process to the next does not help it: the second is verified like the first."""
+    found = await graded(open_boxes, mark)
+    assert found.verdict == "WRONG_ANSWER MISMATCH", found.explanation
+    assert mark.exists() and found.report.process_count == 2 and found.report.score is None
+    outcomes = [trial.outcome for trial in found.report.trials if trial.phase is wire.TrialPhase.VERIFY]
+    assert outcomes == [wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED]
+
+
+async def test_one_process_would_not_have_found_out(open_boxes: Grading, mark: Path) -> None:
+    """The control: the same kernel in a mode with one process gets through."""
+    assert (await graded(open_boxes, mark, mode=wire.Mode.TEST)).verdict == "ACCEPTED" and mark.exists()

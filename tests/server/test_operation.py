@@ -1,0 +1,241 @@
+"""The web port, health, readiness and drains, over real sockets."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import aiohttp
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from grader import errors
+from grader.client import GraderClient
+from grader.ledger import Ledger
+from grader.observer import LaneNow, LaneState
+from grader.retention import Periods, remove_due
+from grader.server import operation
+from grader.server.running import Serving, serving
+from grader.v1 import report_pb2
+from tests import fakes
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+TOKEN = "planted-b1946ac92492d234"
+
+
+class Lanes:
+    """What the fake fleet says of its lanes."""
+
+    def __init__(self):
+        self.states = {"cuda:0": LaneState.FREE, "emulated:0": LaneState.FREE}
+
+    def __call__(self):
+        return tuple(LaneNow(name=name, state=state) for name, state in self.states.items())
+
+
+@dataclass
+class Operated:
+    """A server; stop begins its drain, and task ends with it."""
+
+    running: Serving
+    client: GraderClient
+    session: aiohttp.ClientSession
+    stop: asyncio.Event
+    task: asyncio.Task
+
+    async def read(self, path):
+        """Status and text of a page."""
+        async with self.session.get(f"http://{self.running.web_address}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def health(self, service=""):
+        async with grpc.aio.insecure_channel(self.running.address) as channel:
+            answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service))
+        return answer.status
+
+
+@pytest.fixture
+def lanes():
+    return Lanes()
+
+
+@pytest.fixture
+def operated(settings, lanes):
+    """Start a server with a web port, that one lane grades for, and drain it in the end."""
+
+    @asynccontextmanager
+    async def start(grade=None, **changes):
+        there = settings.model_copy(update={"web": "0", "drain_s": 20.0, **changes})
+        began, stop = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+        async def serve():
+            async with serving(there, fakes.wiring(grade, capacity=1, lanes=lanes)) as running:
+                began.set_result(running)
+                await stop.wait()
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            task = group.create_task(serve())
+            running = await began
+            async with GraderClient(running.address) as client, aiohttp.ClientSession() as session:
+                yield Operated(running, client, session, stop, task)
+                stop.set()
+                await task
+
+    return start
+
+
+async def until(look, wanted):
+    """Look until it is as wanted."""
+    async with asyncio.timeout(20):
+        while (seen := await look()) != wanted:
+            await asyncio.sleep(0.02)
+    return seen
+
+
+async def until_built(client, submission):
+    async for event in client.watch(submission.name):
+        if event.HasField("build"):
+            return
+
+
+def sample(text, line):
+    """The value of the sample that begins so."""
+    found = [one.removeprefix(line).strip() for one in text.splitlines() if one.startswith(line + " ")]
+    return float(found[0]) if found else None
+
+
+async def test_what_a_server_does_is_in_its_metrics(operated, kernel, finished):
+    """A verdict, its call, the wait and the stages; and the queue, from the ledger."""
+    async with operated() as server:
+        await finished(server.client, await server.client.submit(kernel("accept")))
+        status, text = await server.read("/metrics")
+    assert status == 200
+    assert sample(text, 'grader_verdicts_total{reason="",verdict="ACCEPTED"}') == 1
+    assert sample(text, 'grader_calls_total{code="OK",method="Submit"}') == 1
+    assert sample(text, 'grader_queue_wait_seconds_count{mode="benchmark"}') == 1
+    assert sample(text, 'grader_stage_seconds_count{stage="building"}') == 1
+    assert sample(text, 'grader_lane_state{lane="cuda:0",state="free"}') == 1
+
+
+async def test_the_queue_and_open_watches_are_read_when_asked(operated, kernel):
+    """What waits beside the one that runs, and who watches it."""
+    async with operated(drain_s=0.0) as server:
+        first = await server.client.submit(kernel("hang"))
+        watch = server.client.watch(first.name)
+        while not (await anext(watch)).HasField("build"):
+            pass
+        await server.client.submit(kernel("hang"))
+        _, text = await server.read("/metrics")
+        await watch.aclose()
+    assert sample(text, 'grader_queue_depth{mode="benchmark"}') == 1
+    assert sample(text, "grader_attempts_running") == 1
+    assert sample(text, 'grader_calls_open{method="WatchSubmission"}') == 1
+
+
+async def test_a_refused_call_is_counted_with_its_code(operated):
+    """What the interceptors inside refuse is seen too; the method's name is one of ours, whatever was called."""
+    async with operated() as server:
+        with pytest.raises(errors.SubmissionNotFound):
+            await server.client.get_submission("submissions/none")
+        async with grpc.aio.insecure_channel(server.running.address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await channel.unary_unary(f"/grader.v1.GraderService/{TOKEN}")(b"")
+        _, text = await server.read("/metrics")
+    assert sample(text, 'grader_calls_total{code="NOT_FOUND",method="GetSubmission"}') == 1
+    assert TOKEN not in text
+
+
+async def test_nothing_that_was_handed_in_is_in_metrics(operated, kernel, finished):
+    """Neither source, nor entry, nor the name of a file, nor a request id."""
+    entry = TOKEN.replace("-", "_")
+    sent = kernel("wrong", entry=entry)
+    sent.sources[0].path, sent.sources[0].content = f"{TOKEN}.cu", sent.sources[0].content.replace("solve", entry)
+    async with operated() as server:
+        await finished(server.client, await server.client.submit(sent))
+        told = "".join([(await server.read(path))[1] for path in ("/metrics", "/healthz", "/readyz")])
+    assert "WRONG_ANSWER" in told and TOKEN not in told and entry not in told
+
+
+async def test_a_quarantined_lane_does_not_serve_and_the_server_does(operated, lanes):
+    """Each lane has its own health; with the last one the server is not ready, though alive."""
+    async with operated() as server:
+        assert [await server.health(f"grader.v1.lane/{name}") for name in lanes.states] == [SERVING, SERVING]
+        lanes.states["cuda:0"] = LaneState.QUARANTINED
+        await until(lambda: server.health("grader.v1.lane/cuda:0"), NOT_SERVING)
+        assert await server.health("grader.v1.lane/emulated:0") == SERVING
+        assert (await server.health(), (await server.read("/readyz"))[0]) == (SERVING, 200)
+        lanes.states["emulated:0"] = LaneState.QUARANTINED
+        assert [(await server.read(path))[0] for path in ("/readyz", "/healthz")] == [503, 200]
+        assert "quarantined" in (await server.read("/readyz"))[1]
+        lanes.states["cuda:0"] = LaneState.LOOKED_AFTER
+        await until(lambda: server.health("grader.v1.lane/cuda:0"), SERVING)
+
+
+async def test_a_draining_server_is_not_ready_ends_what_runs_and_keeps_the_queue(operated, place, kernel, finished):
+    """New submissions are UNAVAILABLE from the first moment on; what waited is graded by the next server."""
+    grade = fakes.FakeGrade(place / "counted")
+    async with operated(grade) as server:
+        made = [await server.client.submit(kernel("held")) for _ in range(3)]
+        await until_built(server.client, made[0])
+        server.stop.set()
+        await until(lambda: server.read("/readyz"), (503, f"{operation.LEAVING}\n"))
+        assert await server.health() == NOT_SERVING and (await server.read("/healthz"))[0] == 200
+        with pytest.raises(errors.ShuttingDown):
+            await server.client.submit(kernel("accept"))
+        assert grade.running == 1 and not server.task.done()
+        (place / "go").touch()
+        await server.task
+    assert [submission for submission, _ in grade.attempts] == [made[0].name.removeprefix("submissions/")] and not grade.stopped
+    async with operated() as server:
+        finals = [await finished(server.client, one) for one in made]
+    assert [(one.report.verdict, one.attempt_count) for one in finals] == [(report_pb2.VERDICT_ACCEPTED, 1)] * 3
+
+
+async def test_one_of_two_servers_on_a_database_drains_alone(operated, place, postgres, kernel, finished):
+    """The other takes submissions meanwhile, and shows what the first one still ends."""
+    first_grade, second_grade = fakes.FakeGrade(place / "counted"), fakes.FakeGrade()
+    with postgres.lent() as database:
+        async with operated(first_grade, database=database) as first:
+            held = await first.client.submit(kernel("held"))
+            await until_built(first.client, held)
+            there = {"state_dir": place / "second", "listen": f"unix:{place}/second.s"}
+            async with operated(second_grade, database=database, **there) as second:
+                first.stop.set()
+                await until(lambda: first.read("/readyz"), (503, f"{operation.LEAVING}\n"))
+                assert (await second.read("/readyz"))[0] == 200 and await second.health() == SERVING
+                await finished(second.client, await second.client.submit(kernel("accept")))
+                assert not first.task.done()
+                (place / "go").touch()
+                assert (await finished(second.client, held)).report.verdict == report_pb2.VERDICT_ACCEPTED
+                await first.task
+    assert (len(first_grade.attempts), len(second_grade.attempts)) == (1, 1)
+
+
+async def test_the_web_port_is_for_this_host_unless_said_and_said_if_taken(operated, settings, place):
+    """A port alone is one of 127.0.0.1."""
+    async with operated() as server:
+        taken = server.running.web_address
+        assert taken.startswith("127.0.0.1:")
+        there = settings.model_copy(update={"web": taken, "state_dir": place / "second", "listen": f"unix:{place}/second.s"})
+        with pytest.raises(errors.SettingsInvalid, match="web: can't listen"):
+            async with serving(there, fakes.wiring()):
+                pass
+
+
+async def test_without_being_asked_there_is_no_web_port(settings):
+    """Off by default."""
+    async with serving(settings, fakes.wiring()) as running:
+        assert running.web_address == ""
+
+
+async def test_a_submission_says_that_its_sources_are_kept_no_longer(operated, settings, kernel, finished):
+    """Verdict and report are as they were."""
+    async with operated() as server:
+        made = await finished(server.client, await server.client.submit(kernel("accept")))
+        before = await server.client.get_submission(made.name)
+        assert before.sources and not before.sources_removed
+        async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
+            assert await remove_due(ledger, Periods.of_days(1, 0), []) == (1, 0)
+        after = await server.client.get_submission(made.name)
+    assert after.sources_removed and not after.sources and after.report == before.report

@@ -1,0 +1,299 @@
+"""Pages as they come over HTTP: what they show, to whom, and how."""
+
+import contextlib
+import html
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import aiohttp
+import pytest
+
+from grader import leaderboard
+from grader.client import GraderClient
+from grader.config import Settings
+from grader.leaderboard import Standing
+from grader.ledger import Ledger
+from grader.model import Competition, Failure, Score, Visibility
+from grader.server.running import serving
+from grader.web import plot, views
+from grader.web.pages import environment
+from grader.web.visibility import asked_from_here, shows_submission
+from sandbox import wire
+from tests import fakes
+from tests.server.site import END, FREEZE, START, site
+
+BOARD = "/competitions/spring"
+
+
+@pytest.fixture
+def open_site(tmp_path):
+    @contextlib.asynccontextmanager
+    async def start(**options):
+        async with site(tmp_path, **options) as made, aiohttp.ClientSession() as session:
+
+            async def get(path, **headers):
+                async with session.get(made.url(path), headers=headers, allow_redirects=False) as answer:
+                    return answer, await answer.text()
+
+            made.get = get
+            yield made
+
+    return start
+
+
+def rows(text):
+    """Cells of a page's tables, as text."""
+    found = re.findall(r"<tr>(.*?)</tr>", text, re.S)
+    strip = lambda cell: " ".join(html.unescape(re.sub(r"<[^>]+>", " ", cell)).split())  # noqa: E731
+    return [[strip(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)] for row in found]
+
+
+async def test_a_board_shows_ranks_scores_intervals_and_ties(open_site):
+    """In order, those that overlap share a rank, each with a bar; the note on practice is not there for a real device."""
+    async with open_site() as here:
+        for user, score in (("ann", 2.0), ("bob", 1.99), ("cyd", 1.5), ("dan", 3.0)):
+            await here.enter(user, score)
+        _, text = await here.get(f"{BOARD}?problem=sum")
+        found = [row[:4] for row in rows(text) if row and row[0] and row[0][0].isdigit()]
+        assert [row[:3] for row in found] == [["1", "dan", "3x"], ["2 tie", "ann", "2x"], ["2 tie", "bob", "1.99x"], ["4", "cyd", "1.5x"]]
+        assert found[0][3] == "2.94x to 3.06x" and text.count('class="bar"') == 4
+        assert "Practice" not in text and "H200" in text
+
+
+async def test_boards_are_per_problem_per_device_and_overall(open_site):
+    """An emulated device's board says that it is practice; the first board is the overall one."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        await here.enter("bob", 5.0, problem_id="other")
+        await here.enter("cyd", 9.0, device="emulation", official=False)
+        _, overall = await here.get(BOARD)
+        _, emulated = await here.get(f"{BOARD}?problem=sum&device=emulation")
+        _, real = await here.get(f"{BOARD}?problem=sum&device=H200")
+        assert 'aria-current="page">Overall' in overall and "ann" in overall and "bob" in overall and "cyd" not in overall
+        assert "cyd" in emulated and "Practice, not official" in emulated and "ann" not in emulated
+        assert "ann" in real and "Practice" not in real and "cyd" not in real
+
+
+async def test_a_frozen_board_stands_still_and_says_so(open_site):
+    """What came after the freeze shows when the competition has ended; nobody who opens a page is an administrator."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        await here.enter("bob", 9.0, at=FREEZE + timedelta(seconds=1))
+        here.clock.now = FREEZE + timedelta(seconds=2)
+        _, frozen = await here.get(f"{BOARD}?problem=sum")
+        here.clock.now = END
+        _, ended = await here.get(f"{BOARD}?problem=sum")
+        assert "bob" not in frozen and "ann" in frozen and "The board is frozen" in frozen
+        assert "bob" in ended and "The board is frozen" not in ended
+
+
+def test_boards_have_pages():
+    """Fifty entries each; ranks go on, and bars are to the scale of all of them."""
+    competition = Competition(competition_id="c", title="", problem_ids=("p",), start_time=START, end_time=END)
+    standings = [standing(f"user{number:02}", 100.0 - number) for number in range(53)]
+    found = leaderboard.board(competition, standings, problem_id="p")
+    first, second = (views.board(competition, found, START, {}, page=page) for page in (1, 2))
+    assert [one["rank"] for one in first["entries"] + second["entries"]] == list(range(1, 54))
+    assert len(second["entries"]) == 3 and second["place"].pages == 2
+    assert first["entries"][-1]["bar"].value > second["entries"][0]["bar"].value > second["entries"][1]["bar"].value
+    assert views.board(competition, found, START, {}, page=99)["entries"] == []
+
+
+def standing(user, score):
+    return Standing(
+        submission_id=user, user=user, problem_id="p", device="H200", clock=wire.Clock.DEVICE_EVENTS, create_time=START,
+        score=Score(value=score, low=score * 0.9999, high=score * 1.0001),
+    )  # fmt: skip
+
+
+async def test_a_page_that_is_no_number_is_no_error(open_site):
+    """It is the first; one past the last is empty."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        for page in ("0", "-1", "x", "9" * 30, "%00", "99"):
+            answer, text = await here.get(f"{BOARD}?problem=sum&page={page}")
+            assert answer.status == 200 and ("ann" in text) is (page != "99")
+
+
+async def test_what_is_not_graded_has_a_page_too(open_site):
+    """Waiting, and failed by us: the page says so, and nothing of a verdict."""
+    async with open_site(open_server=True) as here:
+        waiting = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        _, text = await here.get(f"/submissions/{waiting.submission_id}")
+        assert "queued" in text and "ACCEPTED" not in text
+        held = await here.ledger.lease("w", ttl_s=30)
+        await here.ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no <b>box</b>", final=True))
+        _, text = await here.get(f"/submissions/{waiting.submission_id}")
+        assert "the grader failed" in text and "no &lt;b&gt;box&lt;/b&gt;" in text
+
+
+async def test_a_report_shows_verdict_times_log_and_history(open_site):
+    """All that a reader needs of a submission, on one page; samples are drawn."""
+    async with open_site(open_server=True) as here:
+        made = await here.enter(
+            "ann", 2.0, build=replace(fakes.report().build, log="ptxas info : 32 registers"), output="hello from the kernel"
+        )
+        _, text = await here.get(f"/submissions/{made}")
+        for said in (
+            "ACCEPTED",
+            "Right.",
+            "ann",
+            "ptxas info",
+            "hello from the kernel",
+            "n64",
+            "2x (1.96x to 2.04x)",
+            "its grading",
+            "H200",
+        ):
+            assert said in text, said
+        assert text.count('class="samples mark-') == 3 and text.count('class="median') == 3
+        _, sources = await here.get(f"/submissions/{made}/sources")
+        assert "grade: accept" in sources and "kernel.cu" in sources
+
+
+async def test_secret_workloads_are_on_no_page(open_site):
+    """Neither their names nor their sizes nor times: only how many there are, and how many passed."""
+    async with open_site(open_server=True) as here:
+        hidden = (timed_hidden("secret33"), timed_hidden("secret-1"))
+        trials = (fakes.trial(), fakes.trial("secret33", hidden=True), fakes.trial("secret-1", hidden=True))
+        made = await here.enter("ann", 2.0, trials=trials, measurements=hidden)
+        for path in (BOARD, f"{BOARD}?problem=sum", f"/submissions/{made}", f"/submissions/{made}/sources", "/"):
+            _, text = await here.get(path)
+            assert not re.search(r"secret33|secret-1|70368|00112233|33 elements|987654", text), path
+        assert "1 secret workload." in (await here.get(BOARD))[1]
+
+
+def timed_hidden(name):
+    return replace(fakes.measurement(name, hidden=True), certified=wire.Samples(durations_ns=(987654, 987654)))
+
+
+@pytest.mark.parametrize(("visibility", "ended", "open_server", "shown"), [
+    ("private", False, False, False), ("private", True, False, False), ("after_end", False, False, False),
+    ("after_end", True, False, True), ("private", False, True, True),
+])  # fmt: skip
+async def test_reports_and_sources_are_shown_where_everybody_may_see_them(open_site, visibility, ended, open_server, shown):
+    """Else they are not there: the same answer as for an id that does not exist, and no link to it."""
+    async with open_site(visibility=visibility, open_server=open_server) as here:
+        made = await here.enter("ann", 2.0)
+        alone = await here.enter("ann", 2.0, competition_id="")
+        here.clock.now = END if ended else START + timedelta(hours=1)
+        _, nothing = await here.get("/submissions/0000000000000000")
+        for path in (f"/submissions/{made}", f"/submissions/{made}/sources"):
+            answer, text = await here.get(path)
+            assert answer.status == (200 if shown else 404)
+            assert shown or text == nothing
+        assert (await here.get(f"/submissions/{alone}"))[0].status == (200 if open_server else 404)
+        assert (made in (await here.get(f"{BOARD}?problem=sum"))[1]) is shown
+
+
+async def test_an_open_server_is_open_only_to_those_who_come_from_here(open_site):
+    """A strange name that leads here, or a proxy that makes the port public, opens nothing. The control: the plain request does."""
+    async with open_site(open_server=True, visibility="private") as here:
+        made = await here.enter("ann", 2.0)
+        assert (await here.get(f"/submissions/{made}"))[0].status == 200
+        for headers in ({"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example:80"}, {"X-Forwarded-For": "8.8.8.8"}, {"Via": "1.1 x"}):
+            assert (await here.get(f"/submissions/{made}", **headers))[0].status == 404, headers
+
+
+def test_the_rule_of_what_is_shown():
+    """One function: after the end where the competition opens it, to the second; and on an open server."""
+    opened = Competition(competition_id="c", title="", problem_ids=(), start_time=START, end_time=END, visibility=Visibility.AFTER_END)
+    second = timedelta(seconds=1)
+    assert not shows_submission(opened, END - second, open_server=False) and shows_submission(opened, END, open_server=False)
+    assert not shows_submission(replace(opened, visibility=Visibility.PRIVATE), END, open_server=False)
+    assert not shows_submission(None, END, open_server=False) and shows_submission(None, START, open_server=True)
+    assert asked_from_here("localhost", []) and asked_from_here("[::1]:80", []) and asked_from_here("127.0.0.1:8080", ["Accept"])
+    assert not asked_from_here("", []) and not asked_from_here("localhost:80", ["Forwarded"])
+
+
+async def test_every_answer_has_the_headers_of_a_page_that_runs_nothing(open_site):
+    """Pages, errors and the style sheet; no cookies; what is not there is a page too."""
+    async with open_site() as here:
+        for path, status in (("/", 200), (BOARD, 200), ("/static/style.css", 200), ("/nothing", 404), ("/static/../pages.py", 404),
+                             ("/submissions/x", 404), (f"{BOARD}?problem=none", 404), ("/competitions/%3Cscript%3E", 404)):  # fmt: skip
+            answer, text = await here.get(path)
+            assert answer.status == status, path
+            policy = answer.headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'none'; style-src 'self'; img-src 'self' data:;") and "unsafe" not in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff" and "Set-Cookie" not in answer.headers
+            assert "<script" not in text and " style=" not in text
+
+
+async def test_a_page_that_has_not_changed_is_not_sent_again(open_site):
+    """By its ETag; after a new entry it is."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        first, _ = await here.get(f"{BOARD}?problem=sum")
+        again, body = await here.get(f"{BOARD}?problem=sum", **{"If-None-Match": first.headers["ETag"]})
+        assert again.status == 304 and body == ""
+        await here.enter("bob", 3.0)
+        changed, _ = await here.get(f"{BOARD}?problem=sum", **{"If-None-Match": first.headers["ETag"]})
+        assert changed.status == 200 and changed.headers["ETag"] != first.headers["ETag"]
+
+
+async def test_our_own_failure_is_a_page_without_its_reason(open_site):
+    """The log has it; the page says under which request."""
+    async with open_site() as here:
+        here.ledger._database = None
+        answer, text = await here.get("/submissions/0123456789abcdef")
+        assert answer.status == 500 and "Our fault" in text and "NoneType" not in text and "read" not in text
+
+
+async def test_a_server_serves_pages_when_asked(settings, kernel, finished, place):
+    """`--web` of a real server with a fake grade: a submission's page is there for whoever may ask the API for it."""
+    there = settings.model_copy(update={"web": "127.0.0.1:0"})
+    async with serving(there, fakes.wiring()) as running, GraderClient(running.address) as client, aiohttp.ClientSession() as session:
+        final = await finished(client, await client.submit(kernel("wrong")))
+        async with session.get(f"http://{running.web_address}/{final.name}") as answer:
+            text = await answer.text()
+            assert answer.status == 200 and "WRONG_ANSWER" in text and "secret33" not in text
+        async with session.get(f"http://{running.web_address}/") as answer:
+            assert "There are no competitions" in await answer.text()
+
+
+async def test_a_server_with_keys_shows_no_reports(settings, kernel, place):
+    """Nobody shows a key to a page, so it shows what everybody may see. The control is the test above."""
+    there = settings.model_copy(update={"web": "127.0.0.1:0", "auth": "keys"})
+    async with serving(there, fakes.wiring()) as running, aiohttp.ClientSession() as session:
+        async with Ledger.open(there.ledger) as ledger:
+            made = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
+        async with session.get(f"http://{running.web_address}/submissions/{made.submission_id}") as answer:
+            assert answer.status == 404
+
+
+def test_untrusted_text_is_shown_harmlessly():
+    """Control characters, direction overrides and zero-width ones are written as escapes, in every template, without a filter."""
+    shown = environment().from_string("<p>{{ text }}</p>").render(text="a\x1b[31m\u202eb\u200bc\x00\r<b>&\"'")
+    assert shown == "<p>a\\x1b[31m\\u202eb\\u200bc\\x00\\x0d&lt;b&gt;&amp;&#34;&#39;</p>"
+
+
+def test_bars_are_to_one_scale():
+    """Intervals overlap on the page exactly where they do in the figures, whatever the widest of them is."""
+    first, second, third = plot.bars([(2.0, 1.9, 2.1), (1.95, 1.85, 2.05), (1.0, 0.9, 1.1)])
+    assert first.low < second.high and third.high < second.low
+    [alone] = plot.bars([(2.0, 2.0, 2.0)])
+    assert 0 <= alone.low == alone.value == alone.high <= plot.BAR_WIDTH
+    wide, narrow = plot.bars([(2.0, 1e-300, float("inf")), (1.0, 0.99, 1.01)])
+    assert 0 <= wide.low < narrow.low < narrow.high < wide.high <= plot.BAR_WIDTH
+    assert plot.bars([(0.0, 0.0, 0.0), (float("nan"), 1.0, 2.0)]) == [None, None]
+
+
+def test_samples_are_drawn_in_their_order():
+    """Within the frame, on a linear scale where times are alike and a logarithmic one where they are not; long series are thinned."""
+    found = plot.plot({"kernel": list(range(1000, 2000)), "eager": [1500] * 3})
+    assert not found.logarithmic and found.series[0].shown_every == 3 and found.series[0].count == 1000
+    places = [tuple(map(float, one.split("h")[0].split())) for one in found.series[0].path.split("M")[1:]]
+    assert places == sorted(places) and [y for _, y in places] == sorted((y for _, y in places), reverse=True)
+    assert all(plot.PLOT_LEFT <= x <= plot.PLOT_WIDTH and 0 <= y <= plot.PLOT_HEIGHT for x, y in places)
+    assert plot.plot({"kernel": [100, 100_000]}).logarithmic
+    assert plot.plot({"kernel": [], "eager": []}) is None and plot.plot({"kernel": [0]}) is not None
+    assert plot.plot({"kernel": [7]}) is not None
+    sunk = plot.plot({"kernel": [0, -5, 1000, 2000]})  # the cost of an empty call is taken off, so some are nothing
+    assert sunk.sunk == 2 and not sunk.logarithmic
+
+
+def test_times_are_said_in_utc():
+    """For machines and for people."""
+    assert views.when(datetime(2026, 5, 1, 12, tzinfo=UTC)) == {"iso": "2026-05-01T12:00:00+00:00", "text": "2026-05-01 12:00 UTC"}
+    assert Settings().web is None

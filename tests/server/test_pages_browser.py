@@ -1,0 +1,160 @@
+"""Pages in a real browser, without a display: that they can be read, and that nothing of a stranger runs in them."""
+
+import json
+import os
+import shutil
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import async_playwright
+
+from grader.model import SourceFile
+from grader.web.pages import environment
+from sandbox import wire
+from tests import fakes
+from tests.server.site import END, site
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+MISMATCHED = wire.TrialOutcome.MISMATCHED
+PHONE = {"width": 360, "height": 740}
+DESKTOP = {"width": 1200, "height": 900}
+EVIL = (
+    "<script>document.title='ran'</script>\"onmouseover=\"document.title='ran'\" x='\"><img src=x onerror=document.title='ran'>"
+    "]]></pre></bdi></a></title></textarea><svg onload=document.title='ran'>{{ 7*7 }}{% raw %}\u202egnp\u2066\x1b]0;ran\x07\x00"
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser():
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        if os.environ.get("GRADER_REQUIRE_CHROMIUM") == "1":
+            pytest.fail("there is no chromium on the path")
+        pytest.skip("there is no chromium on the path")
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=path, args=arguments)
+        yield opened
+        await opened.close()
+
+
+@asynccontextmanager
+async def reader(browser, here, **options):
+    """A page that notes what it complains of and what it asks of others."""
+    context = await browser.new_context(viewport=DESKTOP, **options)
+    page = await context.new_page()
+    page.complaints, page.elsewhere = [], []
+    page.on("console", lambda message: page.complaints.append(message.text))
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("request", lambda request: page.elsewhere.append(request.url) if not request.url.startswith((here.url(), "data:")) else None)
+    try:
+        yield page
+    finally:
+        await context.close()
+
+
+async def board(here):
+    """Three users, of whom two are tied."""
+    for user, score in (("ann", 2.0), ("bob", 1.99), ("cyd-with-a-name-as-long-as-names-may-be-here", 1.5)):
+        build = replace(fakes.report().build, log="ptxas info    : " + "x" * 3000)
+        await here.enter(user, score, build=build, output="hello\n" * 20, flags=("REPORTED_TIME_NOT_CONFIRMED",))
+
+
+async def hostile(here):
+    """A submission of which every text is a stranger's; a user's name is checked when a key is made, and pages must do without that."""
+    build = replace(fakes.report().build, log=EVIL)
+    return await here.enter(
+        EVIL[:64], 3.0, build=build, output=EVIL, summary=EVIL, libraries=(EVIL,), reason=EVIL, flags=(EVIL,), device=EVIL[:100],
+        sources=(SourceFile(path="k.cu", content=EVIL),), trials=(replace(fakes.trial(EVIL), message=EVIL, outcome=MISMATCHED),),
+    )  # fmt: skip
+
+
+async def test_pages_can_be_read_on_a_desktop_and_on_a_phone(browser, tmp_path):
+    """From the list to a board to a report, by links; nothing is wider than a phone; no complaint, and nothing is asked of others."""
+    async with site(tmp_path, open_server=True) as here:
+        await board(here)
+        async with reader(browser, here) as page:
+            await page.goto(here.url("/"))
+            await page.get_by_role("link", name="Spring sprint").click()
+            await page.get_by_role("navigation", name="Boards").get_by_role("link", name="A sum").first.click()
+            seen = {"list": here.url("/"), "board": page.url}
+            rows = [row.split("\t") for row in await page.locator("table.board tbody tr").all_inner_texts()]
+            assert [row[:2] for row in rows] == [["1 tie", "ann"], ["1 tie", "bob"], ["3", "cyd-with-a-name-as-long-as-names-may-be-here"]]
+            assert await overlap(page, 0, 1) and not await overlap(page, 1, 2)
+            await page.locator("table.board a").first.click()
+            seen["report"] = page.url
+            assert await page.locator("figure.plot > svg path.samples").count() == 3
+            box = await page.locator("figure.plot > svg").bounding_box()
+            assert box["width"] > 200 and box["height"] > 100
+            for name, size in (("phone", PHONE), ("desktop", DESKTOP)):
+                await page.set_viewport_size(size)
+                for label, url in {**seen, "sources": f"{seen['report']}/sources"}.items():
+                    await page.goto(url)
+                    wide = await page.evaluate("document.documentElement.scrollWidth")
+                    assert wide <= size["width"], (label, name, wide)
+                    if shots := os.environ.get("GRADER_SCREENSHOTS"):  # a directory: for a look at them
+                        await page.screenshot(path=f"{shots}/{label}-{name}.png", full_page=True)
+            assert page.complaints == [] and page.elsewhere == []
+
+
+async def overlap(page, one, other):
+    """Whether the intervals that two rows draw cross."""
+    ends = [await page.locator("table.board svg.bar").nth(row).locator(".interval").first.bounding_box() for row in (one, other)]
+    first, second = sorted(ends, key=lambda box: box["x"])
+    return second["x"] <= first["x"] + first["width"]
+
+
+async def test_pages_need_no_javascript_and_follow_the_readers_colours(browser, tmp_path):
+    """The same text without it; another background where the reader prefers dark; tables are named regions that a keyboard reaches."""
+    async with site(tmp_path) as here:
+        await board(here)
+        async with reader(browser, here, java_script_enabled=False, color_scheme="dark") as page:
+            await page.goto(here.url("/competitions/spring?problem=sum"))
+            assert await page.get_by_role("rowheader", name="ann").count() == 1
+            assert await page.get_by_role("columnheader", name="Rank").count() == 1
+            await page.keyboard.press("Tab")
+            skip = page.get_by_role("link", name="Skip to the content")
+            assert (await skip.bounding_box())["x"] >= 0
+        colours = []
+        for scheme in ("light", "dark"):
+            async with reader(browser, here, color_scheme=scheme) as page:
+                await page.goto(here.url("/"))
+                colours.append(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert len(set(colours)) == 2
+
+
+@pytest.mark.parametrize("protected", [True, False])
+async def test_nothing_that_strangers_write_runs(browser, tmp_path, protected):
+    """Names, titles, logs, output and sources full of markup: no title changes. The control: without escaping it does."""
+    templates = None if protected else environment(autoescape=False)
+    title = EVIL[:190]
+    async with site(tmp_path, open_server=True, title=json.dumps(title), problem_title=title, templates=templates) as here:
+        made = await hostile(here)
+        here.clock.now = END
+        ran = []
+        async with reader(browser, here, bypass_csp=True) as page:  # escaping has to do it alone
+            for path in (
+                "/",
+                "/competitions/spring?problem=sum",
+                "/competitions/spring",
+                f"/submissions/{made}",
+                f"/submissions/{made}/sources",
+            ):
+                await page.goto(here.url(path))
+                await page.evaluate("for (const one of document.querySelectorAll('*')) one.dispatchEvent(new Event('mouseover'))")
+                ran.append(await page.title() == "ran")
+                if protected:
+                    assert not await page.evaluate("document.querySelectorAll('script, img, iframe, [onmouseover], [onload]').length"), path
+                    assert "\u202e" not in await page.inner_text("body") and "49" not in await page.title(), path
+        assert ran == [not protected] * 5
+
+
+async def test_the_policy_stops_what_escaping_let_through(browser, tmp_path):
+    """The second line of defence, alone: without escaping, but with the headers, nothing runs either."""
+    async with site(tmp_path, open_server=True, templates=environment(autoescape=False)) as here:
+        made = await hostile(here)
+        async with reader(browser, here) as page:
+            await page.goto(here.url(f"/submissions/{made}"))
+            assert await page.title() != "ran" and page.complaints

@@ -1,0 +1,185 @@
+"""What is one user's is not there for another."""
+
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from grader import errors
+from grader.ledger import Ledger
+from grader.model import Caller, Competition, Scope, Visibility
+from grader.server import access
+from grader.v1 import submission_pb2
+from tests import fakes
+from tests.server.keyed import keyed_server
+
+NOW = datetime(2026, 5, 2, 12, tzinfo=UTC)
+ALICE, BOB = (Caller(user=name, scopes=frozenset({Scope.SUBMIT, Scope.READ}), key_id=name) for name in ("alice", "bob"))
+ROOT = Caller(user="root", key_id="root")
+NOBODY = Caller()  # of a server that asks for no keys
+NONE_SUCH = "submissions/0123456789abcdef"
+
+
+@pytest.fixture
+async def people(settings):
+    """Clients of alice, bob, and root, who is an administrator."""
+    async with keyed_server(settings) as keyed, AsyncExitStack() as stack:
+        scopes = {"alice": (Scope.SUBMIT, Scope.READ), "bob": (Scope.SUBMIT, Scope.READ), "root": tuple(Scope)}
+        keys = {name: await keyed.key(name, allowed) for name, allowed in scopes.items()}
+        yield {name: await stack.enter_async_context(keyed.client(key)) for name, key in keys.items()}
+
+
+@pytest.fixture
+async def ledger(place):
+    async with Ledger.open(place / "ledger.sqlite3", lambda: NOW) as opened:
+        yield opened
+
+
+async def watched(client, name):
+    return [event async for event in client.watch(name)]
+
+
+READS = {
+    "source and report": lambda client, name: client.get_submission(name, full=True),
+    "events": watched,
+    "cancellation": lambda client, name: client.cancel(name),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+async def test_what_is_anothers_is_answered_as_what_is_not_there(people, kernel, what):
+    """The same error in every word, for one that runs and for one that has finished; nothing is changed by asking."""
+    for order in ("accept", "hang"):
+        made = await people["alice"].submit(kernel(order))
+        if order == "accept":
+            await watched(people["alice"], made.name)
+        with pytest.raises(errors.SubmissionNotFound) as others:
+            await READS[what](people["bob"], made.name)
+        with pytest.raises(errors.SubmissionNotFound) as none:
+            await READS[what](people["bob"], NONE_SUCH)
+        assert str(others.value) == str(none.value).replace(NONE_SUCH.removeprefix("submissions/"), made.name.removeprefix("submissions/"))
+        kept = await people["alice"].get_submission(made.name)
+        assert kept.state != submission_pb2.SUBMISSION_STATE_CANCELLED
+
+
+@pytest.mark.parametrize("who", ["alice", "root"])
+async def test_its_owner_and_administrators_read_and_cancel_it(people, kernel, who):
+    """The control for all refusals above."""
+    made = await people["alice"].submit(kernel("hang"))
+    found = await people[who].get_submission(made.name, full=True)
+    assert found.user == "alice" and "hang" in found.sources[0].content
+    await people[who].cancel(made.name)
+    assert (await watched(people[who], made.name))[-1].submission.state == submission_pb2.SUBMISSION_STATE_CANCELLED
+
+
+async def test_without_keys_everybody_reads_everything(settings, kernel):
+    """The control: on one's own host there is one user."""
+    async with keyed_server(settings, auth="none") as open_server, open_server.client() as first, open_server.client() as second:
+        made = await first.submit(kernel())
+        assert (await second.get_submission(made.name)).sources
+        assert [one.name for one in (await second.list_submissions()).submissions] == [made.name]
+
+
+async def names(client, **fields):
+    return {one.name for one in (await client.list_submissions(**fields)).submissions}
+
+
+async def test_a_list_shows_ones_own_and_an_administrator_all(people, kernel):
+    """Also where another's are asked for by name, or by a page token that is another's."""
+    made = {name: {(await people[name].submit(kernel())).name for _ in range(2)} for name in ("alice", "bob")}
+    assert await names(people["bob"]) == made["bob"]
+    assert await names(people["bob"], user="bob") == made["bob"]
+    assert await names(people["bob"], user="alice") == set()
+    assert await names(people["root"]) == made["alice"] | made["bob"]
+    assert await names(people["root"], user="alice") == made["alice"]
+    token = (await people["root"].list_submissions(page_size=1)).next_page_token
+    assert await names(people["alice"], page_size=1, page_token=token) <= made["alice"]
+
+
+@pytest.mark.parametrize("user", ["Alice", "a b", "../x", "x" * 65, "a\n", "é"])
+async def test_a_user_name_that_nobody_can_have_is_said(client, user):
+    """A field violation, not an empty list."""
+    with pytest.raises(errors.InvalidRequest, match="user name"):
+        await client.list_submissions(user=user)
+
+
+async def test_two_users_may_have_one_request_id(people, kernel):
+    """Nobody gets another's submission by it, and the same user gets the first again."""
+    request_id = str(uuid.uuid4())
+    made = {name: await people[name].submit(kernel(), request_id=request_id) for name in ("alice", "bob")}
+    assert made["alice"].name != made["bob"].name and (made["alice"].user, made["bob"].user) == ("alice", "bob")
+    assert (await people["bob"].submit(kernel(), request_id=request_id)).name == made["bob"].name
+
+
+async def test_nobody_says_whose_a_submission_is(people, kernel):
+    """The field `user` of a request is output only: the key says it."""
+    forged = kernel()
+    forged.user = "bob"
+    assert (await people["alice"].submit(forged)).user == "alice"
+
+
+def competition(competition_id, end, visibility=Visibility.AFTER_END):
+    return Competition(
+        competition_id=competition_id,
+        title="",
+        problem_ids=("sum",),
+        start_time=end - timedelta(days=2),
+        end_time=end,
+        visibility=visibility,
+    )
+
+
+COMPETITIONS = (
+    competition("over", NOW),
+    competition("running", NOW + timedelta(microseconds=1)),
+    competition("private", NOW - timedelta(days=1), Visibility.PRIVATE),
+)
+FOUND = {"over": True, "running": False, "private": False, "gone": False, "": False}
+
+
+@pytest.mark.parametrize("competition_id", FOUND)
+async def test_after_the_end_others_read_where_the_competition_says_so(ledger, competition_id):
+    """From the very end on, and not before; an administrator always, and who asks for no keys."""
+    made = await ledger.submit(fakes.new_submission(user="alice", competition_id=competition_id), fakes.problem())
+    for caller, sees in ((ALICE, True), (BOB, FOUND[competition_id]), (ROOT, True), (NOBODY, True)):
+        whose = access.whose(caller, "", competition_id or "any", COMPETITIONS, NOW)
+        if competition_id:
+            assert bool((await ledger.page(size=10, whose=whose))[0]) is sees
+        if sees:
+            access.check_seen(caller, made, COMPETITIONS, NOW)
+        else:
+            with pytest.raises(errors.SubmissionNotFound):
+                access.check_seen(caller, made, COMPETITIONS, NOW)
+
+
+async def test_nobody_cancels_anothers_after_the_end_either(ledger):
+    """Reading is all that is opened."""
+    made = await ledger.submit(fakes.new_submission(user="alice", competition_id="over"), fakes.problem())
+    access.check_owned(ALICE, made)
+    with pytest.raises(errors.SubmissionNotFound):
+        access.check_owned(BOB, made)
+
+
+@pytest.mark.parametrize("competition_id", ["", "over"])
+async def test_a_run_of_a_rejudge_is_not_its_users(ledger, competition_id):
+    """Nobody but administrators sees or cancels it, not even once the competition is open to readers."""
+    made = await ledger.submit(fakes.new_submission(user="alice", competition_id=competition_id), fakes.problem())
+    run = replace(made, rejudge_id="rejudge")
+    for check in (lambda caller: access.check_seen(caller, run, COMPETITIONS, NOW), lambda caller: access.check_owned(caller, run)):
+        check(ROOT)
+        for caller in (ALICE, BOB):
+            with pytest.raises(errors.SubmissionNotFound):
+                check(caller)
+
+
+async def test_ones_own_list_is_not_all_that_was_opened(ledger):
+    """What others handed in is listed where it is asked for: by user or by competition."""
+    for user in ("alice", "bob"):
+        await ledger.submit(fakes.new_submission(user=user, competition_id="over"), fakes.problem())
+    listed = {}
+    for asked in (("", ""), ("alice", ""), ("", "over"), ("alice", "over"), ("alice", "running")):
+        found, _ = await ledger.page(size=10, whose=access.whose(BOB, *asked, COMPETITIONS, NOW))
+        listed[asked] = {one.new.user for one in found}
+    assert list(listed.values()) == [{"bob"}, {"alice"}, {"alice", "bob"}, {"alice"}, set()]

@@ -1,0 +1,139 @@
+"""What a competition keeps secret is planted everywhere, and then searched for in all that leaves the server."""
+
+import asyncio
+import urllib.request
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from grader import log
+from grader.client import GraderClient
+from grader.errors import GraderError, ProblemBroken
+from grader.server.running import serving
+from grader.v1 import submission_pb2
+from sandbox import wire
+from tests import fakes
+from tests.server.test_competing import toml
+
+SIZE, SEED, ID = 987654, "feedfacecafebeef" * 2, "secret-1"
+PLANTED = (str(SIZE), SEED, ID, "77777")
+SECRET = f'secret_seed = "{SEED}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {SIZE} }}\n'
+NANOSECONDS = 77777
+
+
+class Telltale(fakes.FakeGrade):
+    """Says the size wherever there is room for words or numbers."""
+
+    async def _facts(self, lease):
+        order = lease.submission.new.sources[0].content.split("grade: ")[1].split(" ")[0]
+        hidden = [one for one in lease.problem.spec.workloads if one.hidden and one.axes["n"] == SIZE] or [lease.problem.spec.workloads[-1]]
+        told = f"{hidden[0].workload_id} has {SIZE} elements"
+        if order == "fault":
+            raise ProblemBroken(f"does not fit: {told}")
+        if order == "bug":
+            raise KeyError(told)
+        async for fact in super()._facts(lease):
+            match fact:
+                case wire.Trial(hidden=True):
+                    yield replace(
+                        fact,
+                        message=told,
+                        element_count=SIZE,
+                        mismatched_count=SIZE,
+                        max_absolute_error=float(SIZE),
+                        duration_ns=NANOSECONDS,
+                        key=f"{SIZE:032}",
+                    )
+                case wire.Measurement(hidden=True):
+                    times = wire.Samples(durations_ns=(NANOSECONDS,))
+                    yield replace(fact, certified=times, bound_ns=NANOSECONDS, floor_ns=SIZE, moved_bytes=SIZE, conditions={"n": told})
+                case _:
+                    yield fact
+
+
+@asynccontextmanager
+async def telling(settings, place, kernel, capsys, *, competition):
+    """Everything that a server said when each kind of submission was made: in answers, events, errors, logs, metrics."""
+    (place / "competitions").mkdir(exist_ok=True)
+    (place / "competitions" / "competition.toml").write_text(toml("one", more=SECRET))
+    log.configure("json", level=0)
+    said = []
+    there = settings.model_copy(update={"competitions": (place / "competitions",), "web": "0"})
+    async with serving(there, fakes.wiring(Telltale())) as running, GraderClient(running.address) as client:
+        made = []
+        for order in ("accept", "wrong", "fault", "bug"):
+            for mode in wire.Mode.TEST, wire.Mode.RANKED:
+                made.append(await client.submit(kernel(order, mode=mode, competition_id="one" if competition else "")))
+        said += made
+        for one in made:
+            async for event in client.watch(one.name):
+                said.append(event)
+            said.append(await client.get_submission(one.name, full=True))
+        said += [await client.list_submissions(), await client.list_problems(), await client.list_competitions()]
+        said += [await client.get_competition("competitions/one"), await client.get_problem("problems/sum")]
+        for name in ("competitions/two", "one"):
+            try:
+                await client.get_competition(name)
+            except GraderError as error:
+                said.append(error)
+        url = f"http://{running.web_address.rsplit('/', 1)[-1]}/metrics"
+        said.append(await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=30).read().decode()))
+        yield client, made, said
+    said.append(capsys.readouterr().err)
+    log.configure("json", level=50)
+
+
+async def test_what_is_secret_leaves_the_server_nowhere(settings, place, kernel, capsys):
+    """Neither sizes, nor ids, nor the seed, nor a time: in no answer, event, error, log line or metric."""
+    async with telling(settings, place, kernel, capsys, competition=True) as (_, made, said):
+        pass
+    text = "\n".join(str(one) for one in said)
+    assert len(made) == 8 and '"attempt_broke"' in text and '"attempt_failed"' in text and "grader_" in text
+    assert [word for word in PLANTED if word in text] == []
+
+
+async def test_without_a_competition_the_search_finds_something(settings, place, kernel, capsys):
+    """The control: hidden workloads of a problem keep their times, and failures their messages."""
+    async with telling(settings, place, kernel, capsys, competition=False) as (_, _, said):
+        pass
+    text = "\n".join(str(one) for one in said)
+    assert str(SIZE) in text and "77777" in text
+
+
+async def test_of_a_secret_workload_the_outcome_is_told(settings, place, kernel, capsys):
+    """That there was one, that it failed, the verdict and a sentence that is the same for every size."""
+    async with telling(settings, place, kernel, capsys, competition=True) as (client, made, _):
+        reports = [(await client.get_submission(one.name, full=True)).report for one in made[:4]]
+    accepted, ranked = reports[:2]
+    hidden = [trial for trial in accepted.trials if trial.hidden]
+    assert [trial.workload_id for trial in hidden] == ["hidden-1", "hidden-2"]
+    names = {field.name for trial in hidden for field, _ in trial.ListFields()}
+    assert names == {"workload_id", "phase", "outcome", "hidden"}
+    assert ranked.process_count == 3 and not [one for one in ranked.measurements if one.hidden]
+    assert [one for one in ranked.measurements if not one.hidden]
+
+
+async def test_two_event_times_do_not_tell_how_long_a_secret_workload_took(settings, place, kernel, capsys):
+    """They are all that of the attempt's begin; those of public ones are their own."""
+    async with telling(settings, place, kernel, capsys, competition=True) as (client, made, _):
+        final = await client.get_submission(made[0].name)
+        events = [event async for event in client.watch(made[0].name)]
+    hidden = [event for event in events if "hidden-" in str(event)]
+    assert hidden and all(event.event_time == final.start_time for event in hidden if not event.HasField("submission"))
+    assert any(event.event_time != final.start_time for event in events if event.HasField("trial") and not event.trial.hidden)
+    assert final.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+
+
+@pytest.mark.parametrize("order", ["fault", "bug"])
+async def test_the_ledger_keeps_what_is_not_told(settings, place, kernel, capsys, order):
+    """Whoever has the database can find out why it failed."""
+    async with telling(settings, place, kernel, capsys, competition=True) as (client, made, _):
+        failed = [await client.get_submission(one.name) for one in made]
+        failed = [one for one in failed if one.state == submission_pb2.SUBMISSION_STATE_FAILED]
+    assert len(failed) == 4 and all("more is not told in a competition" in one.error.message for one in failed)
+    from grader.ledger import Ledger
+
+    async with Ledger.open(settings.ledger_path) as ledger:
+        kept = [(await ledger.get(one.name.removeprefix("submissions/"))).failure.message for one in failed]
+    assert any(str(SIZE) in message for message in kept) if order == "fault" else any("KeyError" in message for message in kept)

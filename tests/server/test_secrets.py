@@ -1,0 +1,266 @@
+"""Secrets are planted, everything that a server says is kept, and then they are searched for in it."""
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import sys
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import grpc
+import pytest
+
+from grader import errors, keys
+from grader.client import GraderClient
+from grader.ledger import Ledger
+from grader.model import Scope
+from grader.v1 import grader_service_pb2 as api
+from grader.v1 import submission_pb2
+from tests import fakes
+from tests.postgres import postgres, programs  # noqa: F401  # a fixture
+from tests.server.keyed import METHODS, bearer, call
+
+pytestmark = pytest.mark.slow  # each starts a server as a process
+ROOT = Path(__file__).parents[2]
+SOURCE = "planted_source_5f0e"
+PASSWORD = "planted-password-77c1"
+WORKLOAD = "planted_workload_9a33"
+SEED = "5eed" * 8
+SIZE = 1987654321  # of a secret workload
+PAGES = ("/", "/metrics", "/healthz", "/readyz", "/competitions/cup", "/competitions/cup/problems/sum", "/problems/sum", "/users/alice")
+
+PROBLEM = """
+name = "sum"
+title = "A sum"
+axes = ["n"]
+inputs = [{ name = "a", shape = ["n"] }]
+outputs = [{ name = "c", shape = ["n"] }]
+workloads = [{ id = "n64", axes = { n = 64 } }, { id = "%s", axes = { n = 1876543219 }, hidden = true }]
+"""
+COMPETITION = """
+name = "cup"
+title = "A cup"
+problems = ["sum"]
+devices = ["emulated"]
+start = %s
+end = %s
+secret_seed = "%s"
+secret = [{ problem = "sum", axes = { n = %d } }]
+"""
+
+
+class Said:
+    """Everything that came out of a server, by where."""
+
+    def __init__(self):
+        self.texts: dict[str, bytes] = {}
+
+    def add(self, where, data):
+        """Keep bytes, text, a message, or an error with all its details."""
+        if isinstance(data, grpc.aio.AioRpcError):
+            details = [value if isinstance(value, bytes) else value.encode() for _, value in data.trailing_metadata() or ()]
+            data = b"\n".join([(data.details() or "").encode(), *details])
+        elif hasattr(data, "SerializeToString"):
+            data = data.SerializeToString() + str(data).encode()
+        elif isinstance(data, str):
+            data = data.encode()
+        self.texts[where] = self.texts.get(where, b"") + b"\n" + (data or b"")
+
+    def places(self, secret):
+        """Where a secret is, as it is or in another writing."""
+        raw = str(secret).encode()
+        written = (raw, raw.hex().encode(), base64.b64encode(raw).rstrip(b"=")[:-1], json.dumps(str(secret))[1:-1].encode())
+        return sorted(where for where, text in self.texts.items() if any(one in text for one in written))
+
+
+@pytest.fixture
+def database(request):
+    """What $GRADER_DATABASE is: PostgreSQL, with a password in it, or SQLite where that is not installed."""
+    if programs() is None and os.environ.get("GRADER_REQUIRE_POSTGRES") != "1":
+        yield ""
+    else:
+        with request.getfixturevalue("postgres").lent() as url:
+            yield url.replace("grader@", f"grader:{PASSWORD}@")
+
+
+@pytest.fixture
+def files(place):
+    fakes.write_problem(place / "problems", "sum", PROBLEM % WORKLOAD)
+    now = datetime.now(UTC)
+    (place / "cup").mkdir()
+    times = ((now - timedelta(days=1)).isoformat(timespec="seconds"), (now + timedelta(days=1)).isoformat(timespec="seconds"))
+    (place / "cup" / "competition.toml").write_text(COMPETITION % (*times, SEED, SIZE))
+    return place
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@asynccontextmanager
+async def server_process(place, database):
+    """A server that logs all it can as JSON; its address, and that of its pages."""
+    address, web = f"unix:{place}/s", f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "tests.server.fake_server", str(place / "counted"), "--listen", address, "--auth", "keys"]
+    command += ["--state-dir", str(place / "state"), "--problems", str(place / "problems"), "--competitions", str(place / "cup")]
+    command += ["--web", web, "--log-format", "json", "--log-level", "debug", "--drain-s", "5"]
+    with (place / "log").open("ab") as log:
+        environment = {**os.environ, "GRADER_DATABASE": database}
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=log, stderr=log, env=environment)
+    try:
+        yield address, web
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def kernel(order, **fields):
+    content = fakes.source(order) + f"// {SOURCE}\n"
+    source = submission_pb2.SourceFile(path="kernel.cu", content=content)
+    return submission_pb2.Submission(problem="problems/sum", sources=[source], **fields)
+
+
+def wrong_requests():
+    """Submissions that are refused, with the source in each."""
+    good = kernel("accept")
+    yield api.SubmitRequest(submission=kernel("accept", entry=f"{SOURCE[:3]} x")).SerializeToString()
+    yield api.SubmitRequest(submission=kernel("accept", language="fortran")).SerializeToString()
+    yield api.SubmitRequest(submission=kernel("accept", device_kind="cuda:9")).SerializeToString()
+    yield api.SubmitRequest(submission=submission_pb2.Submission(problem="problems/none", sources=good.sources)).SerializeToString()
+    yield api.SubmitRequest(submission=submission_pb2.Submission(problem="problems/sum", sources=[*good.sources] * 2)).SerializeToString()
+    yield api.SubmitRequest(submission=good).SerializeToString().replace(b"solve", b"\xff\xff\xff\xff\xff")  # no UTF-8
+    yield good.sources[0].content.encode()  # no message
+
+
+async def answering(address):
+    async with asyncio.timeout(40):
+        while True:
+            try:
+                async with GraderClient(address) as client:
+                    await client.get_caller()
+            except errors.ServerUnreachable:
+                await asyncio.sleep(0.05)
+            except errors.Unauthenticated:
+                return
+
+
+async def graded(channel, metadata, said, submission):
+    """Hand it in, follow it to its end, and return its name."""
+    submit = channel.unary_unary("/grader.v1.GraderService/Submit", response_deserializer=submission_pb2.Submission.FromString)
+    made = await submit(api.SubmitRequest(submission=submission).SerializeToString(), metadata=metadata, timeout=20)
+    made.ClearField("sources")  # its owner's own
+    said.add("answers to the owner", made)
+    watch = channel.unary_stream(
+        "/grader.v1.GraderService/WatchSubmission", response_deserializer=submission_pb2.SubmissionEvent.FromString
+    )
+    async for event in watch(api.WatchSubmissionRequest(name=made.name).SerializeToString(), metadata=metadata, timeout=60):
+        said.add("events to the owner", event)
+        if event.WhichOneof("event") == "build" and "hang" in submission.sources[0].content:
+            request = api.CancelSubmissionRequest(name=made.name).SerializeToString()
+            assert await call(channel, "CancelSubmission", metadata, request) is None
+    return made.name
+
+
+async def ask_everything(channel, metadata, said, who, name):
+    """Each method about this submission, its problem and its competition; sources only count where they are not the owner's."""
+    asked = {
+        "GetSubmission": api.GetSubmissionRequest(name=name, view="REPORT_VIEW_FULL"),
+        "WatchSubmission": api.WatchSubmissionRequest(name=name),
+        "CancelSubmission": api.CancelSubmissionRequest(name=name),
+        "GetProblem": api.GetProblemRequest(name="problems/sum"),
+        "GetCompetition": api.GetCompetitionRequest(name="competitions/cup"),
+        "GetLeaderboard": api.GetLeaderboardRequest(competition="competitions/cup", problem="problems/sum"),
+    }
+    for method, described in METHODS.items():
+        path, request = f"/grader.v1.GraderService/{method}", asked.get(method)
+        data = b"" if request is None else request.SerializeToString()
+        try:
+            if described.server_streaming:
+                async for message in channel.unary_stream(path)(data, metadata=metadata, timeout=20):
+                    said.add(f"{method} to {who}", message)
+            else:
+                message = await channel.unary_unary(path)(data, metadata=metadata, timeout=20)
+                if method == "GetSubmission" and who in ("the owner", "an administrator"):
+                    shown = submission_pb2.Submission.FromString(message)
+                    assert SOURCE in shown.sources[0].content  # the control: it is there to be found
+                    shown.ClearField("sources")
+                    message = shown.SerializeToString()
+                said.add(f"{method} to {who}", message)
+        except grpc.aio.AioRpcError as error:
+            said.add(f"{method} to {who}", error)
+
+
+async def use(address, web, ledger, said):
+    """Do all that can be done, right and wrong."""
+    texts = {name: (await ledger.keys.create(name, frozenset({Scope.SUBMIT, Scope.READ})))[1] for name in ("alice", "bob")}
+    texts["submitter"] = (await ledger.keys.create("submitter", frozenset({Scope.SUBMIT})))[1]
+    texts["root"] = (await ledger.keys.create("root", frozenset(Scope)))[1]
+    revoked = (await ledger.keys.create("gone", frozenset(Scope)))[1]
+    await ledger.keys.revoke(revoked.split("_")[1])
+    wrong = texts["alice"][:-4] + ("0000" if texts["alice"][-4:] != "0000" else "1111")
+    async with grpc.aio.insecure_channel(address) as channel:
+        own = (bearer(texts["alice"]),)
+        names = [await graded(channel, own, said, kernel(order)) for order in ("accept", "wrong", "fault", "bug", "hang")]
+        ranked = kernel("accept", competition="competitions/cup", mode=submission_pb2.MODE_RANKED)
+        names.append(await graded(channel, own, said, ranked))
+        for name in (names[0], names[1], names[3], names[-1]):
+            await ask_everything(channel, own, said, "the owner", name)
+        await ask_everything(channel, (bearer(texts["root"]),), said, "an administrator", names[-1])
+        for who, text in {"another": texts["bob"], "scoped down": texts["submitter"], "revoked": revoked, "a guesser": wrong}.items():
+            await ask_everything(channel, (bearer(text),), said, who, names[0])
+        await ask_everything(channel, (), said, "nobody", names[0])
+        await ask_everything(channel, (("authorization", texts["alice"]),), said, "one who forgot Bearer", names[0])
+        for index, data in enumerate(wrong_requests()):
+            refused = await call(channel, "Submit", own, data)
+            assert refused is not None, index
+            said.add("refusals", refused)
+    async with aiohttp.ClientSession() as session:
+        for page in (*PAGES, *(f"/{name}" for name in names)):
+            async with session.get(f"http://{web}{page}") as answer:
+                said.add(f"page {page}", await answer.text())
+    return {"the owner's key": texts["alice"], "another key": texts["bob"], "a revoked key": revoked, "a wrong key": wrong}
+
+
+async def test_secrets_are_in_no_answer_log_metric_or_error(files, database):
+    """Keys, their digests, sources, the database's password, secret workloads, their sizes and their seed.
+
+    The control: what the fake grade raises on purpose is found in the log, and the pages and metrics were really read.
+    """
+    said = Said()
+    async with server_process(files, database) as (address, web), Ledger.open(database or files / "state" / "ledger.sqlite3") as ledger:
+        try:
+            await answering(address)
+        except TimeoutError:
+            pytest.fail((files / "log").read_text()[-2000:])
+        texts = await use(address, web, ledger, said)
+    said.add("log", (files / "log").read_bytes())
+    secrets = {what: text.split("_")[2] for what, text in texts.items()}
+    secrets |= {f"digest of {what}": keys.digest(secret) for what, secret in secrets.items()}
+    secrets |= {"source": SOURCE, "password": PASSWORD, "workload": WORKLOAD, "size": SIZE, "hidden size": 1876543219, "seed": SEED}
+    assert {what: places for what, secret in secrets.items() if (places := said.places(secret))} == {}
+    assert said.places("secret detail") == ["log"] and said.places("call_refused") == ["log"]
+    assert said.places("grader_") and "page /metrics" in said.places("# HELP") and said.places("SUBMISSION_STATE_SUCCEEDED")
+
+
+async def test_a_database_that_is_not_there_is_named_without_its_password(place):
+    """On standard error, where a service manager keeps it."""
+    url = f"postgresql://grader:{PASSWORD}@127.0.0.1:{free_port()}/none"
+    pipe = asyncio.subprocess.PIPE
+
+    async def run(*words):
+        command = [sys.executable, "-m", "grader.server.main", *words, "--state-dir", str(place / "state"), "--database", url]
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
+        output, _ = await asyncio.wait_for(process.communicate(), 60)
+        return process.returncode, output
+
+    for code, output in await asyncio.gather(run("--listen", f"unix:{place}/s"), run("admin", "keys", "list")):
+        assert code == 3 and b"127.0.0.1" in output and PASSWORD.encode() not in output, output

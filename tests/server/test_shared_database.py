@@ -1,0 +1,136 @@
+"""Several servers on one PostgreSQL: they share the work, hear each other at once, and leave each other's alone."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from grader import errors
+from grader.client import GraderClient
+from grader.dispatcher import Dispatcher
+from grader.ledger import Ledger
+from grader.model import SubmissionState
+from grader.server.lock import worker_prefix
+from grader.v1 import submission_pb2
+from tests import fakes
+from tests.postgres import rows
+
+ROOT = Path(__file__).parents[2]
+SOON_S = 30
+NEVER_S = 3600.0
+
+
+@pytest.fixture
+def url(postgres):
+    with postgres.lent() as url:
+        yield url
+
+
+@asynccontextmanager
+async def dispatching(ledger, grade):
+    """A dispatcher that looks for nothing by itself: neither for work nor for cancellations."""
+    dispatcher = Dispatcher(ledger, grade, capacity=2, lease_s=NEVER_S, poll_s=NEVER_S)
+    async with asyncio.timeout(SOON_S * 2), asyncio.TaskGroup() as group:
+        group.create_task(dispatcher.run())
+        yield dispatcher
+        dispatcher.drain(0)
+
+
+async def until(ledger, submission, wanted):
+    """Wait for a state, or for a fact of a kind, by news alone."""
+    with ledger.changes.of(submission.submission_id) as changed:
+        while True:
+            changed.clear()
+            for event in await ledger.events(submission.submission_id):
+                if event.state is wanted or type(event.fact).__name__ == wanted:
+                    return
+            await changed.wait()
+
+
+async def test_a_submission_to_one_server_is_taken_up_by_another_at_once(url):
+    """Although the other does not poll; and who watches at the first sees it."""
+    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, fakes.FakeGrade()):
+        for _ in range(3):
+            submission = await here.submit(fakes.new_submission(), fakes.problem())
+            await until(here, submission, SubmissionState.SUCCEEDED)
+
+
+async def test_a_cancellation_at_one_server_stops_an_attempt_at_another_at_once(url):
+    """Although the next heartbeat is an hour away."""
+    grade = fakes.FakeGrade()
+    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, grade):
+        submission = await here.submit(fakes.new_submission("hang"), fakes.problem())
+        await until(here, submission, "Build")
+        await here.cancel(submission.submission_id)
+        await until(here, submission, SubmissionState.CANCELLED)
+    assert grade.stopped == [submission.submission_id]
+
+
+def test_a_worker_says_of_which_state_directory_it_is(tmp_path):
+    """The same for every server of one directory, another for another."""
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert worker_prefix(tmp_path / "a") == worker_prefix(tmp_path / "link") != worker_prefix(tmp_path / "b")
+    assert len(worker_prefix(tmp_path / "a")) + 16 <= 64
+
+
+@pytest.fixture
+def start(settings, place, url):
+    """Start a server process on the database, by name, and kill it in the end."""
+
+    @asynccontextmanager
+    async def run(name):
+        listen = f"unix:{place}/{name}.s"
+        command = [sys.executable, "-m", "tests.server.fake_server", str(place / f"{name}.counted"), "--listen", listen]
+        command += ["--state-dir", str(place / name), "--problems", str(settings.problems[0]), "--log-format", "json", "--lanes", "1"]
+        with (place / "log").open("a") as log:
+            environment = os.environ | {"GRADER_DATABASE": url}
+            process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=log, stderr=log, env=environment)
+        try:
+            async with GraderClient(listen) as client:
+                await answering(client)
+                yield process, client
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    return run
+
+
+async def answering(client):
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await client.list_problems()
+            except errors.ServerUnreachable:
+                continue
+
+
+async def until_building(client, submission):
+    async for event in client.watch(submission.name):
+        if event.HasField("build"):
+            return
+
+
+@pytest.mark.slow
+async def test_a_server_that_comes_back_takes_its_own_leases_and_nobody_elses(start, kernel, place, url):
+    """One of two is killed and started again: what it ran is graded anew at once, what the other runs goes on in its first attempt."""
+    async with start("a") as (first, at_first):
+        ran_by_first = [await at_first.submit(kernel("held")) for _ in range(2)]  # as many as it has room for
+        for one in ran_by_first:
+            await until_building(at_first, one)
+        async with start("b") as (_, at_second):
+            ran_by_second = await at_second.submit(kernel("held"))
+            await until_building(at_first, ran_by_second)
+            first.send_signal(signal.SIGKILL)
+            await first.wait()
+            (place / "go").touch()
+            async with start("a") as (_, again):
+                ended = [[event async for event in again.watch(one.name)][-1].submission for one in (*ran_by_first, ran_by_second)]
+    assert {one.state for one in ended} == {submission_pb2.SUBMISSION_STATE_SUCCEEDED}
+    assert [one.attempt_count for one in ended] == [2, 2, 1]
+    assert rows(url, "SELECT count(*) FROM judgements") == [(3,)]

@@ -1,0 +1,136 @@
+"""What `grader-server doctor` finds, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import trustme
+
+from grader.cli import doctor
+from grader.config import Settings
+from grader.ledger import Ledger
+from grader.model import Scope
+from grader.server import checkup
+from grader.server.checkup import Standing
+from grader.server.lock import state_lock
+from grader.server.main import main
+from tests import fakes
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    fakes.write_problem(tmp_path / "problems", "sum")
+    made = Settings(listen=f"unix:{tmp_path}/s", state_dir=tmp_path / "state", problems=(tmp_path / "problems",), database="", trace="")
+    made.state_dir.mkdir()
+    return made
+
+
+def found(settings, name, now=NOW, **changes):
+    """The finding of that name."""
+    (one,) = [one for one in checkup.look(settings.model_copy(update=changes), now) if one.name == name]
+    return one
+
+
+async def submitted(settings, at):
+    async with Ledger.open(settings.ledger, now=lambda: at) as ledger:
+        await ledger.submit(fakes.new_submission(), fakes.problem())
+
+
+def test_a_bare_machine_is_well_and_left_bare(settings):
+    """Nothing is wrong before the first start, and nothing was made by looking."""
+    assert {one.standing for one in checkup.look(settings)} == {Standing.OK}
+    assert list(settings.state_dir.iterdir()) == []
+
+
+async def test_the_schema_version_is_said(settings):
+    """A ledger that a server made has the newest."""
+    await submitted(settings, NOW)
+    assert found(settings, "ledger").detail.endswith("the newest")
+
+
+async def test_a_clock_behind_the_ledger_is_wrong(settings):
+    """Leases and windows go by it; a little is a warning."""
+    await submitted(settings, NOW)
+    standings = [found(settings, "clock", NOW - timedelta(seconds=behind)).standing for behind in (0, 10, 3600)]
+    assert standings == [Standing.OK, Standing.WARNING, Standing.WRONG]
+
+
+def test_a_database_that_does_not_answer_is_wrong_and_its_password_is_not_said(settings):
+    """The whole of what is printed has no secret."""
+    findings = list(checkup.look(settings.model_copy(update={"database": "postgresql://u:planted@127.0.0.1:1/db"})))
+    assert [one.standing for one in findings if one.name == "ledger"] == [Standing.WRONG]
+    assert "planted" not in repr(findings)
+
+
+async def test_keys_are_asked_for_where_callers_need_one(settings):
+    """One that is valid is well; none, an expired or a revoked one is not."""
+    assert found(settings, "keys", auth="keys").standing is Standing.WRONG
+    async with Ledger.open(settings.ledger) as ledger:
+        key, _ = await ledger.keys.create("alice", frozenset(Scope), expire_time=NOW + timedelta(days=1))
+        assert found(settings, "keys", auth="keys").detail == "1 valid"
+        assert "keys create" in found(settings, "keys", NOW + timedelta(days=2), auth="keys").remedy
+        await ledger.keys.revoke(key.key_id)
+    assert found(settings, "keys", auth="keys").standing is Standing.WRONG
+
+
+@pytest.mark.parametrize(("days", "standing"), [(100, Standing.OK), (10, Standing.WARNING), (-1, Standing.WRONG)])
+def test_a_certificate_is_told_about_before_it_ends(settings, tmp_path, days, standing):
+    """Three weeks before it is a warning; one that has ended stops a server."""
+    made = trustme.CA().issue_cert("localhost", not_before=NOW - timedelta(days=30), not_after=NOW + timedelta(days=days))
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    certificate.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+    key.write_bytes(made.private_key_pem.bytes())
+    assert found(settings, "TLS", tls_certificate=certificate, tls_key=key).standing is standing
+
+
+def test_a_wrong_problem_is_said_with_its_path(settings, tmp_path):
+    """As the server itself would."""
+    (tmp_path / "problems" / "sum" / "problem.toml").write_text("nonsense")
+    one = found(settings, "problems and competitions")
+    assert one.standing is Standing.WRONG and "problem.toml" in one.detail
+
+
+async def test_a_port_that_is_taken_is_wrong_unless_the_server_runs(settings):
+    """With the state directory's lock held, it is the server's own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        web = str(taken.getsockname()[1])
+        assert found(settings, "web port", web=web).standing is Standing.WRONG
+        async with state_lock(settings.lock_path):
+            assert found(settings, "web port", web=web).standing is Standing.OK
+            assert f"process {os.getpid()}" in found(settings, "server").detail
+    assert found(settings, "web port", web=web).standing is Standing.OK
+
+
+def test_a_cache_larger_than_the_disk_is_a_warning(settings):
+    """It would fill it."""
+    assert found(settings, "cache directory", cache_bytes=2**60).standing is Standing.WARNING
+
+
+async def test_grader_cli_says_the_same_of_ones_own_state(settings, monkeypatch):
+    """Ledger and disk, beside devices and boxes."""
+    monkeypatch.setenv("GRADER_STATE_DIR", str(settings.state_dir))
+    for name in ("GRADER_DATABASE", "GRADER_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    await submitted(settings, NOW)
+    assert {one.name: one.usable for one in doctor.state()} == dict.fromkeys(
+        ("ledger", "clock", "state directory", "cache directory"), True
+    )
+
+
+def test_each_finding_is_a_line_or_an_object(settings, capsys):
+    """Options are the server's own; the exit code says whether it would start."""
+    options = ["--state-dir", str(settings.state_dir), "--listen", settings.listen, "--problems", str(settings.problems[0]), "--web", "0"]
+    assert main(["doctor", *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["doctor", *options, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] and len(told["findings"]) == len(lines)
+    assert main(["doctor", *options, "--auth", "keys"]) == 1
+    assert "WRONG keys" in capsys.readouterr().out
+    assert main(["doctor", "--web", "nowhere"]) == 2

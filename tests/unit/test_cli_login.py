@@ -1,0 +1,217 @@
+"""`grader-cli login`, `logout`, `whoami` and `grader-server admin keys`, against a server that asks for keys over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import structlog
+import trustme
+from typer.testing import CliRunner, Result
+
+from grader import log
+from grader.cli.main import app
+from grader.config import Settings
+from grader.server.commands import admin
+from grader.server.running import serving
+from tests import fakes
+
+START_S = 20.0
+Cli = Callable[..., Result]
+
+
+@dataclass
+class There:
+    """The server, and where its ledger and its authority's certificate are."""
+
+    address: str
+    state_dir: Path
+    ca: Path
+
+    def admin(self, *words: object) -> int:
+        return admin.main(["keys", *map(str, words), "--state-dir", str(self.state_dir)])
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+    """A server in a thread of its own: the commands run an event loop themselves."""
+    root = tmp_path_factory.mktemp("keyed")
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(root / "ca.pem")
+    issued.cert_chain_pems[0].write_to_path(root / "server.pem")
+    issued.private_key_pem.write_to_path(root / "server.key")
+    fakes.write_problem(root / "problems")
+    settings = Settings(
+        listen="127.0.0.1:0",
+        state_dir=root / "state",
+        problems=(root / "problems",),
+        drain_s=0.1,
+        auth="keys",
+        tls_certificate=root / "server.pem",
+        tls_key=root / "server.key",
+    )
+    found: list[str] = []
+    up, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def serve() -> None:
+        async with serving(settings, fakes.wiring()) as running:
+            found.append(running.address)
+            up.set()
+            await done.wait()
+
+    log.configure("json", level=50)
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert up.wait(START_S), "the server did not start"
+    yield There(found[0], settings.state_dir, root / "ca.pem")
+    loop.call_soon_threadsafe(done.set)
+    thread.join()
+    loop.close()
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run grader-cli as a user with a home of its own."""
+    for name in ("GRADER_KEY", "GRADER_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "conf"))
+
+    def run(*words: object, typed: str = "", **environment: str) -> Result:
+        return CliRunner().invoke(app, [str(word) for word in words], input=typed, env=environment)
+
+    return run
+
+
+@pytest.fixture
+def key(there: There, capsys: pytest.CaptureFixture[str]) -> str:
+    assert there.admin("create", "alice", "--note", "a laptop") == 0
+    return capsys.readouterr().out.strip()
+
+
+def test_a_key_is_made_stored_used_revoked_and_forgotten(there, cli, key, capsys, tmp_path):
+    """All of it, while the server runs; the key is on no screen after it was made."""
+    at = f"https://{there.address}"
+    done = cli("login", "--server", at, "--ca", there.ca, typed=f"{key}\n")
+    assert done.exit_code == 0, done.output
+    assert "alice" in done.output and key not in done.output
+    stored = tmp_path / "conf" / "grader" / "credentials.json"
+    assert stat.S_IMODE(stored.stat().st_mode) == 0o600 and key in stored.read_text()
+    # From now on its address alone is enough: that it speaks TLS, and whose certificate it has, is stored with the key.
+    assert json.loads(cli("whoami", "--json").output)["user"] == "alice"
+    assert cli("list", "--server", there.address).exit_code == 0
+    assert "that you may see" in cli("list", "--server", there.address, "--user", "bob", "--competition", "cup").output
+    assert cli("problems", "list", GRADER_SERVER=there.address).exit_code == 0
+    assert there.admin("list") == 0
+    listed = capsys.readouterr().out
+    assert "alice" in listed and "a laptop" in listed and key.split("_")[2] not in listed
+    assert there.admin("revoke", key.split("_")[1]) == 0
+    refused = cli("whoami")
+    while refused.exit_code == 0:  # a running server sees it within seconds
+        refused = cli("whoami")
+    assert refused.exit_code == 2 and "revoked" in refused.output and "login" in refused.output
+    assert cli("logout").exit_code == 0 and there.address not in stored.read_text()
+
+
+def test_a_key_in_the_environment_goes_before_the_stored_one(there, cli, key, capsys):
+    """For programs. A wrong one is no reason to take the other."""
+    cli("login", "--server", there.address, "--ca", there.ca, typed=key)
+    assert there.admin("create", "robot", "--scopes", "read", "--expires", "never") == 0
+    robot = capsys.readouterr().out.strip()
+    found = [json.loads(cli("whoami", "--json", GRADER_KEY=given).output)["user"] for given in ("", robot)]
+    assert found == ["alice", "robot"]
+    assert cli("whoami", GRADER_KEY="grader_" + "0" * 12 + "_" + "0" * 64).exit_code == 2
+
+
+def test_a_key_that_does_not_work_is_not_stored(there, cli, key, tmp_path):
+    """It is asked about before it is kept; what was there stays."""
+    at = f"https://{there.address}"
+    for typed in ("", "grader_x", f"{key}0", key[:-1] + ("0" if key[-1] != "0" else "1")):
+        done = cli("login", "--server", at, "--ca", there.ca, typed=typed)
+        assert done.exit_code == 2 and "error: " in done.output and (not typed or typed not in done.output)
+    assert not (tmp_path / "conf" / "grader" / "credentials.json").exists()
+
+
+def test_no_key_is_taken_from_the_command_line(cli, there):
+    """Other users of the host see command lines."""
+    assert cli("login", "--server", there.address, "grader_a_b").exit_code == 2
+    assert cli("login", "--server", there.address, "--key", "grader_a_b").exit_code == 2
+
+
+def test_login_refuses_plain_text_before_a_key_is_read(cli):
+    """Beyond this host; with the flag it goes on, to say that none came."""
+    done = cli("login", "--server", "http://192.0.2.1:1", typed="")
+    assert done.exit_code == 2 and "plain text" in done.output
+    done = cli("login", "--server", "http://192.0.2.1:1", "--insecure-plain-text", typed="")
+    assert done.exit_code == 2 and "no key came" in done.output
+
+
+def test_a_server_without_keys_needs_no_login(cli, tmp_path):
+    """It is said, and nothing is stored."""
+    settings = Settings(listen="127.0.0.1:0", state_dir=tmp_path / "open", drain_s=0.1)
+
+    async def work() -> Result:
+        async with serving(settings, fakes.wiring()) as running:
+            return await asyncio.to_thread(cli, "login", "--server", running.address, typed="grader_a_b")
+
+    done = asyncio.run(work())
+    assert done.exit_code == 2 and "asks for no keys" in done.output
+    assert not (tmp_path / "conf" / "grader" / "credentials.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["whoami"], "grader-cli login --server"),
+        (["logout"], "grader-cli login --server"),
+        (["login"], "--server is missing"),
+        (["logout", "--server", "a:1"], "stored are: none"),
+        (["login", "--server", "127.0.0.1:1", "--ca", "/dev/null"], "no certificate in PEM"),
+        (["login", "--server", "127.0.0.1:1", "--ca", "/none"], "can't read"),
+    ],
+)
+def test_misuse_says_what_to_write(cli, words, told):
+    """Exit code 2."""
+    done = cli(*words, typed="x")
+    assert done.exit_code == 2 and told in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["create", "Alice"], "user name"),
+        (["create", "alice", "--scopes", "read,all"], "submit, read, admin"),
+        (["create", "alice", "--scopes", ""], "submit, read, admin"),
+        (["create", "alice", "--expires", "0d"], "90d, 12h or 30m"),
+        (["create", "alice", "--expires=-1d"], "90d"),
+        (["create", "alice", "--expires", "999999999d"], "90d, 12h or 30m"),
+        (["revoke", "nope"], "admin keys list"),
+    ],
+)
+def test_an_administrator_is_told_what_to_write(tmp_path, capsys, words, told):
+    """Exit code 2, on standard error, and no key is made."""
+    try:
+        code = admin.main(["keys", *words, "--state-dir", str(tmp_path)])
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr()
+    assert code == 2 and told in said.err and said.out == ""
+    assert admin.main(["keys", "list", "--json", "--state-dir", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out) == {"keys": []}
+
+
+def test_the_key_alone_is_on_stdout(tmp_path, capsys):
+    """So that it can be piped; in JSON it is there with the rest, this once."""
+    assert admin.main(["keys", "create", "alice", "--state-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.split()) == 1 and said.out.startswith("grader_") and said.out.strip() not in said.err
+    assert admin.main(["keys", "create", "bob", "--scopes", "admin", "--expires", "12h", "--json", "--state-dir", str(tmp_path)]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["user"], made["scopes"], made["state"]) == ("bob", ["admin"], "valid") and made["key"].startswith("grader_")

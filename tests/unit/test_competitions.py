@@ -1,0 +1,185 @@
+"""What a competition's file may say, what its errors say, and what comes of it."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from grader.competitions import Competitions, problem_for
+from grader.config import Settings
+from grader.errors import CompetitionNotFound, ProblemInvalid
+from grader.model import Phase, ScoreKind, TieRule, Visibility
+from grader.problems import Problems
+from grader.server.wiring import box_settings
+from sandbox import wire
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "tests" / "fixtures" / "competitions"
+TEXT = (FIXTURES / "spring" / "competition.toml").read_text()
+SIZE = 70368
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return Problems.load([ROOT / "kernels_examples"])
+
+
+@pytest.fixture
+def load(tmp_path, problems):
+    """Load a text."""
+
+    def loaded(text):
+        (tmp_path / "competition.toml").write_text(text)
+        return Competitions.load([tmp_path], problems)
+
+    return loaded
+
+
+def test_a_competition_is_read_whole(problems):
+    """Every key arrives, times in UTC, from a directory of directories."""
+    (spring,) = Competitions.load([FIXTURES], problems).all()
+    assert (spring.competition_id, spring.title, spring.problem_ids) == ("spring", "Spring sprint", ("vector_add", "row_softmax"))
+    assert (spring.start_time, spring.end_time) == (datetime(2026, 5, 1, 16, tzinfo=UTC), datetime(2026, 5, 3, 16, tzinfo=UTC))
+    assert (spring.freeze_time, spring.device_kinds, spring.mode) == (datetime(2026, 5, 3, 15, tzinfo=UTC), ("emulated",), wire.Mode.RANKED)
+    assert (spring.hourly_limit, spring.daily_limit, spring.ranking.process_count) == (10, 40, 2)
+    assert (spring.ranking.score_kind, spring.ranking.baseline) == (ScoreKind.SPEEDUP, "eager")
+    assert (spring.tie_rule, spring.visibility) == (TieRule.SHARE, Visibility.AFTER_END)
+    assert len(spring.secret_workloads["vector_add"]) == 3
+
+
+@pytest.mark.parametrize("path", ["spring/competition.toml", "spring", "."])
+def test_a_path_is_a_file_its_directory_or_the_one_above(problems, path):
+    """As for problems."""
+    assert Competitions.load([FIXTURES / path], problems).get("spring").title == "Spring sprint"
+
+
+def test_the_same_file_twice_is_one_competition(problems):
+    """And a name that is not there is told with those that are."""
+    loaded = Competitions.load([FIXTURES, FIXTURES / "spring"], problems)
+    with pytest.raises(CompetitionNotFound, match="take one of: spring"):
+        loaded.get("autumn")
+
+
+MISTAKES = [
+    ("start = 2026-05-01T18:00:00+02:00", "start = 2026-05-01T18:00:00", ":8: start: 2026-05-01T18:00:00 has no offset from UTC"),
+    ("end = 2026-05-03T18:00:00+02:00", "end = 2026-05-03", ":9: end: is no time; write a date, a time and an offset"),
+    ("end = 2026-05-03T18:00:00+02:00", 'end = "2026-05-03T18:00:00+02:00"', ":9: end: is no time"),
+    ("end = 2026-05-03T18:00:00+02:00", "end = 2026-05-01T16:00:00Z", "'end' is not after 'start'"),
+    ("freeze = 2026-05-03T17:00:00+02:00", "freeze = 2026-05-03T18:00:00+02:00", "'freeze' is not between 'start' and 'end'"),
+    ('"row_softmax"]', '"row_softmacks"]', ":6: problems.1: there is no problem 'row_softmacks'"),
+    ("hourly_limit = 10", "hourly_limit = -1", ":12: hourly_limit: Input should be greater than or equal to 0"),
+    ("hourly_limit = 10", 'hourly_limit = "10"', ":12: hourly_limit: Input should be a valid integer"),
+    ("hourly_limit = 10", "hourly_limits = 10", ":12: hourly_limits: Extra inputs are not permitted"),
+    ('mode = "ranked"', 'mode = "benchmark"', ":11: mode: Input should be 'ranked'"),
+    ('devices = ["emulated"]', 'devices = ["gpu"]', "'devices' has 'gpu', which is no device"),
+    ('baseline = "eager"', 'baseline = "compile"', "which the emulated device does not have"),
+    ('secret_seed = "00112233445566778899aabbccddeeff"', "", "'secret_seed' is missing"),
+    ("axes = { n = 70368 }", "axes = { m = 70368 }", ":23: secret.0.axes: must give exactly the axes ['n']"),
+    ("axes = { n = 70368 }", "axes = { n = -70368 }", ":23: secret.0.axes.n: Input should be greater"),
+    ("low = 1000, high = 90000", "low = 90000, high = 1000", ":27: secret.1.axes.n: 'high' is below 'low'"),
+    ("low = 1000, high = 90000", "lo = 1000, high = 90000", ":27: secret.1.axes.n.low: Field required"),
+    ("count = 2", "count = 2\nmoved_bytes = '4 * m'", ":29: secret.1.moved_bytes: has no value at these axes"),
+    ("axes = { n = 70368 }", "axes = { n = 70368 }\ncount = 2", "'count' is for axes that are drawn"),
+    ('problem = "vector_add"\naxes = { n = 70368 }', 'problem = "row_softmax"\naxes = { n = 70368 }', "must give exactly the axes"),
+    (
+        'problem = "vector_add"\naxes = { n = 70368 }',
+        'problem = "other"\naxes = { n = 70368 }',
+        "is of 'other', which is not in 'problems'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), MISTAKES)
+def test_a_mistake_is_told_with_file_line_and_key(load, old, new, said):
+    """So that it is mended in one go; and no message quotes a secret size or the seed."""
+    assert old in TEXT
+    with pytest.raises(ProblemInvalid) as caught:
+        load(TEXT.replace(old, new, 1))
+    assert said in str(caught.value) and str(SIZE) not in str(caught.value) and "0011" not in str(caught.value)
+
+
+def test_two_files_with_one_name_are_refused(tmp_path, problems):
+    """Or else the second would silently be the one that counts."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "competition.toml").write_text(TEXT)
+    with pytest.raises(ProblemInvalid, match=r"is the name of .*one/competition\.toml too"):
+        Competitions.load([tmp_path], problems)
+
+
+def test_offsets_are_times_and_not_clocks(load):
+    """Over a change to summer time, 02:30+01:00 and 03:30+02:00 of that night are one moment: no clock is asked."""
+    night = TEXT.replace("start = 2026-05-01T18:00:00+02:00", "start = 2026-03-29T02:30:00+01:00")
+    same = TEXT.replace("start = 2026-05-01T18:00:00+02:00", "start = 2026-03-29T03:30:00+02:00")
+    begins = load(night).get("spring").start_time
+    assert begins == load(same).get("spring").start_time == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+
+
+def test_the_phases_meet_without_gaps(problems):
+    """Each begins with its moment, in whatever zone that is asked."""
+    spring = Competitions.load([FIXTURES], problems).get("spring")
+    asked = ["2026-05-01T17:59:59.999+02:00", "2026-05-01T12:00:00-04:00", "2026-05-03T20:29:59+05:30", "2026-05-03T20:30:00+05:30"]
+    asked += ["2026-05-04T00:59:59+09:00", "2026-05-04T01:00:00+09:00"]
+    phases = [Phase.UPCOMING, Phase.OPEN, Phase.OPEN, Phase.FROZEN, Phase.FROZEN, Phase.ENDED]
+    assert [spring.phase(datetime.fromisoformat(one)) for one in asked] == phases
+
+
+def test_secret_workloads_are_appended_hidden(problems):
+    """With the problem's own expressions for what has to be moved and computed, and with the competition's ranking."""
+    spring, plain = Competitions.load([FIXTURES], problems).get("spring"), problems.get("vector_add")
+    graded = problem_for(spring, plain)
+    assert graded.spec.workloads[: len(plain.spec.workloads)] == plain.spec.workloads
+    added = graded.spec.workloads[len(plain.spec.workloads) :]
+    assert [one.hidden for one in added] == [True] * 3 and added[0].axes == {"n": SIZE}
+    assert (added[0].moved_bytes, added[0].flops, added[0].device_kind) == (12 * SIZE, SIZE, "")
+    assert graded.ranking == spring.ranking and graded.competition_id == "spring"
+
+
+def test_sizes_are_drawn_by_the_seed(problems):
+    """Of the range, the same every time, others with another seed; and who is told the seed afterwards finds the same."""
+    loaded = Competitions.load([FIXTURES], problems)
+    sizes = [one.axes["n"] for one in loaded.get("spring").secret_workloads["vector_add"]]
+    assert sizes == [SIZE, 75585, 35293] and all((size - 1000) % 7 == 0 for size in sizes[1:])
+    again = loaded.reseeded("spring", "ab" * 16)
+    others = [one.axes["n"] for one in again.secret_workloads["vector_add"]]
+    assert others[0] == SIZE and len({*sizes, *others}) == 5
+    assert problem_for(again, problems.get("vector_add")).digest != problem_for(loaded.get("spring"), problems.get("vector_add")).digest
+
+
+def test_a_digest_can_not_be_tried(problems):
+    """Digests are shown: with the sizes, but without the seed, nobody can tell whether they are right. The control: with it anybody can."""
+    spring, plain = Competitions.load([FIXTURES], problems).get("spring"), problems.get("vector_add")
+    guess = replace(spring, secret_seed="")
+    assert problem_for(guess, plain).digest != problem_for(spring, plain).digest
+    assert problem_for(replace(spring), plain).digest == problem_for(spring, plain).digest
+
+
+def test_neither_seed_nor_sizes_are_in_a_repr(problems):
+    """A repr gets into logs and tracebacks."""
+    shown = repr(Competitions.load([FIXTURES], problems).get("spring"))
+    assert str(SIZE) not in shown and "0011" not in shown and "secret" not in shown
+
+
+def test_a_generator_of_reference_kernels_gets_its_sizes(tmp_path):
+    """There the case holds the sizes, beside what the task says."""
+    problems = Problems.load([ROOT / "tests" / "fixtures" / "vector_add" / "reference_kernels"])
+    (problem,) = problems.all()
+    like = next(one for one in problem.spec.workloads if not one.hidden)
+    axes = ", ".join(f"{name} = 4242" for name in like.axes)
+    text = TEXT.split("[[secret]]")[0].replace('"vector_add", "row_softmax"', f'"{problem.problem_id}"')
+    (tmp_path / "competition.toml").write_text(f'{text}\n[[secret]]\nproblem = "{problem.problem_id}"\naxes = {{ {axes} }}\n')
+    (secret,) = Competitions.load([tmp_path], problems).get("spring").secret_workloads[problem.problem_id]
+    case = json.loads(secret.arguments)["case"]
+    assert {case[name] for name in like.axes} == {4242} and secret.hidden
+    assert set(case) == set(json.loads(like.arguments)["case"])
+
+
+def test_a_box_never_sees_a_competition(tmp_path):
+    """Where it lies below what boxes are shown of the host, its directory is covered, as the problems' are."""
+    (tmp_path / "spring").mkdir()
+    (tmp_path / "spring" / "competition.toml").write_text(TEXT)
+    for path in (tmp_path / "spring", tmp_path / "spring" / "competition.toml"):
+        settings = Settings(state_dir=tmp_path / "state", competitions=(path,))
+        assert tmp_path / "spring" in box_settings(settings).hidden_paths

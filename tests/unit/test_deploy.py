@@ -1,0 +1,209 @@
+"""The unit, the compose file and the image: what they name is there, and what they promise each other holds."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from grader.config import Settings, web_address
+from grader.metrics import Metrics
+from grader.server.main import COMMANDS, parser
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+UNIT = DEPLOY / "grader-server.service"
+PROGRAM = "/opt/grader/.venv/bin/grader-server"
+# Each gives a service a mount namespace of its own, see the unit.
+OWN_MOUNTS = (
+    "ProtectSystem",
+    "ProtectHome",
+    "ProtectKernel",
+    "ProtectControlGroups",
+    "ProtectProc",
+    "ProcSubset",
+    "Private",
+    "DynamicUser",
+)
+OWN_MOUNTS += ("ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "BindPaths", "TemporaryFileSystem", "RootDirectory", "MountFlags")
+
+
+def unit():
+    """The unit's settings; of one that is there twice, a list."""
+    found = {}
+    for line in UNIT.read_text().replace("\\\n", " ").splitlines():
+        if "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def settings_of(words):
+    """What a server started with these words would be told."""
+    return Settings(**{name: value for name, value in vars(parser().parse_args(words)).items() if value is not None})
+
+
+@pytest.fixture
+def compose():
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def test_the_unit_starts_the_server_with_settings_that_it_takes():
+    """Every option is there, and the directories are those that systemd makes."""
+    program, *words = shlex.split(unit()["ExecStart"][0])
+    settings = settings_of(words)
+    assert program == PROGRAM and "grader-server" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert settings.loopback and settings.state_dir == Path("/var/lib") / unit()["StateDirectory"][0]
+    (temporary,) = [one.removeprefix("TMPDIR=") for one in unit()["Environment"]]
+    assert Path(temporary) == Path("/var/cache") / unit()["CacheDirectory"][0] and unit()["CacheDirectoryMode"] == ["0711"]
+
+
+def test_the_unit_is_patient_for_longer_than_a_drain():
+    """SIGTERM goes to the server alone, and SIGKILL comes after what the drain may take."""
+    settings = settings_of(shlex.split(unit()["ExecStart"][0])[1:])
+    assert float(unit()["TimeoutStopSec"][0]) > settings.drain_s + 30 and unit()["KillMode"] == ["mixed"]
+
+
+def test_the_unit_has_no_mount_namespace_of_its_own():
+    """Docker would not see what the server mounts for a build, and bubblewrap could not mount /proc."""
+    assert not [name for name in unit() if name.startswith(OWN_MOUNTS)]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_takes_the_unit(tmp_path):
+    """Every setting is one that it knows; a misspelled one is told, which is the control."""
+    text = UNIT.read_text().replace(PROGRAM, sys.executable)
+    for name, given in (("good", text), ("bad", text.replace("KillMode=mixed", "KilMode=mixed"))):
+        path = tmp_path / f"{name}.service"
+        path.write_text(given)
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], check=False, capture_output=True, text=True, timeout=60)
+        assert ("KilMode" in done.stderr) is (name == "bad") and (done.returncode == 0 or name == "bad"), done.stderr
+
+
+_TRIAL = """
+import asyncio, sys, tempfile
+from pathlib import Path
+from grader.isolation.bubblewrap import BubblewrapIsolation
+from grader.isolation.settings import BoxSettings
+with tempfile.TemporaryDirectory(prefix="grader-unit-") as place:
+    Path(place).chmod(0o711)
+    found = asyncio.run(BubblewrapIsolation(BoxSettings(state_id="unit", runtime_dir=Path(place))).check())
+print(found.detail)
+sys.exit(not found.usable)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.bubblewrap
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_boxes_start_with_no_more_than_the_unit_leaves(isolation_usable):
+    """Its capabilities, no new privileges and its umask are enough; without CAP_SYS_ADMIN, the control, they are not."""
+    kept = [name.removeprefix("CAP_").lower() for name in unit()["CapabilityBoundingSet"][0].split()]
+    answers = []
+    for names in (kept, [name for name in kept if name != "sys_admin"]):
+        bounds = ",".join(["-all", *(f"+{name}" for name in names)])
+        command = ["setpriv", "--bounding-set", bounds, "--inh-caps", "-all", "--no-new-privs", sys.executable, "-c", _TRIAL]
+        answers.append(subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120, umask=0o077))
+    assert [one.returncode for one in answers] == [0, 1], [one.stdout + one.stderr for one in answers]
+
+
+@pytest.fixture
+def isolation_usable():
+    if shutil.which("bwrap") is None:
+        if os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") == "1":
+            pytest.fail("bwrap is not installed")
+        pytest.skip("bwrap is not installed")
+
+
+def test_compose_starts_the_server_with_settings_that_it_takes(compose, tmp_path):
+    """Beyond loopback with TLS, in boxes of Docker whose image is built beside it; the database is the service of that name."""
+    server = compose["services"]["server"]
+    settings = settings_of(server["command"])
+    assert not settings.loopback and settings.asks_keys and settings.tls_certificate and settings.tls_key
+    assert settings.sandbox == "docker" and settings.box_root == f"image:{compose['services']['box']['image']}"
+    database = Settings(database=server["environment"]["GRADER_DATABASE"]).database
+    user, host, name = re.fullmatch(r"postgresql://(\w+)@(\w+)/(\w+)", database).groups()
+    postgres = compose["services"][host]["environment"]
+    assert (postgres["POSTGRES_USER"], postgres["POSTGRES_DB"]) == (user, name)
+    assert postgres["POSTGRES_PASSWORD"] == server["environment"]["PGPASSWORD"]
+
+
+def test_what_boxes_are_handed_has_the_same_path_inside_and_outside(compose):
+    """The engine binds the host's paths: state and temporary directory are mounted where they are."""
+    server = compose["services"]["server"]
+    mounted = dict(volume.split(":")[:2] for volume in server["volumes"])
+    for path in (server["environment"]["GRADER_STATE_DIR"], server["environment"]["TMPDIR"], "/var/run/docker.sock"):
+        assert mounted[path] == path
+
+
+def test_compose_is_patient_for_longer_than_a_drain(compose):
+    """As the unit is."""
+    server = compose["services"]["server"]
+    minutes = int(server["stop_grace_period"].removesuffix("m"))
+    assert minutes * 60 > settings_of(server["command"]).drain_s + 30
+
+
+def test_compose_names_what_is_there(compose):
+    """Files, build targets, services that are waited for, volumes, and the ports that are published."""
+    targets = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    made = {"./tls", "./problems"}  # by whoever follows its first lines
+    for service in compose["services"].values():
+        assert "build" not in service or ((DEPLOY / service["build"]["context"]).is_dir() and service["build"]["target"] in targets)
+        assert set(service.get("depends_on", ())) <= set(compose["services"])
+        sources = {volume.split(":")[0] for volume in service.get("volumes", ())}
+        assert {one for one in sources if not one.startswith((".", "/"))} <= set(compose["volumes"])
+        assert all((DEPLOY / one).is_file() for one in sources - made if one.startswith("."))
+    server = compose["services"]["server"]
+    settings = settings_of(server["command"])
+    inside = {int(port.split(":")[-1]) for port in server["ports"]}
+    assert inside == {web_address(settings.listen)[1], web_address(settings.web)[1]}
+    assert f":{web_address(settings.web)[1]}/readyz" in server["healthcheck"]["test"][-1]
+    assert all(word in COMMANDS for word in re.findall(r"run --rm server (\w+)", (DEPLOY / "compose.yaml").read_text()))
+
+
+def test_only_the_api_is_published_beyond_this_host(compose):
+    """Metrics and Prometheus ask nobody who they are."""
+    ports = {name: service.get("ports", []) for name, service in compose["services"].items()}
+    assert [port for name in ports for port in ports[name] if not port.startswith("127.0.0.1:")] == ["50551:50551"]
+
+
+@pytest.mark.docker
+def test_compose_itself_takes_the_file():
+    """Where the plug-in is installed; the password that is missing is asked for."""
+    if subprocess.run(["docker", "compose", "version"], check=False, capture_output=True, timeout=60).returncode != 0:
+        pytest.skip("the compose plug-in is not installed")
+    command = ["docker", "compose", "-f", DEPLOY / "compose.yaml", "--env-file", "/dev/null", "config", "-q"]
+    given = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
+    without = subprocess.run(command, check=False, capture_output=True, text=True, env=given, timeout=60)
+    assert without.returncode != 0 and "POSTGRES_PASSWORD" in without.stderr
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**given, "POSTGRES_PASSWORD": "x"}, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_prometheus_reads_the_web_port_and_alerts_name_our_metrics(compose):
+    """An alert on a metric that is not there never fires."""
+    prometheus = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    port = web_address(settings_of(compose["services"]["server"]["command"]).web)[1]
+    (scraped,) = prometheus["scrape_configs"]
+    assert scraped["static_configs"] == [{"targets": [f"server:{port}"]}]
+    (rules,) = [yaml.safe_load((DEPLOY / name).read_text()) for name in prometheus["rule_files"]]
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    named = {name for text in expressions for name in re.findall(r"grader_\w+", text)}
+    ours = {name for one in Metrics().registry.collect() for name in (one.name, f"{one.name}_total", f"{one.name}_bucket")}
+    assert len(named) > 3 and named <= ours
+
+
+def test_the_image_copies_what_is_there_and_starts_the_server():
+    """Every file that it copies, and the program of that name."""
+    text = (ROOT / "Dockerfile").read_text()
+    copied = [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+    assert copied and all((ROOT / one).exists() for one in copied)
+    assert 'ENTRYPOINT ["grader-server"]' in text

@@ -1,0 +1,120 @@
+"""Transactions that wait together are committed together, and fail one by one."""
+
+import threading
+from concurrent.futures import CancelledError
+
+import pytest
+import sqlalchemy as sa
+
+from grader.ledger.group_commit import GroupCommit
+
+TABLE = sa.Table("numbers", sa.MetaData(), sa.Column("number", sa.Integer, primary_key=True))
+
+
+@pytest.fixture
+def engine(tmp_path):
+    made = sa.create_engine(f"sqlite:///{tmp_path / 'numbers'}", connect_args={"check_same_thread": False})
+    sa.event.listen(made, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    sa.event.listen(made, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    TABLE.metadata.create_all(made)
+    return made
+
+
+@pytest.fixture
+def commits(engine):
+    counted = []
+    sa.event.listen(engine, "commit", counted.append)
+    return counted
+
+
+@pytest.fixture
+def writer(engine):
+    made = GroupCommit(engine, "write")
+    yield made
+    made.close()
+
+
+def insert(number):
+    return lambda connection: connection.execute(sa.insert(TABLE).values(number=number)).rowcount
+
+
+def held(writer):
+    """Hold the writer until the answer is called."""
+    begun, go = threading.Event(), threading.Event()
+
+    def hold(_):
+        begun.set()
+        go.wait()
+
+    writer.submit(hold)
+    assert begun.wait(10)
+    return go.set
+
+
+def numbers(engine):
+    with engine.connect() as connection:
+        return list(connection.execute(sa.select(TABLE.c.number).order_by(TABLE.c.number)).scalars())
+
+
+def test_what_waits_together_is_one_commit(writer, engine, commits):
+    """Twenty inserts behind one slow transaction: two commits in all."""
+    release = held(writer)
+    futures = [writer.submit(insert(number)) for number in range(20)]
+    release()
+    assert [future.result(10) for future in futures] == [1] * 20
+    assert len(commits) == 2 and numbers(engine) == list(range(20))
+
+
+def test_one_that_raises_leaves_the_others(writer, engine):
+    """Its own writes are gone, those before and behind it are there."""
+
+    def broken(connection):
+        insert(7)(connection)
+        raise KeyError("broken")
+
+    release = held(writer)
+    first, second, third, fourth = (writer.submit(work) for work in (insert(1), broken, insert(2), insert(1)))
+    release()
+    assert first.result(10) == third.result(10) == 1
+    with pytest.raises(KeyError):
+        second.result(10)
+    with pytest.raises(sa.exc.IntegrityError):
+        fourth.result(10)
+    assert numbers(engine) == [1, 2]
+
+
+def test_where_the_commit_fails_all_are_told(writer, engine):
+    """Nobody believes in what is not on disk."""
+
+    def full(_):
+        raise OSError("the disk is full")
+
+    release = held(writer)
+    futures = [writer.submit(insert(number)) for number in range(3)]
+    sa.event.listen(engine, "commit", full)
+    release()
+    assert [type(future.exception(10)) for future in futures] == [OSError] * 3
+    sa.event.remove(engine, "commit", full)
+    assert numbers(engine) == [] and writer.submit(insert(3)).result(10) == 1
+
+
+def test_what_is_cancelled_while_it_waits_is_not_done(writer, engine):
+    """As with every executor."""
+    release = held(writer)
+    future = writer.submit(insert(1))
+    assert future.cancel()
+    release()
+    writer.submit(insert(2)).result(10)
+    with pytest.raises(CancelledError):
+        future.result(10)
+    assert numbers(engine) == [2]
+
+
+def test_closing_waits_for_all(engine):
+    """What was submitted is done, what comes later is refused."""
+    writer = GroupCommit(engine, "write")
+    futures = [writer.submit(insert(number)) for number in range(5)]
+    writer.close()
+    assert all(future.done() for future in futures) and numbers(engine) == list(range(5))
+    with pytest.raises(RuntimeError):
+        writer.submit(insert(6))

@@ -1,0 +1,217 @@
+"""Who shares a rank, who is before whom, and what a board over several problems makes of what is missing."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from grader.leaderboard import Board, Entry, Standing, board, counted_before, ranked
+from grader.model import Competition, Ranking, Score, ScoreKind, TieRule
+from sandbox import wire
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+COMPETITION = Competition(
+    competition_id="spring",
+    title="Spring",
+    problem_ids=("a", "b"),
+    start_time=START,
+    end_time=START + timedelta(days=7),
+    freeze_time=START + timedelta(days=6),
+)
+ONE_PROBLEM = replace(COMPETITION, problem_ids=("a",))
+TIMES = replace(COMPETITION, ranking=Ranking(score_kind=ScoreKind.TIME))
+
+
+def score(value: float, half: float = 0.01) -> Score:
+    return Score(value=value, low=value * (1 - half), high=value * (1 + half))
+
+
+def standing(user: str, value: float, *, problem: str = "a", minute: int = 0, half: float = 0.01, **fields: object) -> Standing:
+    made = Standing(
+        submission_id=f"{user}-{problem}-{minute}",
+        user=user,
+        problem_id=problem,
+        device="NVIDIA H200",
+        clock=wire.Clock.DEVICE_EVENTS,
+        score=score(value, half),
+        create_time=START + timedelta(minutes=minute),
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def places(of: Board) -> list[tuple[int, str]]:
+    return [(one.rank, one.user) for one in of.entries]
+
+
+def entry(user: str, low: float, value: float, high: float, minute: int = 0) -> Entry:
+    return Entry(user=user, score=Score(value=value, low=low, high=high), create_time=START + timedelta(minutes=minute))
+
+
+def test_the_best_is_first_and_a_gap_is_a_rank() -> None:
+    """Of speedups the larger, of times the smaller."""
+    standings = [standing("slow", 1.0), standing("fast", 3.0), standing("middle", 2.0)]
+    assert places(board(COMPETITION, standings, problem_id="a")) == [(1, "fast"), (2, "middle"), (3, "slow")]
+    assert places(board(TIMES, standings, problem_id="a")) == [(1, "slow"), (2, "middle"), (3, "fast")]
+
+
+def test_who_can_not_be_told_from_the_groups_best_shares_its_rank() -> None:
+    """And the next rank counts them all."""
+    standings = [standing("x", 2.00), standing("y", 1.99), standing("z", 1.97), standing("last", 1.5)]
+    assert places(board(ONE_PROBLEM, standings)) == [(1, "x"), (1, "y"), (1, "z"), (4, "last")]
+
+
+def test_ties_are_not_passed_on_from_neighbour_to_neighbour() -> None:
+    """Each overlaps the next one: only who overlaps the group's best is in it, else everybody would be first."""
+    chain = [entry(f"u{number}", value - 0.06, value, value + 0.06) for number, value in enumerate((2.0, 1.9, 1.8, 1.7, 1.6))]
+    found = ranked(chain, ScoreKind.SPEEDUP, TieRule.SHARE)
+    assert [one.rank for one in found] == [1, 1, 3, 3, 5]
+
+
+def test_a_wide_interval_lifts_nobody_over_a_better_score() -> None:
+    """It reaches up to the first, but one that is told from the first stands between."""
+    entries = [entry("first", 1.98, 2.0, 2.02), entry("second", 1.88, 1.9, 1.92), entry("vague", 1.0, 1.5, 3.0)]
+    found = ranked(entries, ScoreKind.SPEEDUP, TieRule.SHARE)
+    assert [(one.rank, one.user) for one in found] == [(1, "first"), (2, "second"), (2, "vague")]
+
+
+@pytest.mark.parametrize(("high", "rank"), [(1.9, 1), (1.8999999, 2)])
+def test_intervals_that_touch_overlap(high: float, rank: int) -> None:
+    """Nothing lies between them that would tell them apart."""
+    found = ranked([entry("x", 1.9, 2.0, 2.1), entry("y", 1.7, 1.8, high)], ScoreKind.SPEEDUP, TieRule.SHARE)
+    assert [one.rank for one in found] == [1, rank]
+
+
+def test_times_overlap_the_other_way_round() -> None:
+    """The best is the smallest; its upper end is what the next one's lower end is held against."""
+    entries = [entry("x", 90, 100, 110), entry("y", 109, 120, 131), entry("z", 111, 121, 131)]
+    found = ranked(entries, ScoreKind.TIME, TieRule.SHARE)
+    assert [(one.rank, one.user) for one in found] == [(1, "x"), (1, "y"), (3, "z")]
+
+
+@pytest.mark.parametrize(("rule", "expected"), [(TieRule.SHARE, ["x", "y", "z"]), (TieRule.EARLIEST, ["z", "x", "y"])])
+def test_the_tie_rule_orders_a_group_and_nothing_else(rule: TieRule, expected: list[str]) -> None:
+    """The ranks are the same; who was early in a lower group stays there."""
+    standings = [standing("x", 2.0, minute=5), standing("y", 1.99, minute=9), standing("z", 1.98, minute=1), standing("early", 1.0)]
+    found = board(replace(ONE_PROBLEM, tie_rule=rule), standings)
+    assert places(found) == [*((1, user) for user in expected), (4, "early")]
+
+
+def test_only_the_best_of_a_user_counts_and_of_equals_the_first() -> None:
+    """A worse one that is handed in later takes nothing away, nor does the same once more."""
+    standings = [standing("x", 2.0, minute=3), standing("x", 2.5, minute=8), standing("x", 2.5, minute=7), standing("x", 1.0, minute=9)]
+    (found,) = board(ONE_PROBLEM, standings).entries
+    assert found.submission_id == "x-a-7" and found.score.value == 2.5
+
+
+def test_the_order_is_the_same_however_the_rows_come() -> None:
+    """Equal scores and times are told apart by the submission's id: nothing is left to a database's mood."""
+    rng = random.Random(7)
+    standings = [
+        standing(
+            f"u{rng.randrange(30)}",
+            rng.choice((1.0, 1.5, 1.503, 2.0)),
+            problem=rng.choice("ab"),
+            minute=rng.randrange(3),
+            submission_id=f"s{number}",
+        )
+        for number in range(300)
+    ]
+    for problem_id in ("a", "b", ""):
+        first = board(COMPETITION, standings, problem_id=problem_id)
+        for _ in range(5):
+            rng.shuffle(standings)
+            assert board(COMPETITION, standings, problem_id=problem_id) == first
+
+
+def test_each_device_has_a_board_and_real_ones_are_listed_first() -> None:
+    """By name; the first is shown where none is asked for; what is not official says so."""
+    emulated = {"device": "emulated on 2 cores", "clock": wire.Clock.HOST}
+    standings = [standing("x", 9.0, **emulated), standing("x", 2.0), standing("y", 1.0, device="NVIDIA H100")]  # type: ignore[arg-type]
+    found = board(ONE_PROBLEM, standings)
+    assert found.devices == ("NVIDIA H100", "NVIDIA H200", "emulated on 2 cores")
+    assert (found.device, found.official, places(found)) == ("NVIDIA H100", True, [(1, "y")])
+    practice = board(ONE_PROBLEM, standings, device="emulated on 2 cores")
+    assert (practice.official, places(practice)) == (False, [(1, "x")])
+
+
+def test_a_board_of_nothing_is_empty() -> None:
+    """Before the first entry, and on a device that nobody used."""
+    assert board(COMPETITION, []).entries == () and board(COMPETITION, []).devices == ()
+    found = board(ONE_PROBLEM, [standing("x", 2.0)], device="other")
+    assert found.entries == () and not found.official and found.devices == ("NVIDIA H200",)
+
+
+def test_overall_is_the_geometric_mean_over_all_problems() -> None:
+    """Twice and eight times is four times; the interval's ends are combined likewise; the time is the last one's."""
+    standings = [standing("x", 2.0, minute=3), standing("x", 8.0, problem="b", minute=1, flags=("THROTTLED",))]
+    (found,) = board(COMPETITION, standings).entries
+    assert found.score.value == pytest.approx(4.0) and found.score.high == pytest.approx(4.0 / 0.99, rel=1e-3)
+    assert (found.submission_id, found.problem_count, found.flags) == ("", 2, ("THROTTLED",))
+    assert found.create_time == START + timedelta(minutes=3)
+
+
+def test_a_problem_without_an_entry_counts_as_the_baseline() -> None:
+    """Who hands nothing in has what PyTorch has: once. Who is slower than that is not worse off for having tried."""
+    standings = [
+        standing("one", 4.0),
+        standing("both", 4.0),
+        standing("both", 0.5, problem="b"),
+        standing("good", 4.0),
+        standing("good", 1.5, problem="b"),
+    ]
+    found = {one.user: one for one in board(COMPETITION, standings).entries}
+    assert found["one"].score.value == pytest.approx(2.0) and found["one"].problem_count == 1
+    assert found["both"].score == found["one"].score and found["both"].rank == found["one"].rank == 2
+    assert found["good"].score.value == pytest.approx(math.sqrt(6.0)) and found["good"].rank == 1
+
+
+def test_of_times_only_who_has_one_in_every_problem_is_on_the_overall_board() -> None:
+    """No time is anybody's for nothing, so there is nothing to put in for a missing one."""
+    standings = [standing("both", 4000.0), standing("both", 1000.0, problem="b"), standing("one", 1.0)]
+    found = board(TIMES, standings)
+    assert places(found) == [(1, "both")] and found.entries[0].score.value == pytest.approx(2000.0)
+    assert places(board(TIMES, standings, problem_id="a")) == [(1, "one"), (2, "both")]
+
+
+def test_a_competition_of_one_problem_has_one_board() -> None:
+    """Below the baseline is below, and the submission is named."""
+    found = board(ONE_PROBLEM, [standing("x", 0.5)])
+    assert found.problem_id == "a" and found.entries[0].score.value == 0.5 and found.entries[0].submission_id == "x-a-0"
+
+
+def test_another_competitions_problem_does_not_count() -> None:
+    """Should a row of one be among them."""
+    assert board(ONE_PROBLEM, [standing("x", 2.0, problem="other")]).entries == ()
+
+
+SECOND = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("since_freeze", "admin", "frozen"),
+    [
+        (-SECOND, False, False),
+        (timedelta(0), False, True),
+        (timedelta(0), True, False),
+        (timedelta(days=1) - SECOND, False, True),
+        (timedelta(days=1), False, False),
+    ],
+)
+def test_a_board_is_frozen_from_the_freeze_to_the_end(since_freeze: timedelta, admin: bool, frozen: bool) -> None:
+    """To the microsecond; administrators always see all, and everybody does once it is over."""
+    assert COMPETITION.freeze_time is not None
+    before = counted_before(COMPETITION, COMPETITION.freeze_time + since_freeze, admin=admin)
+    assert before == (COMPETITION.freeze_time if frozen else None)
+
+
+def test_a_frozen_board_leaves_out_what_was_made_since_even_ones_own() -> None:
+    """The best before the freeze counts, not nothing."""
+    day6 = 6 * 24 * 60
+    standings = [standing("x", 2.0, minute=day6 - 1), standing("x", 9.0, minute=day6), standing("y", 1.0)]
+    found = board(ONE_PROBLEM, standings, before=ONE_PROBLEM.freeze_time)
+    assert [one.score.value for one in found.entries] == [2.0, 1.0]
+    assert board(ONE_PROBLEM, standings).entries[0].score.value == 9.0

@@ -1,0 +1,166 @@
+"""What the metrics say of attempts, calls, boxes and lanes, and that their labels stay few."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from grader.metrics import OTHER, REASON_LIMIT, Metrics
+from grader.model import Failure, Lease, QueueDepth, Submission, SubmissionState
+from grader.observer import LaneNow, LaneState, Stopped
+from sandbox import wire
+from tests import fakes
+
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    """A monotonic clock that tests move."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def metrics(clock):
+    return Metrics(version="1.2.3", clock=clock)
+
+
+def lease(attempt=1, waited_s=7.0):
+    submission = Submission(
+        submission_id="s1",
+        new=fakes.new_submission(user="mallory", mode=wire.Mode.RANKED),
+        problem_digest="d",
+        state=SubmissionState.RUNNING,
+        create_time=CREATED,
+        start_time=CREATED + timedelta(seconds=waited_s),
+    )
+    return Lease(submission=submission, problem=fakes.problem(), attempt=attempt, worker_id="w")
+
+
+def value(metrics, name, **labels):
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def stage_s(metrics, stage):
+    return value(metrics, "grader_stage_seconds_sum", stage=stage)
+
+
+def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
+    """Build, the wait for a device, and every round of verifying and measuring, each as the dispatcher saw it."""
+    held = lease()
+    metrics.attempt_began(held)
+    built = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
+    stages = [wire.Progress(stage=stage) for stage in (*wire.Stage, wire.Stage.VERIFYING)]
+    for fact, after_s in zip([stages[0], built, *stages[1:]], (1, 2, 4, 8, 16, 32), strict=True):
+        metrics.fact_found(held, fact)
+        clock.now += after_s
+    metrics.attempt_ended(held, fakes.report())
+    assert [stage_s(metrics, stage) for stage in ("building", "waiting", "loading", "verifying", "measuring")] == [1, 2, 4, 8 + 32, 16]
+
+
+def test_the_wait_is_counted_once_a_submission(metrics):
+    """From creation to the first lease; a second attempt did not wait in the queue for that long."""
+    for attempt in (1, 2):
+        metrics.attempt_began(lease(attempt))
+        metrics.attempt_ended(lease(attempt), Stopped.DRAINED)
+    assert value(metrics, "grader_queue_wait_seconds_sum", mode="ranked") == 7.0
+    assert value(metrics, "grader_queue_wait_seconds_count", mode="ranked") == 1
+
+
+@pytest.mark.parametrize(
+    ("ended", "end", "counter", "labels"),
+    [
+        (fakes.report(), "settled", "grader_verdicts_total", {"verdict": "ACCEPTED", "reason": ""}),
+        (Failure(reason="SANDBOX_BROKEN", message="no"), "failed", "grader_failures_total", {"reason": "SANDBOX_BROKEN"}),
+        (Stopped.LEASE_LOST, "lease_lost", "grader_lease_losses_total", {"by": "own"}),
+        (Stopped.NOT_SETTLED, "not_settled", "grader_lease_losses_total", {"by": "own"}),
+        (Stopped.CANCELLED, "cancelled", None, {}),
+    ],
+)
+def test_an_attempts_end_is_counted_by_its_kind(metrics, ended, end, counter, labels):
+    """Verdicts, failures of ours and lost leases are different counters; nothing runs afterwards."""
+    metrics.attempt_began(lease())
+    assert value(metrics, "grader_attempts_running") == 1
+    metrics.attempt_ended(lease(), ended)
+    assert value(metrics, "grader_attempts_running") == 0
+    assert value(metrics, "grader_attempts_total", mode="ranked", end=end) == 1
+    assert counter is None or value(metrics, counter, **labels) == 1
+
+
+def test_a_built_artifact_and_a_found_one_are_told_apart(metrics):
+    """The cache's hit rate is the share of `cache`."""
+    metrics.attempt_began(lease())
+    for cached in (True, True, False):
+        fact = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64, cached=cached)
+        metrics.fact_found(lease(), fact)
+    assert [value(metrics, "grader_artifacts_total", found=found) for found in ("cache", "build")] == [2, 1]
+
+
+def test_boxes_and_calls_and_expired_leases_are_counted(metrics):
+    """A box that could not be had is no start; a call is open until it is answered."""
+    metrics.box_started("run", 0.2, failed=False)
+    metrics.box_started("run", 9.0, failed=True)
+    metrics.leases_expired(2)
+    metrics.call_began("Submit")
+    assert value(metrics, "grader_calls_open", method="Submit") == 1
+    metrics.call_ended("Submit", "UNAVAILABLE", 0.5)
+    assert value(metrics, "grader_calls_open", method="Submit") == 0
+    assert value(metrics, "grader_calls_total", method="Submit", code="UNAVAILABLE") == 1
+    assert value(metrics, "grader_box_start_seconds_count", purpose="run") == 1
+    assert value(metrics, "grader_box_failures_total", purpose="run") == 1
+    assert value(metrics, "grader_lease_losses_total", by="expired") == 2
+
+
+def test_a_queue_that_empties_is_told_as_empty(metrics):
+    """Modes of which nothing waits are 0, and not what they were."""
+    now = CREATED + timedelta(seconds=30)
+    metrics.set_queue([QueueDepth(mode=wire.Mode.TEST, count=3, oldest_time=CREATED)], now)
+    assert value(metrics, "grader_queue_depth", mode="test") == 3
+    assert value(metrics, "grader_queue_oldest_seconds", mode="test") == 30
+    metrics.set_queue([], now)
+    assert value(metrics, "grader_queue_depth", mode="test") == 0
+    assert value(metrics, "grader_queue_oldest_seconds", mode="test") == 0
+
+
+def test_a_lane_is_in_one_state(metrics):
+    """The state before is 0 again."""
+    for state in (LaneState.FREE, LaneState.QUARANTINED):
+        metrics.set_lanes([LaneNow(name="cuda:0", state=state)])
+    seen = {state: value(metrics, "grader_lane_state", lane="cuda:0", state=state) for state in LaneState}
+    assert seen == {state: float(state is LaneState.QUARANTINED) for state in LaneState}
+
+
+def test_reasons_stay_few_whatever_is_sent(metrics):
+    """What a judge makes up does not make Prometheus' memory grow; honest reasons come through."""
+    made_up = [*(f"R{index}" for index in range(1000)), "a sentence", "Ä", "X" * 60]
+    for reason in ["UNWRITTEN_OUTPUT", *made_up]:
+        metrics.attempt_began(lease())
+        metrics.attempt_ended(lease(), dataclasses.replace(fakes.report(), reason=reason))
+    samples = (sample for one in metrics.registry.collect() for sample in one.samples)
+    seen = {sample.labels["reason"] for sample in samples if sample.name == "grader_verdicts_total"}
+    assert len(seen) <= REASON_LIMIT and {"UNWRITTEN_OUTPUT", OTHER} <= seen
+    assert not seen & {"a sentence", "Ä", "X" * 60}
+
+
+def test_no_user_problem_submission_or_source_is_told(metrics):
+    """Whoever reads metrics reads nobody's names."""
+    held = lease()
+    metrics.attempt_began(held)
+    metrics.fact_found(held, fakes.ENVIRONMENT)
+    metrics.fact_found(held, wire.Progress(stage=wire.Stage.VERIFYING, workload_id="secret33"))
+    metrics.attempt_ended(held, fakes.report())
+    told = {label for one in metrics.registry.collect() for sample in one.samples for label in sample.labels.values()}
+    assert {"ACCEPTED", "1.2.3", "verifying"} <= told
+    assert not told & {"mallory", held.problem.problem_id, "s1", "secret33", "w"}
+    assert "solve" not in metrics.exposed().decode()

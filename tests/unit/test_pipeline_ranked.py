@@ -1,0 +1,175 @@
+"""Ranked mode: several processes, one after the other, each in a box of its own, on one lane."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.errors import JudgeBroken
+from grader.fleet.local import LocalFleet
+from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, Purpose
+from grader.isolation.settings import BoxSettings
+from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
+from grader.pipeline import LEFT_OUT, closed_link
+from grader.verdict import fold
+from sandbox import wire
+from tests import fakes
+
+
+class Talker(fakes.FakeBox):
+    """A box that printed one line before anything hidden was run, and one after."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._said, self._began_ns = f"public {number}\n".encode(), time.monotonic_ns()
+
+    async def wait(self) -> BoxExit:
+        await super().wait()
+        output = self._said + b"secret size 33\n"
+        return BoxExit(cause=BoxCause.KILLED, output=output, arrivals=((0, self._began_ns), (len(self._said), time.monotonic_ns())))
+
+
+class Boxes(fakes.FakeBoxes):
+    """Counts how many run boxes there are at once; each of them talks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_at_once = 0
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        async with super().start(spec) as box:
+            at_once = [one for one in self.open if one.purpose is Purpose.RUN]
+            self.most_at_once = max(self.most_at_once, len(at_once))
+            yield box if spec.purpose is Purpose.BUILD else Talker(len(self.runs))
+
+
+@pytest.fixture
+def judges(tmp_path: Path) -> fakes.Judges:
+    """A judge that does as told."""
+    return fakes.Judges(tmp_path)
+
+
+@pytest.fixture
+def boxes() -> Boxes:
+    """Boxes that talk."""
+    return Boxes()
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[LocalFleet]:
+    """One lane."""
+    made = LocalFleet(isolation=boxes, settings=BoxSettings(state_id="fleet", runtime_dir=tmp_path), make_judge=judges)
+    yield made
+    await made.__aexit__()
+
+
+def lease(name: str = "s1", *, mode: wire.Mode = wire.Mode.RANKED, count: int = 3) -> Lease:
+    submission = Submission(
+        submission_id=name,
+        new=replace(fakes.new_submission(), mode=mode),
+        problem_digest="d",
+        state=SubmissionState.RUNNING,
+        create_time=datetime.now(UTC),
+        attempt_count=1,
+    )
+    problem = replace(fakes.problem(), ranking=Ranking(process_count=count))
+    return Lease(submission=submission, problem=problem, attempt=1, worker_id="w")
+
+
+async def graded(fleet: LocalFleet, wanted: Lease) -> list[wire.Fact]:
+    async with asyncio.timeout(60), aclosing(fleet.grade(wanted)) as facts:  # type: ignore[type-var]
+        return [fact async for fact in facts]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def kinds(facts: list[wire.Fact]) -> str:
+    letters = {wire.Build: "B", wire.Round: "R", wire.Load: "L", wire.Trial: "t", wire.Finished: "F", wire.RunEnd: "E"}
+    return "".join(letters.get(type(fact), "") for fact in facts)
+
+
+async def test_each_process_has_a_box_of_its_own_and_is_judged_as_the_first(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
+    """One build; then load, all workloads and the end of its box, three times; never two boxes at once, and one look at the device."""
+    facts = await graded(fleet, lease())
+    assert kinds(facts) == "B" + "RLtttFE" * 3
+    assert [(one.index, one.count) for one in facts if isinstance(one, wire.Round)] == [(0, 3), (1, 3), (2, 3)]
+    assert [spec.box_id for spec in boxes.runs] == ["s1-1-run", "s1-1-run-1", "s1-1-run-2"] and boxes.most_at_once == 1
+    assert fold(facts, lease().ranking).verdict is Verdict.ACCEPTED and boxes.open == []
+    await until(lambda: judges.log("emulated")[-1] == "Check well")
+    assert [line.split()[0] for line in judges.log("emulated")] == ["start", "Job", "Job", "Job", "Check"]
+
+
+async def test_other_modes_have_one_process_and_say_nothing_of_it(fleet: LocalFleet, boxes: Boxes) -> None:
+    """The control: as before there were several."""
+    for mode in (wire.Mode.TEST, wire.Mode.BENCHMARK):
+        assert kinds(await graded(fleet, lease(mode.value, mode=mode))) == "BLtttFE"
+    assert len(boxes.runs) == 2
+
+
+async def test_the_first_failure_ends_it(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
+    """Right in the first process and wrong in the second is wrong; there is no third."""
+    judges.order("emulated", "well", "wrong")
+    facts = await graded(fleet, lease())
+    assert kinds(facts) == "B" + "RLtttFE" + "RLtFE" and len(boxes.runs) == 2
+    assert fold(facts, lease().ranking).verdict is Verdict.WRONG_ANSWER
+
+
+async def test_a_judge_that_dies_in_a_later_process_is_our_fault(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
+    """The attempt is made again from the first on: no process of another attempt counts."""
+    judges.order("emulated", "well", "well", "die")
+    with pytest.raises(JudgeBroken):
+        await graded(fleet, lease())
+    assert len(boxes.runs) == 3 and boxes.open == []
+    assert kinds(await graded(fleet, lease("s2"))) == "B" + "RLtttFE" * 3
+
+
+async def test_what_is_printed_once_hidden_workloads_run_is_left_out_of_every_process(fleet: LocalFleet) -> None:
+    """The second process may print what it wants before its own hidden ones; what it printed after could tell sizes like the first's."""
+    ends = [fact for fact in await graded(fleet, lease()) if isinstance(fact, wire.RunEnd)]
+    assert [end.output for end in ends] == [f"public {number}\n{LEFT_OUT}" for number in (1, 2, 3)]
+
+
+async def test_others_wait_until_the_last_process_is_done(fleet: LocalFleet) -> None:
+    """The lane is held over all processes: nobody is timed between two of them, nor beside them."""
+    seen: list[str] = []
+
+    async def follow(name: str) -> None:
+        async with asyncio.timeout(60), aclosing(fleet.grade(lease(name))) as facts:  # type: ignore[type-var]
+            async for fact in facts:
+                if isinstance(fact, (wire.Round, wire.RunEnd)):
+                    seen.append(name)
+
+    await asyncio.gather(follow("s1"), follow("s2"))
+    assert sorted(seen[:6]) == [seen[0]] * 6 and sorted(seen[6:]) == [seen[6]] * 6 and seen[0] != seen[6]
+
+
+async def test_a_cancelled_attempt_leaves_no_box(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
+    """In the middle of the second process; the next one is graded."""
+    judges.order("emulated", "well", "hush")
+    job = asyncio.ensure_future(graded(fleet, lease()))
+    await until(lambda: "Job hush" in judges.log("emulated"))
+    job.cancel()
+    await asyncio.wait([job])
+    assert job.cancelled() and boxes.open == []
+    assert kinds(await graded(fleet, lease("s2", count=1))) == "BRLtttFE"
+
+
+async def test_a_box_that_ended_says_nothing_of_the_next(tmp_path: Path) -> None:
+    """A judge that still saw the first box's end would not wait for the second runner."""
+    link, closed = tmp_path / "judge.sock", tmp_path / "judge.sock.closed"
+    async with closed_link(fakes.EndedBox(BoxExit(cause=BoxCause.EXITED)), link):
+        await until(closed.exists)
+    assert closed.exists()
+    async with closed_link(fakes.FakeBox(), link):
+        assert not closed.exists()

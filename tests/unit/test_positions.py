@@ -1,0 +1,67 @@
+"""How often the queue is read for those who want to know where they are in it."""
+
+import asyncio
+
+from grader.ledger.queue import Snapshot, Waiting
+from grader.model import Position
+from grader.server.positions import PATIENCE_S, Positions, Teller, differs
+
+
+class Queue:
+    """A ledger that has nothing but a queue, which takes took_s to read."""
+
+    def __init__(self, took_s=0.01, waiting=("a", "b")):
+        self.took_s, self.waiting, self.read_count = took_s, list(waiting), 0
+
+    async def queue(self):
+        self.read_count += 1
+        waiting = tuple(Waiting(submission_id=one, mode="test", device_kind="") for one in self.waiting)
+        await asyncio.sleep(self.took_s)
+        return Snapshot(waiting=waiting, running=(), lately=(("test", "", 2.0),))
+
+
+async def test_a_thousand_watches_read_the_queue_once():
+    """And each is told its own place. Once more where the machine stands still for as long as an answer is good."""
+    queue = Queue(waiting=[str(number) for number in range(1000)])
+    shared = Positions(queue, lane_count=1)
+    found = await asyncio.gather(*(Teller(shared, str(number)).news() for number in range(1000)))
+    assert [one.ahead_count for one in found] == list(range(1000)) and queue.read_count <= 2
+
+
+async def test_one_watch_is_not_told_the_same_again():
+    """Nor anything within two seconds of the last."""
+    queue = Queue()
+    teller = Teller(Positions(queue, lane_count=1), "b")
+    assert (await teller.news()).ahead_count == 1
+    queue.waiting = ["b"]
+    assert await teller.news() is None
+
+
+async def test_the_queue_is_read_a_share_of_the_time_only():
+    """A thousand questions within less time than it rests: one answer for all; what came since is not known yet."""
+    queue = Queue(took_s=0.2)
+    positions = Positions(queue, lane_count=1)
+    assert (await positions.of("b")).ahead_count == 1
+    queue.waiting.append("c")
+    assert {await positions.of("c") for _ in range(1000)} == {None} and queue.read_count == 1
+
+
+async def test_who_is_patient_is_told_of_what_just_came():
+    """As soon as the queue may be read again, if that is soon."""
+    queue = Queue(took_s=0.002)
+    positions = Positions(queue, lane_count=1)
+    await positions.of("b")
+    queue.waiting.append("c")
+    assert (await positions.of("c", patience_s=10 * PATIENCE_S)).ahead_count == 2
+
+
+def test_a_small_change_of_an_estimate_is_no_news():
+    """A place is, and so is a quarter of the time, or that there is an estimate at all."""
+    here = Position(ahead_count=2, estimated_s=100.0)
+    assert not differs(Position(ahead_count=2, estimated_s=120.0), here)
+    news = [
+        Position(ahead_count=1, estimated_s=100.0),
+        Position(ahead_count=2, estimated_s=70.0),
+        Position(ahead_count=2, estimated_s=None),
+    ]
+    assert all(differs(one, here) for one in news) and differs(here, None)

@@ -1,0 +1,101 @@
+"""Facts are written in their order, together where they come quickly, and never lost silently."""
+
+import asyncio
+
+import pytest
+
+from grader.errors import LeaseLost
+from grader.recorder import MOST_WAITING, recording
+from sandbox import wire
+
+FACTS = [wire.Finished(job_id=str(index)) for index in range(500)]
+
+
+class Disk:
+    """Takes batches; waits for `go`; breaks at the batch with that number."""
+
+    def __init__(self, breaks_at=None):
+        self.batches, self.breaks_at = [], breaks_at
+        self.go = asyncio.Event()
+
+    async def __call__(self, facts):
+        await self.go.wait()
+        if len(self.batches) == self.breaks_at:
+            raise LeaseLost("s", 1)
+        self.batches.append(list(facts))
+
+
+async def test_what_comes_meanwhile_goes_together():
+    """The first alone, all others in the second transaction; in order."""
+    disk = Disk()
+    async with recording(disk) as recorder:
+        await recorder.add(FACTS[0])
+        await asyncio.sleep(0)
+        for fact in FACTS[1:30]:
+            await recorder.add(fact)
+        disk.go.set()
+    assert disk.batches == [FACTS[:1], FACTS[1:30]]
+
+
+async def test_a_slow_disk_holds_the_facts_up():
+    """Memory is bounded: the one who adds waits."""
+    disk = Disk()
+    added = 0
+
+    async def add():
+        nonlocal added
+        async with recording(disk) as recorder:
+            for fact in FACTS:
+                await recorder.add(fact)
+                added += 1
+
+    adding = asyncio.create_task(add())
+    for _ in range(10 * len(FACTS)):
+        await asyncio.sleep(0)
+    assert added <= MOST_WAITING + 1
+    disk.go.set()
+    await adding
+    assert [fact for batch in disk.batches for fact in batch] == FACTS
+
+
+@pytest.mark.parametrize("count", [1, 3, 300])
+async def test_a_lost_lease_is_told(count):
+    """To the next add, or at the end."""
+    disk = Disk(breaks_at=0)
+    disk.go.set()
+    with pytest.raises(LeaseLost):
+        async with recording(disk) as recorder:
+            for fact in FACTS[:count]:
+                await recorder.add(fact)
+                await asyncio.sleep(0)
+
+
+async def test_after_a_fault_what_came_before_is_there():
+    """The fault comes out as it was, the facts are on disk."""
+    disk = Disk()
+    disk.go.set()
+    with pytest.raises(KeyError):
+        async with recording(disk) as recorder:
+            for fact in FACTS[:3]:
+                await recorder.add(fact)
+            raise KeyError("broken")
+    assert [fact for batch in disk.batches for fact in batch] == FACTS[:3]
+
+
+async def test_a_cancelled_attempt_leaves_no_writing_behind():
+    """When the context is left, nothing of it is under way."""
+    disk = Disk()
+
+    async def attempt():
+        async with recording(disk) as recorder:
+            await recorder.add(FACTS[0])
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(attempt())
+    await asyncio.sleep(0.01)
+    running.cancel()
+    disk.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert disk.batches == [FACTS[:1]]
+    assert len(asyncio.all_tasks()) == 1

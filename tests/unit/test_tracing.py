@@ -1,0 +1,126 @@
+"""Traces of attempts, with the SDK's exporter that keeps them in memory; and what an attempt's log lines carry."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import structlog
+
+from grader import log
+from grader.dispatcher import Dispatcher
+from grader.ledger import Ledger
+from grader.observer import Observer
+from grader.tracing import Tracing, tracing
+from tests import fakes
+
+sdk = pytest.importorskip("opentelemetry.sdk.trace")
+export = pytest.importorskip("opentelemetry.sdk.trace.export")
+memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def heard():
+    """Other tests let nothing be logged."""
+    before = structlog.get_config()
+    log.configure("json")
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def spans():
+    return memory.InMemorySpanExporter()
+
+
+@pytest.fixture
+def traced(spans):
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(spans))
+    return Tracing(provider)
+
+
+@pytest.fixture
+async def graded(tmp_path):
+    """Grade submissions to their ends; their ids."""
+
+    async def grade(observer, *orders):
+        async with Ledger.open(tmp_path / "l") as ledger, asyncio.timeout(20), asyncio.TaskGroup() as group:
+            dispatcher = Dispatcher(ledger, fakes.FakeGrade(), capacity=2, observer=observer)
+            group.create_task(dispatcher.run())
+            made = [(await ledger.submit(fakes.new_submission(order), fakes.problem())).submission_id for order in orders]
+            dispatcher.wake()
+            for one in made:
+                await ended(ledger, one)
+            dispatcher.drain(5)
+        return made
+
+    return grade
+
+
+async def ended(ledger, submission_id):
+    with ledger.changes.of(submission_id) as changed:
+        while not (await ledger.get(submission_id)).state.final:
+            await changed.wait()
+            changed.clear()
+
+
+async def test_an_attempt_is_one_trace_with_a_span_a_stage(traced, spans, graded):
+    """From its creation on, with its verdict; every stage lies inside it."""
+    (submission_id,) = await graded(traced, "accept")
+    by_name = {span.name: span for span in spans.get_finished_spans()}
+    assert list(by_name) == ["queued", "building", "waiting", "verifying", "attempt"]
+    root = by_name.pop("attempt")
+    assert root.attributes["grader.submission"] == submission_id and root.attributes["grader.verdict"] == "ACCEPTED"
+    for span in by_name.values():
+        assert span.parent.span_id == root.context.span_id and span.context.trace_id == root.context.trace_id
+        assert root.start_time <= span.start_time <= span.end_time <= root.end_time
+
+
+async def test_a_failure_of_ours_is_an_error_and_each_attempt_a_trace_of_its_own(traced, spans, graded):
+    """A wrong kernel is none: it was graded."""
+    await graded(traced, "fault", "wrong")
+    roots = [span for span in spans.get_finished_spans() if span.name == "attempt"]
+    assert len({root.context.trace_id for root in roots}) == len(roots) == 4
+    failed = [root for root in roots if root.status.status_code.name == "ERROR"]
+    assert [root.attributes["grader.attempt"] for root in failed] == [1, 2, 3]
+    assert {root.status.description for root in failed} == {"SANDBOX_BROKEN"}
+
+
+async def test_traces_hold_no_source_and_no_workload(traced, spans, graded):
+    """Whoever runs the collector is not told what was handed in, nor what is secret."""
+    await graded(traced, "wrong")
+    told = "".join(span.to_json() for span in spans.get_finished_spans())
+    assert "grader.problem" in told and "solve" not in told and "secret33" not in told
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_every_log_line_of_an_attempt_says_whose_it_is(traced, graded, watched):
+    """Submission and attempt, and the trace where there is one."""
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        made = await graded(traced if watched else Observer(), "accept", "fault")
+    assert {"attempt_began", "attempt_settled", "attempt_failed", "attempt_released"} <= {line["event"] for line in lines}
+    for line in lines:
+        assert line["submission"] in made and line["attempt"] in (1, 2, 3)
+        assert ("trace_id" in line) is watched
+    assert "solve" not in repr(lines)
+
+
+def test_tracing_is_off_without_an_address_and_without_its_packages():
+    """Neither is an error; the second is said."""
+    assert tracing("") is None
+    with structlog.testing.capture_logs() as lines:
+        assert tracing("http://127.0.0.1:4317", packages=("no_such_package.trace",)) is None
+    assert [(line["event"], line["missing"]) for line in lines] == [("tracing_is_off", ["no_such_package.trace"])]
+
+
+def test_a_server_without_tracing_and_web_port_imports_neither():
+    """What is not asked for costs nothing."""
+    heavy = ("opentelemetry", "prometheus_client", "aiohttp")
+    code = f"import sys, grader.server.serve; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.strip() == "[]"
