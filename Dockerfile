@@ -1,6 +1,8 @@
 # box:    the root of a build or run box (`box_root = image:NAME`): a compiler, Python, torch, and the box's half of `sandbox`.
-# server: grader-server beside an engine on the host. Its state directory must have the same path inside and outside:
-#         docker run -v /var/run/docker.sock:/var/run/docker.sock -v /var/lib/grader:/var/lib/grader ...
+# server: grader-server beside an engine on the host, as in deploy/compose.yaml. What it hands to boxes lies in TMPDIR, which must have the
+#         same path inside and outside, and not be the state directory:
+#         docker run -v /var/run/docker.sock:/var/run/docker.sock -v /var/lib/grader:/var/lib/grader
+#             -v /var/cache/grader-boxes:/var/cache/grader-boxes -e TMPDIR=/var/cache/grader-boxes ...
 #         Whoever holds the engine's socket is root on the host: nothing untrusted runs in this container.
 
 FROM python:3.11-slim-bookworm AS box
@@ -21,6 +23,10 @@ CMD ["python3"]
 
 FROM box AS server
 USER 0:0
+# For `grader-server backup` of a ledger on PostgreSQL.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends postgresql-client \
+ && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/grader
 COPY pyproject.toml README.md ./
 COPY grader grader

@@ -10,12 +10,13 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 GPU_ARGS ?=
+ATTACK_ARGS ?=
 EXAMPLES_ARGS ?=
 FAST := not slow and not docker and not bubblewrap and not gpu
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test check examples gpu bench-build proto clean setup setup-dev headers
+.PHONY: help demo test test-all check lint examples attack gpu bench-build proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,20 +24,28 @@ help: ## List these commands
 demo: setup ## Set up, then grade the six kernels of the triangular matmul story and check each verdict
 	@$(BIN)/grader-cli demo $(DEMO_ARGS)
 
-test: setup-dev ## Set up, then run every test but those of `make gpu` (those that need Docker or bubblewrap skip where it is absent)
+test: setup-dev ## Set up, then run the tests, of long lists of cases a part (those that need Docker or bubblewrap skip where it is absent)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m 'not gpu and not exhaustive' $(PYTEST_ARGS)
+
+test-all: setup-dev ## Run every test but those of `make gpu`; 45 minutes on two cores
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m 'not gpu' $(PYTEST_ARGS)
 
-check: setup-dev ## Lint, types, architecture, API and fast tests; under two minutes
+check: lint ## Lint, types, architecture, API and fast tests; under two minutes
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile -m '$(FAST)'
+
+lint: setup-dev ## Of `make check` all but the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/lint_proto.py
 	$(BIN)/python tools/generate_proto.py --check
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile -m '$(FAST)'
 
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
 	@$(BIN)/python tools/bench_build.py $(BENCH_ARGS)
+
+attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks')
+	@$(BIN)/python -m tools.attack $(ATTACK_ARGS)
 
 gpu: setup-dev ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR')
 	@$(BIN)/python -m tools.gpu $(GPU_ARGS)
