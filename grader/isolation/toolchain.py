@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import shutil
 import sys
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def write_own_etc(directory: Path) -> None:
     for name, text in OWN_ETC.items():
         path = directory / name
         if not path.exists() or path.read_text() != text:
-            partial = directory / f".{name}.{os.getpid()}"
+            partial = directory / f".{name}.{secrets.token_hex(8)}"  # several boxes may start at once
             partial.write_text(text)
             partial.chmod(0o644)
             partial.replace(path)

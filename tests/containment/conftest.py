@@ -186,15 +186,6 @@ async def cage(request, found_cages):
 
 
 @pytest.fixture
-async def one_cage(found_cages):
-    """One of them, the quicker if there is a choice: for what ends at limits that others show on both."""
-    name = "bubblewrap" if shutil.which("bwrap") else "docker"
-    await usable(name, found_cages)
-    async for made in caged(name):
-        yield made
-
-
-@pytest.fixture
 async def docker_cage(found_cages):
     """The one for what only an engine has."""
     await usable("docker", found_cages)

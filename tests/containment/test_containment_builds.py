@@ -1,10 +1,7 @@
 """Sources that are bombs for a compiler (58 of the list in docs/decisions/0003-boxes.md), given to the real builder in a box.
 
-Each ends at one limit of the box; the control is the same source where that limit is far away. Those of one cage only have both marks,
-so that a run without boxes leaves them out.
+Each ends at one limit of the box; the control is the same source where that limit is far away.
 """
-
-import pytest
 
 from grader.building import module_argv
 from grader.isolation import BoxCause
@@ -59,56 +56,46 @@ async def test_58_templates_without_number_meet_the_wall_or_the_memory_limit(cag
     assert not isinstance(artifact, bytes)
 
 
-@pytest.mark.docker
-@pytest.mark.bubblewrap
-async def test_58_a_device_without_end_as_a_header_meets_the_memory_limit(one_cage):
+async def test_58_a_device_without_end_as_a_header_meets_the_memory_limit(cage):
     """The control: one that has an end."""
-    ended, _ = await built(one_cage, {"kernel.cu": f'#include "/dev/zero"\n{ENTRY}'}, memory_bytes=160 << 20)
+    ended, _ = await built(cage, {"kernel.cu": f'#include "/dev/zero"\n{ENTRY}'}, memory_bytes=160 << 20)
     assert ended.cause is BoxCause.MEMORY_LIMIT
-    ended, artifact = await built(one_cage, {"kernel.cu": f'#include "/dev/null"\n{ENTRY}'}, memory_bytes=160 << 20)
+    ended, artifact = await built(cage, {"kernel.cu": f'#include "/dev/null"\n{ENTRY}'}, memory_bytes=160 << 20)
     assert (ended.cause, ended.exit_code, isinstance(artifact, bytes)) == (BoxCause.EXITED, 0, True), ended
 
 
-@pytest.mark.docker
-@pytest.mark.bubblewrap
-async def test_58_a_giant_of_an_array_meets_the_file_limit(one_cage):
+async def test_58_a_giant_of_an_array_meets_the_file_limit(cage):
     source = {"kernel.cu": f"char giant[20 << 20] = {{1}};\n{ENTRY}"}
-    ended, artifact = await built(one_cage, source, file_bytes=8 << 20)
+    ended, artifact = await built(cage, source, file_bytes=8 << 20)
     assert (ended.cause, ended.exit_code) == (BoxCause.EXITED, 1)
     assert b"File size limit exceeded" in ended.output
     assert not isinstance(artifact, bytes)
-    ended, artifact = await built(one_cage, source)
+    ended, artifact = await built(cage, source)
     assert (ended.cause, ended.exit_code, isinstance(artifact, bytes)) == (BoxCause.EXITED, 0, True), ended
 
 
-@pytest.mark.docker
-@pytest.mark.bubblewrap
-async def test_58_a_flood_of_warnings_meets_the_output_limit(one_cage):
-    ended, _ = await built(one_cage, {"kernel.cu": CHATTER}, output_bytes=128 << 10)
+async def test_58_a_flood_of_warnings_meets_the_output_limit(cage):
+    ended, _ = await built(cage, {"kernel.cu": CHATTER}, output_bytes=128 << 10)
     assert ended.cause is BoxCause.OUTPUT_LIMIT
-    ended, artifact = await built(one_cage, {"kernel.cu": CHATTER})
+    ended, artifact = await built(cage, {"kernel.cu": CHATTER})
     assert (ended.cause, ended.exit_code, isinstance(artifact, bytes)) == (BoxCause.EXITED, 0, True), ended
 
 
-@pytest.mark.docker
-@pytest.mark.bubblewrap
-async def test_58_what_never_ends_downwards_ends_at_the_compilers_own_depth(one_cage):
+async def test_58_what_never_ends_downwards_ends_at_the_compilers_own_depth(cage):
     """Not ours to take away: the control is the same without it, above."""
     down = "template<int N> struct T { static const int v = T<N + 1>::v; };\nint x = T<0>::v;\n"
-    ended, artifact = await built(one_cage, {"kernel.cu": down + ENTRY, "other.cu": "#include __FILE__\n"})
+    ended, artifact = await built(cage, {"kernel.cu": down + ENTRY, "other.cu": "#include __FILE__\n"})
     assert (ended.cause, ended.exit_code) == (BoxCause.EXITED, 1)
     assert b"instantiation depth" in ended.output and b"nested depth" in ended.output
     assert not isinstance(artifact, bytes)
 
 
-@pytest.mark.docker
-@pytest.mark.bubblewrap
-async def test_58_the_name_of_a_source_is_no_word_for_the_compiler(one_cage):
+async def test_58_the_name_of_a_source_is_no_word_for_the_compiler(cage):
     """A plugin, a wrapper and a file of words. The control: given to the compiler as they are they are just that."""
     words = "-fplugin=evil.cu"
     names = {words: ENTRY, "@words.cu": "int first;\n", "-wrapper evil.cu": "int second;\n", "$(touch evil).cu": "int third;\n"}
-    ended, artifact = await built(one_cage, names)
+    ended, artifact = await built(cage, names)
     assert (ended.cause, ended.exit_code, isinstance(artifact, bytes)) == (BoxCause.EXITED, 0, True), ended
     given = f"cd /grader/src/files && g++ -c -x c++ '{words}' /dev/null"
-    plain = await one_cage.run("", argv=("/bin/sh", "-c", given), src_dir=one_cage.place / "src", limits=LIMITS)
+    plain = await cage.run("", argv=("/bin/sh", "-c", given), src_dir=cage.place / "src", limits=LIMITS)
     assert b"cannot load plugin" in plain.output

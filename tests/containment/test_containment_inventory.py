@@ -2,9 +2,12 @@
 
 import os
 import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from grader.isolation.runtime import box_output
+from grader.isolation.toolchain import OWN_ETC, write_own_etc
 from tests.containment.inventory import traces
 
 
@@ -29,3 +32,17 @@ def test_what_has_a_uid_of_a_box_is_seen(root_only):
         assert traces("nobody", {uid + 1}) == []
     finally:
         path.unlink()
+
+
+def test_boxes_that_start_at_once_write_the_same_files_and_leave_no_others(tmp_path):
+    """The first boxes of a server: each writes what all of them see."""
+    together = threading.Barrier(8)
+
+    def write(directory):
+        together.wait(timeout=20)
+        write_own_etc(directory)
+
+    with ThreadPoolExecutor(8) as pool:
+        for attempt in range(40):
+            list(pool.map(write, [tmp_path / str(attempt)] * 8))
+            assert {path.name for path in (tmp_path / str(attempt)).iterdir()} == OWN_ETC.keys()

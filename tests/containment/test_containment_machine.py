@@ -1,0 +1,236 @@
+"""The controls of `python -m tools.containment`: what is left on purpose is found and named, each kind of it, and what is gone is not."""
+
+import ctypes
+import json
+import os
+import secrets
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from grader.isolation.removal import remove_tree
+from grader.isolation.slots import hold_slot
+from tools import containment, machine
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+MARK = f"GRADER_TEST_MARK={secrets.token_hex(8)}"
+LEAVES = "import pathlib\ndef test_x(): pathlib.Path({}).touch()\n"
+
+
+def listed(lines, word):
+    return [line for line in lines if word in line]
+
+
+def test_a_file_is_named_and_what_is_below_a_directory_of_ours_too(tmp_path):
+    """The control of the control: a directory with another name is listed, and no more."""
+    slots = tmp_path / "slots"
+    for name in ("grader-x/below", "other/below", "slots/0.lock"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    found = set(machine.files([tmp_path], slots))
+    assert found == {f"file {tmp_path / name}" for name in ("grader-x", "grader-x/below", "other")}
+
+
+def test_directories_without_end_do_not_stop_the_look(tmp_path):
+    """What is seen of them is enough to name them."""
+    deep = tmp_path / "grader-x" / Path(*("d" * 1500))
+    for directory in reversed([deep, *deep.parents][:1501]):
+        directory.mkdir(exist_ok=True)
+    assert len(list(machine.files([tmp_path], tmp_path / "slots"))) == 1 + machine.DEPTH
+    remove_tree(tmp_path / "grader-x")  # pytest itself cannot
+
+
+def test_a_process_that_outlives_its_run_is_named():
+    """By the mark in its environment; one without it is nobody's."""
+    for environment, known in ((MARK, True), ("GRADER_TEST_MARK=another", False)):
+        name, _, value = environment.partition("=")
+        with subprocess.Popen(["/bin/sleep", "60"], env={**os.environ, name: value}) as sleeper:
+            assert bool(listed(machine.processes(MARK), f"process {sleeper.pid} of uid ")) is known
+            sleeper.kill()
+    assert not listed(machine.processes(MARK), f"process {sleeper.pid} of uid ")
+
+
+def test_a_process_of_a_boxs_uid_is_named_whatever_its_environment(root_only):
+    """And whoever is dead but was never reaped: its number is not free."""
+    uid = machine.BOX_UIDS[-1]
+    with subprocess.Popen(["/bin/sleep", "60"], env={}, user=uid, group=uid, extra_groups=[]) as sleeper:
+        wanted = f"process {sleeper.pid} of uid {uid}: sleep"
+        assert wanted in machine.processes(MARK)
+        sleeper.kill()
+        os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+        assert wanted in machine.processes(MARK)
+    assert wanted not in machine.processes(MARK)
+
+
+def test_system_v_memory_is_named():
+    number = LIBC.shmget(0, ctypes.c_size_t(4096), 0o600)
+    assert number >= 0
+    wanted = f"shm {number} of uid {os.geteuid()}"
+    try:
+        assert wanted in machine.system_v()
+    finally:
+        LIBC.shmctl(number, 0, None)
+    assert wanted not in machine.system_v()
+
+
+def test_a_lease_is_named_while_it_is_held(tmp_path):
+    """Afterwards the lock file is there and says nothing."""
+    with hold_slot(tmp_path):
+        assert list(machine.leases(tmp_path)) == [f"lease {tmp_path / '0.lock'}"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "0.lock"]
+    assert list(machine.leases(tmp_path)) == []
+
+
+def test_a_mount_and_a_cgroup_are_named(tmp_path, root_only):
+    """Two mounts over each other are two."""
+    for _ in range(2):
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", tmp_path], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip("may not mount here")
+    try:
+        assert len(listed(machine.mounts(), f"mount {tmp_path} number ")) == 2
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+        subprocess.run(["umount", tmp_path], check=True)
+    assert not listed(machine.mounts(), str(tmp_path))
+    (tmp_path / "memory" / "left").mkdir(parents=True)  # as the kernel shows one: a directory
+    assert set(machine.cgroups(tmp_path)) == {"cgroup memory", "cgroup memory/left"}
+
+
+class Engine:
+    """An engine that has one container, which has ended, and a volume."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def containers(self, *, all):
+        assert all, "one that has ended is left, too"
+        return [{"Id": "c0ffee" * 10, "Names": ["/grader-left"]}]
+
+    def volumes(self):
+        return {"Volumes": [{"Name": "v"}]}
+
+    def info(self):
+        return {"DockerRootDir": str(self.root)}
+
+
+def test_a_container_a_volume_and_a_layer_are_named(tmp_path):
+    """Of an engine in a fake; below is a real one."""
+    (tmp_path / "overlay2" / "layer").mkdir(parents=True)
+    found = [line for line in machine.containers(Engine(tmp_path)) if not line.startswith("file /run/")]
+    assert found == ["container c0ffeec0ffee /grader-left", "volume v", f"file {tmp_path / 'overlay2' / 'layer'}"]
+    assert list(machine.containers(None)) == []
+
+
+@pytest.mark.docker
+async def test_a_container_and_all_that_the_engine_keeps_of_it_are_named(docker_cage):
+    """What a live box is made of; of a box that is gone, not a line."""
+    look = machine.Machine(mark=MARK).look
+    async with docker_cage.live("time.sleep(60)") as box:
+        seen = look()
+        (container,) = [line.split()[1] for line in seen if line.startswith("container ") and docker_cage.settings.run_id in line]
+        found = {line.split()[0] for line in seen if container in line or f"of uid {box.uid}:" in line}
+    assert found == {"container", "file", "process", "cgroup"}
+    assert containment.left(frozenset(), lambda: frozenset(listed(look(), container))) == ()
+
+
+class Shelf:
+    """A machine with one directory and nobody else in it."""
+
+    def __init__(self, place, mark):
+        self.place, self.mark = place, mark
+
+    def look(self):
+        return frozenset([*machine.files([self.place], self.place / "slots"), *machine.leases(self.place / "slots")])
+
+
+def shelf(place, mark):
+    return Shelf(place, mark).look
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = tmp_path / "shelf"
+    made.mkdir()
+    return made
+
+
+def test_a_run_that_leaves_nothing_is_clean_and_one_that_leaves_something_is_not(place):
+    """A second run is compared with what was there before the first, so that what the first left is not taken for granted."""
+    passed = containment.Outcome(counts={"docker passed": 1})
+    steps = iter([lambda: None, (place / "kept").touch, lambda: None, (place / "kept").unlink])
+
+    def suite():
+        next(steps)()
+        return passed
+
+    look = partial(containment.left, settle_s=0.0)
+    assert look(frozenset(), shelf(place, MARK)) == ()
+    runs = containment.repeat(4, suite, shelf(place, MARK), frozenset(), settle_s=0.0)
+    assert [run.left for run in runs] == [(), (f"file {place / 'kept'}",), (f"file {place / 'kept'}",), ()]
+    assert [run.clean for run in runs] == [True, False, False, True]
+
+
+def test_what_was_there_before_and_what_is_to_be_ignored_does_not_count(place):
+    (place / "before").touch()
+    look = shelf(place, MARK)
+    before = look()
+    (place / "theirs").touch()
+    assert containment.left(before, look, settle_s=0.0) == (f"file {place / 'theirs'}",)
+    assert containment.left(before, look, [f"file {place}/their*"], settle_s=0.0) == ()
+
+
+def test_what_goes_away_a_moment_later_has_not_stayed(place):
+    """The engine takes a container's directory down after it has said that the container is gone."""
+    seen = iter([{"file a"}, {"file a"}, set()])
+    assert containment.left(frozenset(), lambda: frozenset(next(seen))) == ()
+
+
+def test_who_comes_and_goes_is_told_from_what_stays():
+    """Others' boxes: at no moment is there nothing, but only one thing is there at every moment."""
+    moments = ({"file left", f"container {number}"} for number in range(1000))
+    assert containment.left(frozenset(), lambda: frozenset(next(moments)), settle_s=0.5) == ("file left",)
+
+
+def test_a_run_in_which_nothing_passed_is_not_clean():
+    """A suite that skips everything leaves nothing behind."""
+    for counts, clean in (({}, False), ({"docker skipped": 5}, False), ({"docker passed": 1, "other skipped": 1}, True)):
+        outcome = containment.Outcome(counts=counts)
+        assert containment.Run(outcome=outcome, seconds=1.0, left=()).clean is clean
+    failed = containment.Outcome(counts={"docker passed": 1}, failed=("test_x",))
+    assert not containment.Run(outcome=failed, seconds=1.0, left=()).clean
+
+
+def test_each_isolation_has_its_own_counts():
+    xml = """<testsuites><testsuite>
+    <testcase name="test_01[docker]"/><testcase name="test_35[docker-ptrace]"/><testcase name="test_01[bubblewrap]"><failure/></testcase>
+    <testcase name="test_01[bubblewrap]"><error/></testcase><testcase name="test_x"><skipped message="needs root"/></testcase>
+    </testsuite></testsuites>"""
+    outcome = containment.counted(xml)
+    assert outcome.counts == {"docker passed": 2, "bubblewrap failed": 2, "other skipped": 1}
+    assert (outcome.failed, outcome.skipped) == (("test_01[bubblewrap]",), ("test_x: needs root",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("leaves", [False, True])
+def test_the_exit_code_says_whether_something_stayed(place, tmp_path, capfd, leaves):
+    """The whole command, with a suite of one test."""
+    suite, told = tmp_path / "test_suite.py", tmp_path / "told.json"
+    suite.write_text(LEAVES.format(repr(str(place / "kept" if leaves else tmp_path / "elsewhere"))))
+    words = ["--repeat", "1", "--settle-s", "0", "--json", str(told), str(suite)]
+    code = containment.main(words, machine=partial(shelf, place))
+    said = json.loads(told.read_text())
+    assert code == int(leaves)
+    assert said["runs"][0]["left"] == ([f"file {place / 'kept'}"] if leaves else [])
+    assert (f"- `file {place / 'kept'}`" in capfd.readouterr().out) is leaves
+
+
+def test_where_somebody_else_grades_nothing_is_run(place, capfd):
+    """Their boxes come and go, and could not be told from ours."""
+    with hold_slot(place / "slots"):
+        assert containment.main(["--isolation", "bubblewrap", "/nonexistent"], machine=partial(shelf, place)) == 2
+    said = capfd.readouterr()
+    assert "0.lock" in said.err and "-m pytest" not in said.err
+    assert said.out == ""

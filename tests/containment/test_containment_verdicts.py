@@ -1,0 +1,126 @@
+"""What attacks the verdict from a box (31 to 33, 41, 62 and 64 of the list in docs/decisions/0003-boxes.md), graded on each isolation.
+
+`tests/exploits` has them too, with many more, but grades once what does not depend on the isolation. The control of each is a grader
+without the protection, which accepts it, or a compiler without a box.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.isolation.settings import BoxSettings
+from tests.containment.conftest import CAGES, REMOVED_WITHIN_S, SESSION, usable
+from tests.containment.inventory import traces
+from tests.exploits import naive
+from tests.exploits.attack_files import attack, honest
+from tests.exploits.grading import Grading
+from tests.exploits.naive import Believed, Guard
+from tests.exploits.test_controls import compile_on_host
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow, pytest.mark.exhaustive]
+# What the careless grader does when it is fooled; it starts the attack's kernel in its own process.
+EXITS = dict.fromkeys(("exit_in_call", "says_loaded_and_exits"), Believed.EXIT_CODE)
+FORGED = {"forged_verdict_on_stdout_and_stderr": Believed.STDOUT, "forged_verdict_on_every_fd": Believed.PIPE}
+
+
+@pytest_asyncio.fixture(
+    scope="session", loop_scope="session", params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES]
+)
+async def graded_in(request, found_cages):
+    """Grade on this isolation, see that nothing stays, and that the next kernel gets its verdict."""
+    await usable(request.param, found_cages)
+    place = Path(tempfile.gettempdir(), f"{SESSION}verdicts{request.param}")
+    place.mkdir(mode=0o711)
+    grading = Grading(request.param, BoxSettings(state_id=place.name, runtime_dir=place), {})
+    try:
+        async with grading.fleet:
+            assert (await grading.grade(honest())).verdict == "ACCEPTED", "the control: a right kernel"
+            own = set(traces(place.name))
+
+            async def grade(kernel):
+                graded = await grading.grade(kernel)
+                async with asyncio.timeout(REMOVED_WITHIN_S):
+                    while set(traces(place.name)) - own:
+                        await asyncio.sleep(0.05)
+                assert graded.leftovers == []
+                assert (await grading.grade(honest())).verdict == "ACCEPTED"
+                return graded
+
+            yield grade
+        await grading.isolation.close()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def on_host(tmp_path_factory):
+    """Build a kernel in no box, once."""
+    built = {}
+
+    def build(kernel):
+        if kernel.name not in built:
+            directory = tmp_path_factory.mktemp("built")
+            built[kernel.name] = (compile_on_host(kernel, directory), directory / "out" / "artifact")
+        return built[kernel.name]
+
+    return build
+
+
+async def test_31_right_first_and_then_hostile_is_not_accepted(graded_in, on_host):
+    """The control: a grader that compares the first calls only."""
+    kernel = attack("honest_then_nothing", HONEST_CALLS="3")
+    assert (await graded_in(kernel)).is_one_of(kernel.expect)
+    _, artifact = on_host(kernel)
+    assert naive.grade(artifact, without=(Guard.EVERY_CALL,)).accepted is True
+    assert naive.grade(artifact).accepted is False
+
+
+@pytest.mark.parametrize("name", EXITS)
+async def test_32_to_exit_well_is_no_answer(graded_in, on_host, name):
+    """The control: a grader that believes the exit code."""
+    kernel = attack(name)
+    assert (await graded_in(kernel)).is_one_of(kernel.expect)
+    _, artifact = on_host(kernel)
+    assert naive.grade(artifact, believed=EXITS[name]).accepted is True
+
+
+@pytest.mark.parametrize("name", FORGED)
+async def test_33_a_forged_verdict_is_nobodys_verdict(graded_in, on_host, name):
+    """The control: a grader that reads it there."""
+    kernel = attack(name)
+    assert (await graded_in(kernel)).is_one_of(kernel.expect)
+    _, artifact = on_host(kernel)
+    assert naive.grade(artifact, believed=FORGED[name]).accepted is True
+
+
+async def test_41_a_build_does_not_get_at_the_reference(graded_in, on_host):
+    """The control: on the host its text is in the artifact."""
+    kernel = attack("embeds_reference")
+    graded = await graded_in(kernel)
+    assert graded.is_one_of(kernel.expect)
+    assert "scale_add_fixture reference" not in graded.log + graded.output
+    _, artifact = on_host(kernel)
+    assert b"scale_add_fixture reference" in artifact.read_bytes()
+
+
+async def test_62_what_was_expected_is_nowhere_in_the_kernels_memory(graded_in, on_host):
+    """Of 62 what needs no GPU. The control: a grader that has the expected answer in the kernel's process before the call."""
+    kernel = attack("searches_memory")
+    assert (await graded_in(kernel)).is_one_of(kernel.expect)
+    _, artifact = on_host(kernel)
+    assert naive.grade(artifact, without=(Guard.REFERENCE_AFTER,)).accepted is True
+    assert naive.grade(artifact).accepted is not True
+
+
+async def test_64_inputs_that_are_changed_during_the_call_change_no_verdict(graded_in, on_host):
+    """Of 64 what needs no GPU: it owns the memory that it was given. The control, a race: a grader that compares with the live inputs."""
+    kernel = attack("scribbles_in_arena")
+    assert (await graded_in(kernel)).is_one_of(kernel.expect)
+    _, artifact = on_host(kernel)
+    careless = (naive.grade(artifact, without=(Guard.PRIVATE_INPUTS, Guard.BAND)) for _ in range(8))
+    assert any(one.accepted for one in careless)
+    assert naive.grade(artifact).accepted is not True
