@@ -12,11 +12,12 @@ BENCH_ARGS ?=
 GPU_ARGS ?=
 ATTACK_ARGS ?=
 EXAMPLES_ARGS ?=
+CONTAINMENT_ARGS ?=
 FAST := not slow and not docker and not bubblewrap and not gpu
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test test-all check lint examples attack gpu bench-build proto clean setup setup-dev headers
+.PHONY: help demo test test-all check lint examples attack containment gpu bench-build proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,10 +45,13 @@ lint: setup-dev ## Of `make check` all but the tests
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
 	@$(BIN)/python tools/bench_build.py $(BENCH_ARGS)
 
-attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks')
+attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks'); the same files on a GPU: make gpu GPU_ARGS='--only exploits,honest_set'
 	@$(BIN)/python -m tools.attack $(ATTACK_ARGS)
 
-gpu: setup-dev ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR')
+containment: setup-dev ## Run the containment suite twice in a row and name all that it left on this machine (CONTAINMENT_ARGS='--isolation docker')
+	@$(BIN)/python -m tools.containment $(CONTAINMENT_ARGS)
+
+gpu: setup-dev ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR'; '--only exploits,honest_set --slice 1/2' for a half of all attacks and honest kernels)
 	@$(BIN)/python -m tools.gpu $(GPU_ARGS)
 
 examples: setup-dev ## Grade every file of kernels_examples/ on the emulated device and compare with its first line; on a GPU it is `make gpu GPU_ARGS='--only examples'`

@@ -2,9 +2,11 @@
 
     python -m tools.attack [--only attacks,controls,honest] [--isolation docker,bubblewrap] [--repeat 3] [--result XML]
                            [--out FILE] [--into FILE]
+    python -m tools.attack --gpu DIR/gpu.json,DIR2/gpu.json [--out FILE] [--into FILE]
 
-Without a GPU all of it is the emulated device; on a GPU host `make gpu GPU_ARGS="--only attacks"` attacks the clock. Progress goes to
-stderr, the table to stdout. Exit code 1 where an attack has gained something, a control was not fooled, or an honest kernel was refused.
+All of it is the emulated device. On a GPU host `make gpu GPU_ARGS="--only exploits,honest_set --out DIR"` grades the same files there, and
+`--gpu` takes what that wrote, a run's slices together; "--only attacks" attacks the clock. Progress goes to stderr, the table to stdout.
+Exit code 1 where an attack has gained something, a control was not fooled, or an honest kernel was refused.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tools.gpu import host
+from tools.gpu import corpus, host
 from tools.gpu.page import Section, Table, table_lines
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +59,13 @@ class Outcome:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and say by the exit code whether everything held."""
     given = _parser().parse_args(arguments)
+    if given.gpu:
+        try:
+            on_a_gpu = corpus.read(given.gpu)
+        except (OSError, ValueError, KeyError, corpus.NoRows) as error:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            return 2
+        return _shown(given, "a GPU", "gpu", "\n".join(corpus.lines(on_a_gpu)), held=on_a_gpu.held)
     sections, held = [], True
     for part in given.only:
         begun = time.monotonic()
@@ -68,11 +77,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         held &= section.succeeded
         sections.append(section)
     text = "\n".join(_lines(sections, "make attack" if given.result is None else "make test")) + "\n"
+    return _shown(given, "the emulated device", "emulated", text, held=held)
+
+
+def _shown(given: argparse.Namespace, device: str, mark: str, text: str, *, held: bool) -> int:
     sys.stdout.write(text)
     if given.out is not None:
-        given.out.write_text(f"# Attacks on the emulated device\n\n{text}", "utf-8")
+        given.out.write_text(f"# Attacks on {device}\n\n{text}", "utf-8")
     if given.into is not None:
-        put_between(given.into, "emulated", text)
+        put_between(given.into, mark, text)
     return int(not held)
 
 
@@ -164,6 +177,10 @@ def _parts(text: str) -> list[str]:
     return names
 
 
+def _paths(text: str) -> list[Path]:
+    return [Path(word.strip()) for word in text.split(",") if word.strip()]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.attack", description=__doc__.splitlines()[0])
     parser.add_argument("--only", type=_parts, default=list(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}; all unless told")
@@ -171,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", type=int, default=1, help="how often each honest kernel is graded (default 1)")
     parser.add_argument("--workers", type=int, default=WORKERS, help=f"test processes side by side (default {WORKERS})")
     parser.add_argument("--result", type=Path, metavar="XML", help="run nothing: take what `make test PYTEST_ARGS=--junitxml=XML` wrote")
+    parser.add_argument("--gpu", type=_paths, metavar="JSON", help="run nothing: take what `python -m tools.gpu --out` wrote, with commas")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table as a page")
     parser.add_argument("--into", type=Path, metavar="FILE", help="also put it between the marks of a document, such as docs/security.md")
     return parser

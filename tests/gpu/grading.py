@@ -39,6 +39,7 @@ ISOLATION_VARIABLE = "GRADER_GPU_ISOLATION"  # what the tests ask for; "auto" wh
 CACHE_BYTES = 1 << 30
 BUILDER_COUNT = max(4, len(os.sched_getaffinity(0)) // 2)
 SOURCE_NAMES = {"python": "kernel.py"}
+Sources = str | tuple[SourceFile, ...]  # the text of a kernel alone, or a submission's files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,24 +108,24 @@ class Grading:
     async def grade(
         self,
         problem: Problem,
-        source: str,
+        source: Sources,
         *,
         language: str,
         mode: wire.Mode = wire.Mode.BENCHMARK,
         device: str = "cuda",
         entry: str = "",
     ) -> Graded:
-        """Grade one source. Raises what the pipeline raises where the grader failed, not the kernel."""
+        """Grade one submission. Raises what the pipeline raises where the grader failed, not the kernel."""
         begun = time.monotonic()
         lease = self._lease(problem, source, language=language, mode=mode, device=device, entry=entry)
         facts = tuple([fact async for fact in self.fleet.grade(lease)])
         return Graded(report=fold(facts, lease.ranking), facts=facts, seconds=time.monotonic() - begun)
 
-    async def prebuild(self, kernels: Iterable[tuple[Problem, str, str]], *, device: str = "cuda") -> None:
+    async def prebuild(self, kernels: Iterable[tuple[Problem, Sources, str]], *, device: str = "cuda") -> None:
         """Build (problem, source, language) side by side into the cache, so that no compiler runs beside what is timed later."""
         environment = await self.fleet.environment(device)
 
-        async def build(problem: Problem, source: str, language: str) -> None:
+        async def build(problem: Problem, source: Sources, language: str) -> None:
             lease = self._lease(problem, source, language=language, mode=wire.Mode.TEST, device=device, entry="")
             async with waiting:
                 with self.fleet.workspace(lease) as work:
@@ -137,12 +138,12 @@ class Grading:
             }.values():
                 group.create_task(build(problem, source, language))
 
-    def _lease(self, problem: Problem, source: str, *, language: str, mode: wire.Mode, device: str, entry: str) -> Lease:
+    def _lease(self, problem: Problem, source: Sources, *, language: str, mode: wire.Mode, device: str, entry: str) -> Lease:
         self._count += 1
         new = NewSubmission(
             problem_id=problem.problem_id,
             language=language,
-            sources=(SourceFile(path=SOURCE_NAMES.get(language, "kernel.cu"), content=source),),
+            sources=(SourceFile(path=SOURCE_NAMES.get(language, "kernel.cu"), content=source),) if isinstance(source, str) else source,
             entry=entry,
             device_kind=device,
             mode=mode,
@@ -168,13 +169,15 @@ class Grading:
 
 
 @asynccontextmanager
-async def grader(*, isolation: str = "auto", lanes: tuple[int, ...] | None = None, cache: bool = True) -> AsyncIterator[Grading]:
-    """A fleet on this host's GPUs, or on those of these places among them, beside an emulated device."""
+async def grader(
+    *, isolation: str = "auto", lanes: tuple[int, ...] | None = None, cache: bool = True, hidden: tuple[Path, ...] = ()
+) -> AsyncIterator[Grading]:
+    """A fleet on this host's GPUs, or on those of these places among them, beside an emulated device. hidden: from boxes, too."""
     # Short, and open to pass: a box's uid goes through it to its link.
     state = Path(tempfile.mkdtemp(prefix="grader-gpu-"))
     state.chmod(0o711)
-    hidden = (*PROBLEM_ROOTS, state / "artifacts")
-    settings = BoxSettings(state_id=f"gpu{secrets.token_hex(4)}", runtime_dir=state / "run", hidden_paths=hidden)
+    hidden_paths = (*PROBLEM_ROOTS, *hidden, state / "artifacts")
+    settings = BoxSettings(state_id=f"gpu{secrets.token_hex(4)}", runtime_dir=state / "run", hidden_paths=hidden_paths)
     chosen, _ = await choose(isolation, settings)
     try:
         artifacts = ArtifactCache(state / "artifacts", CACHE_BYTES) if cache else None

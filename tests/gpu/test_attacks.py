@@ -11,8 +11,9 @@ import re
 import pytest
 import pytest_asyncio
 
-from grader.model import Problem, Verdict
+from grader.model import Verdict
 from tests.gpu.conftest import Tell
+from tests.gpu.gains import gain_of, speedups
 from tests.gpu.grading import Graded, Grading, load_problem
 from tests.gpu.kernels.files import NO_GAIN, Kernel, all_in, original_of
 
@@ -20,8 +21,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope=
 
 ATTACKS = all_in("attacks")
 MEASURE_S = 1.0
-GAIN_NS, GAIN_SHARE = 10_000, 0.01  # what an early `done` may win, and what the clock's median wanders by on long kernels
-SPEEDUP_FACTOR = 1.15  # how much better than honest a speedup may look: two medians and the baseline's own drift
 HEADING = ("id", "attack", "problem", "verdict", "reason", "reported us", "certified us", "honest us", "speedup", "honest speedup", "gain")
 
 Originals = dict[tuple[str, str], Graded]
@@ -62,25 +61,6 @@ async def test_an_attack_gains_nothing(grading: Grading, originals: Originals, t
     assert gain is None, f"{gain}; {graded.explanation}"
 
 
-def gain_of(graded: Graded, honest: Graded, problem: Problem) -> str | None:
-    """What an accepted attack has won over its honest original; None is nothing."""
-    if graded.report.verdict is not Verdict.ACCEPTED:
-        return None
-    for workload in problem.spec.workloads:
-        seen, right = graded.certified_ns(workload.workload_id), honest.certified_ns(workload.workload_id)
-        assert seen is not None and right is not None
-        if right - seen > max(GAIN_NS, GAIN_SHARE * right):
-            return f"{(right - seen) / 1e3:.1f} us"
-    for baseline, ratio in _speedups(graded).items():
-        if ratio > SPEEDUP_FACTOR * _speedups(honest).get(baseline, ratio):
-            return f"{baseline}: {ratio:.2f} times"
-    return None
-
-
-def _speedups(graded: Graded) -> dict[str, float]:
-    return {one.baseline: one.ratio for one in graded.report.speedups}
-
-
 def _row(kernel: Kernel, graded: Graded, honest: Graded, gain: str | None) -> tuple[str, ...]:
     (workload, *_) = [one.workload_id for one in load_problem(kernel.problem).spec.workloads]
     times = (graded.reported_ns(workload), graded.certified_ns(workload), honest.certified_ns(workload))
@@ -92,6 +72,6 @@ def _row(kernel: Kernel, graded: Graded, honest: Graded, gain: str | None) -> tu
         graded.report.verdict.value,
         graded.report.reason or ", ".join(graded.report.flags),
         *("" if time is None else f"{time / 1e3:.1f}" for time in times),
-        *(f"{ratio:.2f}" if (ratio := _speedups(one).get("eager")) is not None else "" for one in (graded, honest)),
+        *(f"{ratio:.2f}" if (ratio := speedups(one).get("eager")) is not None else "" for one in (graded, honest)),
         gain or "none",
     )

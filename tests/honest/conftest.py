@@ -44,6 +44,12 @@ class Grading:
         self.begin([kernel])
         return await self._tasks[kernel.name]
 
+    async def stop(self) -> None:
+        """End what nobody waited for: a test that failed, or was not run."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
     async def _repeat(self, kernel: Kernel) -> list[Report]:
         return [await self._grade(kernel, number) for number in range(REPEATS)]
 
@@ -88,5 +94,6 @@ async def grading(runtime_dir: Path, request: pytest.FixtureRequest) -> AsyncIte
         asked = (getattr(item, "callspec", None) for item in request.session.items)
         grading.begin([one.params["kernel"] for one in asked if one and isinstance(one.params.get("kernel"), Kernel)])
         yield grading
+        await grading.stop()
     await isolation.sweep()
     await isolation.close()

@@ -29,6 +29,7 @@ from tools.gpu import host, page
 from tools.gpu.run import EMULATED, Choices, Run, say
 from tools.gpu.sections.registry import PARTS, Part
 
+OF_MANY = "in examples, exploits and honest_set"
 GRACE_S = 180.0  # beyond its budget a section that does not stop by itself is cut
 
 
@@ -127,6 +128,8 @@ def _choices(given: argparse.Namespace) -> Choices:
         naive_load=given.naive_load,
         seed=given.seed,
         kernels=tuple(given.kernels.split(",")),
+        share=given.slice,
+        repeats=given.repeats,
     )
 
 
@@ -140,6 +143,19 @@ def _names(text: str) -> list[str]:
     if unknown or not names:
         raise argparse.ArgumentTypeError(f"there is no section {', '.join(unknown) or text!r}; choose from {', '.join(PARTS)}")
     return names
+
+
+def _slice(text: str) -> tuple[int, int]:
+    words = text.split("/")
+    if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words) or not 1 <= int(words[0]) <= int(words[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of a whole; write 1/2 for the first of two halves")
+    return int(words[0]), int(words[1])
+
+
+def _at_least_one(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of times; write 1 or more")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -157,7 +173,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--soak-seconds", type=float, help="the time of soak alone, instead of --seconds")
     parser.add_argument("--naive-load", action="store_true", help="build the naive harness's kernel by torch.utils.cpp_extension.load")
     parser.add_argument("--seed", type=int, default=1, help="of the orders (default 1)")
-    parser.add_argument("--kernels", default="", metavar="PARTS", help="only examples with one of these in their names, with commas")
+    parser.add_argument(
+        "--kernels", default="", metavar="PARTS", help=f"only kernels with one of these in their names, with commas, {OF_MANY}"
+    )
+    parser.add_argument(
+        "--slice", type=_slice, default=(1, 1), metavar="K/N", help="of exploits and honest_set every Nth from the Kth on, such as 1/2"
+    )
+    parser.add_argument("--repeats", type=_at_least_one, default=3, help="gradings of each kernel of honest_set (default 3)")
     parser.add_argument("--commit", help="what to say of the commit, where the tree is no repository")
     parser.add_argument("--device", default="cuda", choices=("cuda", EMULATED), help=argparse.SUPPRESS)
     return parser

@@ -35,13 +35,19 @@ class Built:
 
 def build(name: str, source: str, language: str, place: Path, device_kind: str, architecture: str = "") -> Built:
     """Build one source into an empty directory below place."""
+    return build_files(name, {"kernel.cu": source}, language, place, device_kind, architecture)
+
+
+def build_files(name: str, files: Mapping[str, str], language: str, place: Path, device_kind: str, architecture: str = "") -> Built:
+    """Build a submission's files, by their paths, into an empty directory below place."""
     begun = time.monotonic()
     src, out = place / name / "src", place / name / "out"
     (src / "files").mkdir(parents=True)
     out.mkdir()
-    (src / "files" / "kernel.cu").write_text(source, "utf-8")
+    for path, content in files.items():
+        (src / "files" / path).write_text(content, "utf-8")
     entry = "forward" if language == "torch_extension" else "solve"
-    job = wire.BuildJob(language=language, entry=entry, device_kind=device_kind, sources=("kernel.cu",), architecture=architecture)
+    job = wire.BuildJob(language=language, entry=entry, device_kind=device_kind, sources=tuple(files), architecture=architecture)
     (src / "job.json").write_bytes(wire.encode(job))
     command = [sys.executable, "-m", "sandbox.box.build", str(src), str(out)]
     done = subprocess.run(

@@ -28,7 +28,9 @@ class Choices:
     soak_count: int
     naive_load: bool  # build the naive harness's kernel by cpp_extension
     seed: int
-    kernels: tuple[str, ...] = ("",)  # parts of names: which of the examples
+    kernels: tuple[str, ...] = ("",)  # parts of names: which of the examples, attacks and honest kernels
+    share: tuple[int, int] = (1, 1)  # which part of how many, of attacks and honest kernels
+    repeats: int = 3  # gradings of each honest kernel
 
     @property
     def emulated(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from tools.gpu.run import Run
-from tools.gpu.sections import agreement, examples, lanes, naive, same, six, soak, suites
+from tools.gpu.sections import agreement, examples, exploits, honest_set, lanes, naive, same, six, soak, suites
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ PARTS = {
     "lanes": Part(title="Two lanes on two GPUs", budget_s=330, run=lanes.run),
     "honest": Part(title="Honest twins", budget_s=240, run=suites.suite("honest")),
     "attacks": Part(title="Attacks", budget_s=420, run=suites.suite("attacks")),
+    "exploits": Part(title="Every attack of the corpus", budget_s=600, run=exploits.run),
+    "honest_set": Part(title="Every honest kernel", budget_s=600, run=honest_set.run),
     "examples": Part(title="Every example", budget_s=900, run=examples.run),
     "conformance": Part(title="Conformance", budget_s=240, run=suites.suite("conformance")),
     "tests": Part(title="The other GPU tests", budget_s=420, run=suites.suite("tests")),

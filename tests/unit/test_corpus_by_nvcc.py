@@ -1,0 +1,82 @@
+"""Every attack and every honest kernel that is for a GPU is built by nvcc for an H200, as a submission is; no GPU is needed to know that.
+
+What Python submissions compile is left out: they do it when they are imported, in a box.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from grader.model import SourceFile
+from tests.exploits import attack_files
+from tests.honest import kernel_files
+from tests.sampling import every
+from tools.gpu.builds import NotBuilt, build_files
+
+H200 = "sm_90"
+NTH = 40  # a compilation takes 4 to 20 s
+TOOLKIT = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
+CUDA_OF_TORCH = "<ATen/cuda/"
+COMPILERS_SAY_NO = "COMPILE_ERROR"
+Case = tuple[str, tuple[SourceFile, ...]]  # language and files
+
+slow = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        shutil.which("nvcc") is None and not TOOLKIT.exists(), reason="no nvcc on the PATH, in $CUDA_HOME or /usr/local/cuda"
+    ),
+]
+
+
+def attacks() -> dict[str, Case]:
+    """But for those whose mark is that they may not be built."""
+    kernels = [one for one in attack_files.attacks_on_a_gpu() if not any(COMPILERS_SAY_NO in expected for expected in one.expect)]
+    return {one.name: (one.language, one.sources()) for one in kernels if one.language != "python"}
+
+
+def honest() -> dict[str, Case]:
+    """Those of both directories: wrong twins, too."""
+    kernels = [one for directory in ("kernels", "controls") for one in kernel_files.all_in(directory)]
+    return {f"honest-{one.name}": (one.language, one.submission("any").sources) for one in kernels if one.language != "python"}
+
+
+def torch_has_cuda() -> bool:
+    """By a header that torch's build writes only with CUDA; torch itself is not imported for that."""
+    torch = find_spec("torch")
+    return torch is not None and (Path(str(torch.origin)).parent / "include/c10/cuda/impl/cuda_cmake_macros.h").exists()
+
+
+@pytest.mark.parametrize("case", every(NTH, [*attacks().items(), *honest().items()], slow))
+def test_nvcc_builds_it(case: Case, tmp_path: Path) -> None:
+    """By the builder's own program, with the flags of a submission."""
+    language, files = case
+    if any(CUDA_OF_TORCH in one.content for one in files) and not torch_has_cuda():
+        pytest.skip("it includes ATen/cuda, of which a torch that was built without CUDA has only a part")
+    built = build_files("kernel", {one.path: one.content for one in files}, language, tmp_path, "cuda", H200)
+    assert built.artifact.stat().st_size > 0
+
+
+@pytest.mark.parametrize("case", every(1, [("device_lambda", honest()["honest-lambda_in_a_grid_stride_template"])], slow))
+def test_what_the_emulated_device_takes_is_built_without_further_flags(case: Case, tmp_path: Path) -> None:
+    """A lambda for the device was refused for want of a flag that a submission can not give."""
+    test_nvcc_builds_it(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", every(1, [("unknown_function", "nothing();")], slow))
+def test_nvcc_refuses_what_is_no_cuda(case: str, tmp_path: Path) -> None:
+    """The control: what the builder leaves is looked at, not only whether it ended."""
+    source = f'__global__ void k(float* x) {{ {case} }}\nextern "C" void solve(float* x) {{ k<<<1, 1>>>(x); }}\n'
+    with pytest.raises(NotBuilt):
+        build_files("kernel", {"kernel.cu": source}, "cuda", tmp_path, "cuda", H200)
+
+
+def test_the_corpus_is_there() -> None:
+    """A collection that lost its files would pass."""
+    assert len(attacks()) >= 70
+    assert len(honest()) >= 40
