@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 import tree_sitter_cuda
@@ -44,6 +45,11 @@ class Language:
 
 def code(sources: Sequence[SourceFile]) -> str:
     """All sources as one text without comments, and with continued lines joined."""
+    return _code(tuple(sources))
+
+
+@lru_cache(maxsize=1)  # what language it is and what it lacks are asked one after the other
+def _code(sources: tuple[SourceFile, ...]) -> str:
     left_bytes, texts = PARSED_LIMIT_BYTES, []
     for source in sources:  # the limit is of all of them together
         text = _CONTINUED_LINE.sub("", source.content)
@@ -99,6 +105,8 @@ def _missing_python_entry(text: str, entry: str) -> str | None:
 
 def _without_comments(content: str) -> str:
     data = content.encode()
+    if b"//" not in data and b"/*" not in data:
+        return content
     kept, position = [], 0
     for start, end in _comments(data):
         kept += [data[position:start], b" "]

@@ -6,10 +6,12 @@ transaction does takes a tenth of that (docs/decisions/0028).
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -18,7 +20,7 @@ MOST_TOGETHER = 64
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], Any]
-Answer = tuple[Future[Any], Any, Exception | None]
+Answer = tuple[asyncio.Future[Any], Any, Exception | None]
 
 
 class GroupCommit:
@@ -26,16 +28,19 @@ class GroupCommit:
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
         self._engine = engine
-        self._waiting: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[sa.Connection], T]) -> Future[T]:
-        """Run work in a transaction; the future is done when that is on disk, or when work raised and left nothing behind."""
+    def submit(self, work: Callable[[sa.Connection], T]) -> asyncio.Future[T]:
+        """Run work in a transaction; the future is done when that is on disk, or when work raised and left nothing behind.
+
+        Called on an event loop, on which the future is done. One that is cancelled before its turn is not run.
+        """
         if self._closed:
             raise RuntimeError("closed")
-        future: Future[T] = Future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.put((work, future))
         return future
 
@@ -54,20 +59,20 @@ class GroupCommit:
                     last = True
                     break
                 batch.append(following)
-            self._commit([(work, future) for work, future in batch if future.set_running_or_notify_cancel()])
+            self._commit([(work, future) for work, future in batch if not future.cancelled()])
             if last:
                 return
 
-    def _commit(self, batch: list[tuple[Work, Future[Any]]]) -> None:
+    def _commit(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> None:
         """All in one transaction. Where one of them raises, all are run again, each in a savepoint: those take as long as the work."""
-        answers = self._together(batch) or self._each(batch)
-        for future, answer, failure in answers:
-            if failure is None:
-                future.set_result(answer)
-            else:
-                future.set_exception(failure)
+        found: defaultdict[asyncio.AbstractEventLoop, list[Answer]] = defaultdict(list)
+        for answer in self._together(batch) or self._each(batch):
+            found[answer[0].get_loop()].append(answer)
+        for loop, answers in found.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_tell, answers)  # together: waking a loop takes longer than telling one more
 
-    def _together(self, batch: list[tuple[Work, Future[Any]]]) -> list[Answer]:
+    def _together(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> list[Answer]:
         """Their answers; none where several are there and one raised."""
         try:
             with self._engine.begin() as connection:
@@ -75,7 +80,7 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001  whoever waits for it gets it
             return [(batch[0][1], None, error)] if len(batch) == 1 else []
 
-    def _each(self, batch: list[tuple[Work, Future[Any]]]) -> list[Answer]:
+    def _each(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> list[Answer]:
         answers: list[Answer] = []
         try:
             with self._engine.begin() as connection:
@@ -89,3 +94,13 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001  as above: nothing of it is on disk
             return [(future, None, error) for _, future in batch]
         return answers
+
+
+def _tell(answers: list[Answer]) -> None:
+    for future, answer, failure in answers:
+        if future.done():  # cancelled meanwhile
+            continue
+        if failure is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(failure)

@@ -187,7 +187,7 @@ class PostgresDatabase:
 
         async def submitted() -> T:
             try:
-                return await asyncio.wrap_future(self._writer.submit(work))
+                return await self._writer.submit(work)
             except (DBAPIError, PendingRollbackError) as error:
                 if isinstance(error, PendingRollbackError) or error.connection_invalidated:
                     raise LedgerBusy(_WENT_AWAY) from error  # not to be run again: it may be written

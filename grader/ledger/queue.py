@@ -50,7 +50,7 @@ def next_number(device_kinds: Sequence[str]) -> sa.Select[tuple[int]]:
         .select_from(ordered)
         .where(
             submissions.c.state == SubmissionState.QUEUED,
-            sa.or_(submissions.c.device_kind.in_(["", *device_kinds]), *one_of_a_kind),
+            sa.or_(*(submissions.c.device_kind == kind for kind in ("", *device_kinds)), *one_of_a_kind),
         )
         .order_by(submissions.c.priority, running, weight, submissions.c.number)
         .limit(1)

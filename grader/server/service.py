@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -159,7 +160,9 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                     raise ShuttingDown()
                 if not events:
                     queued = submission.state is SubmissionState.QUEUED
-                    await _either(changed, self._leaving, timeout_s=teller.quiet_s if queued else self._poll_s)
+                    # Not all at once: watches that were opened together would all look in the same second, every time.
+                    poll_s = random.uniform(0.5, 1.5) * self._poll_s
+                    await _either(changed, self._leaving, timeout_s=teller.quiet_s if queued else poll_s)
                     if queued and not changed.is_set() and (position := await teller.news()) is not None:
                         yield placed_event(position, after, submission, self._ledger.now())
 

@@ -6,7 +6,7 @@ import pytest
 
 from tools.service import chaos
 
-ARGUMENTS = ["--submissions", "96", "--users", "8", "--kill-every", "0.8", "--over", "6", "--seed", "7", "--json"]
+ARGUMENTS = ["--submissions", "96", "--users", "8", "--kill-every", "0.8", "--kill-most", "8", "--over", "6", "--seed", "7", "--json"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Transactions that wait together are committed together, and fail one by one."""
 
+import asyncio
 import threading
-from concurrent.futures import CancelledError
 
 import pytest
 import sqlalchemy as sa
@@ -56,16 +56,16 @@ def numbers(engine):
         return list(connection.execute(sa.select(TABLE.c.number).order_by(TABLE.c.number)).scalars())
 
 
-def test_what_waits_together_is_one_commit(writer, engine, commits):
+async def test_what_waits_together_is_one_commit(writer, engine, commits):
     """Twenty inserts behind one slow transaction: two commits in all."""
     release = held(writer)
     futures = [writer.submit(insert(number)) for number in range(20)]
     release()
-    assert [future.result(10) for future in futures] == [1] * 20
+    assert await asyncio.gather(*futures) == [1] * 20
     assert len(commits) == 2 and numbers(engine) == list(range(20))
 
 
-def test_one_that_raises_leaves_the_others(writer, engine):
+async def test_one_that_raises_leaves_the_others(writer, engine):
     """Its own writes are gone, those before and behind it are there."""
 
     def broken(connection):
@@ -75,15 +75,15 @@ def test_one_that_raises_leaves_the_others(writer, engine):
     release = held(writer)
     first, second, third, fourth = (writer.submit(work) for work in (insert(1), broken, insert(2), insert(1)))
     release()
-    assert first.result(10) == third.result(10) == 1
+    assert await first == await third == 1
     with pytest.raises(KeyError):
-        second.result(10)
+        await second
     with pytest.raises(sa.exc.IntegrityError):
-        fourth.result(10)
+        await fourth
     assert numbers(engine) == [1, 2]
 
 
-def test_where_the_commit_fails_all_are_told(writer, engine):
+async def test_where_the_commit_fails_all_are_told(writer, engine):
     """Nobody believes in what is not on disk."""
 
     def full(_):
@@ -93,28 +93,28 @@ def test_where_the_commit_fails_all_are_told(writer, engine):
     futures = [writer.submit(insert(number)) for number in range(3)]
     sa.event.listen(engine, "commit", full)
     release()
-    assert [type(future.exception(10)) for future in futures] == [OSError] * 3
+    assert [type(one) for one in await asyncio.gather(*futures, return_exceptions=True)] == [OSError] * 3
     sa.event.remove(engine, "commit", full)
-    assert numbers(engine) == [] and writer.submit(insert(3)).result(10) == 1
+    assert numbers(engine) == [] and await writer.submit(insert(3)) == 1
 
 
-def test_what_is_cancelled_while_it_waits_is_not_done(writer, engine):
+async def test_what_is_cancelled_while_it_waits_is_not_done(writer, engine):
     """As with every executor."""
     release = held(writer)
     future = writer.submit(insert(1))
     assert future.cancel()
     release()
-    writer.submit(insert(2)).result(10)
-    with pytest.raises(CancelledError):
-        future.result(10)
+    await writer.submit(insert(2))
+    with pytest.raises(asyncio.CancelledError):
+        await future
     assert numbers(engine) == [2]
 
 
-def test_closing_waits_for_all(engine):
+async def test_closing_waits_for_all(engine):
     """What was submitted is done, what comes later is refused."""
     writer = GroupCommit(engine, "write")
     futures = [writer.submit(insert(number)) for number in range(5)]
     writer.close()
-    assert all(future.done() for future in futures) and numbers(engine) == list(range(5))
+    assert numbers(engine) == list(range(5)) and await asyncio.gather(*futures) == [1] * 5
     with pytest.raises(RuntimeError):
         writer.submit(insert(6))

@@ -158,7 +158,7 @@ class _Chaos:
 
     async def _kill(self) -> None:
         """Every few seconds something dies."""
-        while True:
+        while sum(self._killed.values()) < self._given.kill_most:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._given.kill_every)
             server, kind = self._random.choice(self._servers), self._random.choice(("server", "judge", "box"))
             if kind == "server":
@@ -243,6 +243,9 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--servers", type=int, default=0, metavar="N", help="how many servers (2 on PostgreSQL, 1 on SQLite)")
     made.add_argument("--database", default="", metavar="URL", help="a PostgreSQL that is empty; without it SQLite")
     made.add_argument("--kill-every", type=float, default=3.0, metavar="S", help="seconds between kills, on average (3)")
+    made.add_argument(
+        "--kill-most", type=int, default=2**31, metavar="N", help="leave them alone after so many (as many as there is time for)"
+    )
     made.add_argument("--over", type=float, default=60.0, metavar="S", help="seconds over which they are handed in (60)")
     made.add_argument("--seed", type=int, default=None, metavar="N", help="of what is random")
     made.add_argument("--json", action="store_true", help="print one JSON object")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import random
 import statistics
@@ -118,6 +119,8 @@ async def _press(given: argparse.Namespace, server: host.Server, figures: Figure
         async with asyncio.timeout(120):
             await asyncio.gather(*(event.wait() for event in opened))
         figures.watches_open = len(watches)
+        gc.collect()
+        gc.freeze()  # our own pauses are not the server's
         await _ask(given, server, asking, figures)
         figures.watches_broken = sum(watch.done() for watch in watches)
         for watch in watches:
