@@ -9,8 +9,10 @@ from grader.model import Decision, Verdict
 from sandbox import wire
 
 # A claim this far below everything that the judge's clock saw is no noise: no kernel is timed so wrong by accident. The host's clock
-# of a busy machine sees 50 times a short kernel's time and is given more: an honest 0.2 ms was seen as 7 ms beside four compilers.
+# of a busy machine sees 50 times a short kernel's time and is given more: an honest 0.2 ms was seen as 7 ms beside four compilers, and as
+# over 20 ms beside fourteen. There a trusted baseline is seen as wrong, too, and that often is forgiven.
 TAMPERED_FACTOR = 10.0
+FORGIVEN_TIMES = 2.0
 TAMPERED_FLOOR_NS = {wire.Clock.DEVICE_EVENTS: 100_000, wire.Clock.HOST: 20_000_000}
 # How far under the physical floor a time has to be (docs/decisions/0013): events resolve 1 us at worst; the certified bound is the
 # difference of two runs of the protocol, so its noise grows with what the protocol itself takes.
@@ -37,7 +39,8 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
     if measurement.reported is None:
         return None
     claim, seen = median(measurement.reported), min(measurement.certified.durations_ns)
-    if seen <= TAMPERED_FACTOR * claim or seen - claim <= TAMPERED_FLOOR_NS[measurement.clock]:
+    slack_ns = TAMPERED_FLOOR_NS[measurement.clock] + FORGIVEN_TIMES * max(_host_noise_ns(measurement), 0.0)
+    if seen <= TAMPERED_FACTOR * claim or seen - claim <= slack_ns:
         return None
     told = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms"
     if measurement.hidden:  # times would tell its size
@@ -48,6 +51,14 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
         f"Its process claims {told}; "
         "do all work on the caller's stream, or join every other stream and thread to it before returning, and leave the timer alone.",
     )
+
+
+def _host_noise_ns(measurement: wire.Measurement) -> float:
+    """How far over its own claim the host's clock sees a baseline, which claims the truth; by a device's clock it is nothing."""
+    if measurement.clock is not wire.Clock.HOST:
+        return 0.0
+    claims = measurement.reported_baselines
+    return max((median(seen) - median(claims[name]) for name, seen in measurement.baselines.items() if name in claims), default=0.0)
 
 
 def _below_floor(measurement: wire.Measurement) -> Decision | None:

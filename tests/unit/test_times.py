@@ -105,6 +105,17 @@ def test_a_side_stream_that_do_bench_does_not_see_is_told_to_be_joined() -> None
     assert reason(measured(5_000, 100_000, physical_floor_ns=None)) == ""  # not 100 us apart
 
 
+def test_a_host_that_sees_its_own_baseline_wrong_accuses_nobody() -> None:
+    """Seen 45 ms for a claim of 0.2 ms: tampered, but not where eager's own 0.3 ms are seen as 15 ms."""
+    host = {"clock": wire.Clock.HOST, "reported_baselines": {"eager": samples(300_000)}}
+    quiet, busy = ({"baselines": {"eager": samples(seen_ns)}, **host} for seen_ns in (1_000_000, 15_000_000))
+    assert reason(measured(200_000, 45_000_000, **quiet)) == "TIMING_TAMPERED"
+    assert reason(measured(200_000, 45_000_000, **busy)) == ""
+    assert reason(measured(200_000, 150_000_000, **busy)) == "TIMING_TAMPERED"
+    other = {**busy, "clock": wire.Clock.DEVICE_EVENTS, "physical_floor_ns": None}
+    assert reason(measured(200_000, 45_000_000, **other)) == "TIMING_TAMPERED"  # a device's clock does not depend on the host
+
+
 @pytest.mark.parametrize(
     ("reasons", "raised"),
     [
