@@ -56,10 +56,17 @@ class Competitions:
         """Every competition, by id."""
         return tuple(self._by_id[key] for key in sorted(self._by_id))
 
-    def reseeded(self, competition_id: str, secret_seed: str) -> Competition:
-        """The competition with secret sizes drawn from another seed, for a final; `problem_for` takes it like any other."""
+    def redrawn(self, competition_id: str, rejudge_id: str) -> Competition:
+        """The competition with secret sizes drawn from a seed of this rejudge's own, for a final.
+
+        The rejudge's id is made when it is asked for, so nobody knew the seed before, also not who knows the file's.
+        ProblemInvalid where the file's expressions have no value at these sizes.
+        """
         file, path = self._files[self.get(competition_id).competition_id]
-        return _competition(file, path, {one: self._problems[competition_id, one] for one in file.problems}, secret_seed)
+        if not file.secret_seed:
+            return self.get(competition_id)
+        seed = hmac.new(file.secret_seed.encode(), f"rejudge/{rejudge_id}".encode(), hashlib.sha256).hexdigest()
+        return _competition(file, path, {one: self._problems[competition_id, one] for one in file.problems}, seed)
 
     def _add(self, path: Path, problems: Problems) -> None:
         file = _read(path)

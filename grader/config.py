@@ -89,6 +89,7 @@ class Settings(BaseModel):
     trace: str = Field(default_factory=trace_endpoint)  # where OTLP is taken; "": nothing is traced
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
     retain_events_days: int = Field(default=0, ge=0)
+    retain_deliveries_days: int = Field(default=30, ge=0)  # of webhooks, once delivered or given up
 
     @field_validator("device")
     @classmethod

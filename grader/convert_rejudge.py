@@ -40,6 +40,8 @@ def order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
         method=_method(message.method, found),
         top_count=message.top_count,
         device_kind=message.device_kind,
+        fresh_sizes=message.fresh_sizes,
+        sizes_of=last(message.sizes_of, REJUDGE_PREFIX, "sizes_of"),
     )
     found += _violations(order)
     if found:
@@ -74,6 +76,11 @@ def _violations(order: RejudgeOrder) -> list[FieldViolation]:
     elif order.top_count and (not order.competition_id or order.submission_ids):
         text = "is counted on the boards of a competition; name one, and no submissions"
         found.append(FieldViolation("top_count", text))
+    for field, asked in (("fresh_sizes", order.fresh_sizes), ("sizes_of", order.sizes_of)):
+        if asked and not order.competition_id:
+            found.append(FieldViolation(field, "is of the secret workloads of a competition; name one"))
+    if order.fresh_sizes and order.sizes_of:
+        found.append(FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out"))
     if order.device_kind and not devices.well_formed(order.device_kind):
         found.append(FieldViolation("device_kind", f"{order.device_kind[:64]!r} is no device; write {devices.FORMS}, or leave it out"))
     return found
@@ -91,6 +98,8 @@ def rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudg
         method=f"REJUDGE_METHOD_{order.method.name}",
         top_count=order.top_count,
         device_kind=order.device_kind,
+        fresh_sizes=order.fresh_sizes,
+        sizes_of=REJUDGE_PREFIX + order.sizes_of if order.sizes_of else "",
         state=f"REJUDGE_STATE_{rejudge.state.name}",
         submission_count=rejudge.submission_count,
         refolded_count=rejudge.refolded_count,

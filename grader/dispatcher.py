@@ -32,7 +32,10 @@ log = structlog.get_logger()
 MOST_AT_ONCE = 8  # leases in one transaction
 POLL_S = 1.0  # a submission of another process is noticed so late; those of this one wake us
 QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is quarantined before it is queued again
-ATTEMPT_LIMIT_S = 3600.0  # the pipeline's own limits are far below; this one is for what it forgot
+# The pipeline's own limits are far below; these are for what it forgot. So long may no fact come; after the build the attempt waits for a
+# lane, where several may be before it, each ranked in ten processes of up to a quarter of an hour.
+SILENCE_LIMIT_S = 3600.0
+LANE_LIMIT_S = 12 * 3600.0
 
 
 class Grade(Protocol):
@@ -209,12 +212,14 @@ class Dispatcher:
         lease, facts = attempt.lease, list[wire.Fact]()
         try:
             async with (
-                asyncio.timeout(ATTEMPT_LIMIT_S),
+                asyncio.timeout(SILENCE_LIMIT_S) as silence,
                 recording(partial(self._ledger.append, lease)) as recorder,
                 aclosing(cast(AsyncGenerator[wire.Fact, None], self._grade(lease))) as stream,
             ):
                 async for fact in stream:
                     facts.append(fact)
+                    allowed_s = LANE_LIMIT_S if isinstance(fact, wire.Build) else SILENCE_LIMIT_S
+                    silence.reschedule(asyncio.get_running_loop().time() + allowed_s)
                     self._observer.fact_found(lease, fact)
                     await recorder.add(fact)
                 attempt.unwritten = await recorder.rest()

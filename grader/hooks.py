@@ -21,6 +21,7 @@ from grader.errors import GraderFault
 from grader.ledger import Ledger
 from grader.ledger.hooks import STATUS_CHARS, Claimed, Delivery
 from grader.model import Submission
+from grader.observer import Observer, Sent
 from grader.shown import one_line
 
 log = structlog.get_logger()
@@ -42,11 +43,13 @@ class HookSender:
         context: ssl.SSLContext | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         poll_s: float = POLL_S,
+        observer: Observer | None = None,
     ) -> None:
         self._ledger, self._allow_private, self._now = ledger, allow_private, now
         self._threads = ThreadPoolExecutor(RESOLVER_COUNT, "hook-resolve")
         self._resolve = resolve or outbound.resolver(self._threads)
         self._context, self._poll_s = context, poll_s
+        self._observer = observer or Observer()
         self._masks: dict[str, convert.Mask] = {}
         self._busy: set[str] = set()
         self._stopped = asyncio.Event()
@@ -92,11 +95,14 @@ class HookSender:
             arrived, status = await self._post(one)
             if arrived:
                 await self._ledger.hooks.delivered(sent, status)
+                self._observer.delivery_sent(Sent.DELIVERED)
                 log.info("hook_delivered", hook=sent.hook_id, delivery=sent.delivery_id, attempt=sent.attempt)
                 return
             given_up = await self._ledger.hooks.failed(sent, status, retry_s=retry_s(sent.attempt))
+            self._observer.delivery_sent(Sent.GIVEN_UP if given_up else Sent.FAILED)
             log.warning("hook_failed", hook=sent.hook_id, delivery=sent.delivery_id, attempt=sent.attempt, given_up=given_up)
         except Exception as error:  # one delivery's trouble is no other's; it is due again when the claim lapses
+            self._observer.delivery_sent(Sent.FAILED)
             log.error("hook_broken", hook=sent.hook_id, delivery=sent.delivery_id, exc_info=error)
 
     async def _post(self, one: Claimed) -> tuple[bool, str]:

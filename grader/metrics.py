@@ -15,7 +15,7 @@ from typing import assert_never
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from grader.model import Failure, Lease, QueueDepth, Report
-from grader.observer import Ended, LaneNow, LaneState, Observer, Stopped
+from grader.observer import Ended, LaneNow, LaneState, Observer, Sent, Stopped
 from sandbox import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
@@ -48,6 +48,7 @@ class Metrics(Observer):
         self._attempt_metrics()
         self._host_metrics()
         self._call_metrics()
+        self._hook_metrics()
         ProcessCollector(registry=self.registry)
         build = self._gauge("grader_build_info", "1, with the version that runs.", "version", "python")
         build.labels(version, platform.python_version()).set(1)
@@ -78,6 +79,12 @@ class Metrics(Observer):
         )
         self._open = self._gauge("grader_calls_open", "Calls that are being answered; WatchSubmission: open watches.", "method")
 
+    def _hook_metrics(self) -> None:
+        self._hooks_waiting = self._gauge("grader_hook_deliveries_waiting", "Deliveries to webhooks that are to be sent, of all servers.")
+        self._sent = self._counter("grader_hook_deliveries", "Tries of this server to deliver to webhooks, by what came of them.", "sent")
+        for sent in Sent:  # from the start on, so that the first one given up is an increase
+            self._sent.labels(sent)
+
     # -- what is read when Prometheus asks ------------------------------------------------------------------------------
 
     def set_queue(self, depths: Iterable[QueueDepth], now: datetime) -> None:
@@ -87,6 +94,10 @@ class Metrics(Observer):
             found = waiting.get(mode)
             self._depth.labels(mode).set(found.count if found else 0)
             self._oldest.labels(mode).set(max(0.0, (now - found.oldest_time).total_seconds()) if found else 0)
+
+    def set_hooks_waiting(self, count: int) -> None:
+        """What waits in the outbox now."""
+        self._hooks_waiting.set(count)
 
     def set_lanes(self, lanes: Sequence[LaneNow]) -> None:
         """What the lanes do now."""
@@ -145,6 +156,10 @@ class Metrics(Observer):
         self._open.labels(method).dec()
         self._calls.labels(method, code).inc()
         self._call_times.labels(method).observe(duration_s)
+
+    def delivery_sent(self, sent: Sent) -> None:
+        """Count it."""
+        self._sent.labels(sent).inc()
 
     def _told(self, ended: Ended) -> str:
         match ended:

@@ -36,6 +36,14 @@ class Stopped(StrEnum):
     NOT_SETTLED = "not_settled"  # the ledger did not take its end: whoever has the lease next does the work
 
 
+class Sent(StrEnum):
+    """What came of one try to deliver to a webhook."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"  # it is tried again
+    GIVEN_UP = "given_up"  # it failed for a day
+
+
 Ended = Report | Failure | Stopped
 
 
@@ -63,6 +71,9 @@ class Observer:
 
     def call_ended(self, method: str, code: str, duration_s: float) -> None:
         """It was answered; code is a gRPC status by name."""
+
+    def delivery_sent(self, sent: Sent) -> None:
+        """A webhook was told, or could not be."""
 
 
 class Observers(Observer):
@@ -104,3 +115,8 @@ class Observers(Observer):
         """As above."""
         for one in self._observers:
             one.call_ended(method, code, duration_s)
+
+    def delivery_sent(self, sent: Sent) -> None:
+        """As above."""
+        for one in self._observers:
+            one.delivery_sent(sent)

@@ -46,6 +46,8 @@ class RejudgeOrder:
     method: RejudgeMethod = RejudgeMethod.FACTS_OR_RUN
     top_count: int = 0
     device_kind: str = ""  # of runs; "": each submission's own
+    fresh_sizes: bool = False  # of secret workloads, drawn for this rejudge
+    sizes_of: str = ""  # the id of the rejudge whose drawn sizes to take; "": those of the competition's file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Removes, once a day, what a server was told to keep for a time only; see `grader/ledger/retention.py` for what stays.
 
+Deliveries of webhooks go by themselves: nothing is drawn from one that has ended.
+
 Several servers on one ledger may all do it: what one has removed the next finds gone.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
@@ -31,12 +33,22 @@ class Periods:
 
     sources: timedelta | None = None
     events: timedelta | None = None
+    deliveries: timedelta | None = None
 
     @classmethod
-    def of_days(cls, sources_days: int, events_days: int) -> Periods:
+    def of_days(cls, sources_days: int, events_days: int, deliveries_days: int = 0) -> Periods:
         """From settings, where 0 is for ever."""
-        kept = (timedelta(days=days) if days else None for days in (sources_days, events_days))
-        return cls(sources=next(kept), events=next(kept))
+        sources, events, deliveries = (timedelta(days=days) if days else None for days in (sources_days, events_days, deliveries_days))
+        return cls(sources=sources, events=events, deliveries=deliveries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """Of how many submissions sources, and facts, were removed, and how many deliveries."""
+
+    sources: int = 0
+    events: int = 0
+    deliveries: int = 0
 
 
 async def retain(ledger: Ledger, periods: Periods, competitions: Sequence[Competition], *, first_s: float = FIRST_S) -> None:
@@ -46,15 +58,20 @@ async def retain(ledger: Ledger, periods: Periods, competitions: Sequence[Compet
     await asyncio.sleep(first_s)
     while True:
         try:
-            sources, events = await remove_due(ledger, periods, competitions)
-            log.info("retention_done", sources_removed_count=sources, events_removed_count=events)
+            done = await remove_due(ledger, periods, competitions)
+            log.info(
+                "retention_done",
+                sources_removed_count=done.sources,
+                events_removed_count=done.events,
+                deliveries_removed_count=done.deliveries,
+            )
         except GraderFault as error:  # a busy ledger; what is left is removed the next time
             log.warning("retention_failed", reason=error.reason, detail=error.detail)
         await asyncio.sleep(EVERY_S)
 
 
-async def remove_due(ledger: Ledger, periods: Periods, competitions: Iterable[Competition]) -> tuple[int, int]:
-    """One pass; of how many submissions sources were removed, and of how many events."""
+async def remove_due(ledger: Ledger, periods: Periods, competitions: Iterable[Competition]) -> Removed:
+    """One pass."""
     now, known = ledger.now(), tuple(competitions)
     counts = []
     for kept, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
@@ -65,7 +82,16 @@ async def remove_due(ledger: Ledger, periods: Periods, competitions: Iterable[Co
         # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
         over = tuple(one.competition_id for one in known if one.end_time < before)
         counts.append(await _in_batches(partial(remove, before, over)))
-    return counts[0], counts[1]
+    deliveries = await _remove_deliveries(ledger, now - periods.deliveries) if periods.deliveries is not None else 0
+    return Removed(sources=counts[0], events=counts[1], deliveries=deliveries)
+
+
+async def _remove_deliveries(ledger: Ledger, before: datetime) -> int:
+    total = 0
+    while count := await ledger.hooks.remove_ended(before):
+        total += count
+        await asyncio.sleep(PAUSE_S)
+    return total
 
 
 class _Remove(Protocol):

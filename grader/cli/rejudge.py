@@ -41,6 +41,8 @@ class Order:
     top_count: int = 0
     run: bool = False
     device_kind: str = ""
+    fresh_sizes: bool = False
+    sizes_of: str = ""
     again: str = ""
 
     @property
@@ -54,6 +56,8 @@ class Order:
             method=rejudge_pb2.REJUDGE_METHOD_RUN if self.run else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
             top_count=self.top_count,
             device_kind=self.device_kind,
+            fresh_sizes=self.fresh_sizes,
+            sizes_of=full_name("rejudges", self.sizes_of) if self.sizes_of else "",
         )
 
     @property
@@ -79,11 +83,11 @@ async def create(target: Target, order: Order, *, json: bool, wait: bool, apply:
 
 
 async def final(target: Target, order: Order, *, json: bool, apply: bool) -> Exit:
-    """A rejudge of the best, all run."""
+    """A rejudge of the best, all run, with secret sizes of its own."""
     name = order.competition.removeprefix("competitions/")
     about = f" ({order.again})" if order.again else ""
     cause = f"final of {name}: the best {order.top_count} run again on {order.device_kind}{about}"
-    return await create(target, replace(order, cause=cause), json=json, wait=True, apply=apply)
+    return await create(target, replace(order, cause=cause, run=True, fresh_sizes=True), json=json, wait=True, apply=apply)
 
 
 async def show(target: Target, name: str, *, json: bool) -> Exit:
@@ -178,7 +182,8 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
     for one in rejudge.changes:
         if rejudge.top_count and one.after.rejudge != rejudge.name and one.rank_after and not one.rank_before:
             text = f"{one_line(one.user)} is now ranked by {one_line(one.submission)}, which was not run again"
-            yield plain(f"{text}: grader-cli rejudge create --run --submission does", "yellow")
+            sizes = f"--competition {one_line(rejudge.competition)} --sizes-of {name} " if rejudge.fresh_sizes else ""
+            yield plain(f"{text}: grader-cli rejudge create --run {sizes}--submission does", "yellow")
     if rejudge.state == READY:
         yield plain(f"\nnothing of it counts yet: grader-cli rejudge apply {name}, or discard")
     elif rejudge.HasField("end_time"):

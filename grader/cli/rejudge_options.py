@@ -36,6 +36,8 @@ def create(
     top: Annotated[int, typer.Option(min=0, help="Only the best so many of each problem's board; needs --competition. 0: all.")] = 0,
     run_all: Annotated[bool, typer.Option("--run", help="Run all again, also what stored facts decide.")] = False,
     device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=_DEVICE_HELP)] = AUTO,
+    fresh_sizes: Annotated[bool, typer.Option("--fresh-sizes", help="Draw the competition's secret sizes anew, as a final does.")] = False,
+    sizes_of: Annotated[str, typer.Option(metavar="NAME", help="Take the secret sizes that this rejudge drew.", show_default=False)] = "",
     apply: Apply = False,
     again: Again = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the server has it; needs --server.")] = False,
@@ -56,6 +58,8 @@ def create(
         top_count=top,
         run=run_all,
         device_kind="" if device == AUTO else device,
+        fresh_sizes=fresh_sizes,
+        sizes_of=sizes_of,
         again=again,
     )
     run(rejudge_command.create(_target(server, state_dir, json=json), order, json=json, wait=not no_wait, apply=apply))
@@ -102,11 +106,12 @@ def final(
 ) -> None:
     """Run the best of a competition again, on one device with fresh secret inputs, and show the ranks before and after.
 
+    Sizes of secret workloads that the competition draws from ranges are drawn anew, from a seed of this final's own; inputs always are.
     The same command goes on where it stopped, whatever of client and server was restarted.
     """
     if device == AUTO:
         raise typer.BadParameter(f"a final is run on one device; write {devices.FORMS}", param_hint="--device")
-    order = Order(cause="", competition=competition, top_count=top, run=True, device_kind=device, again=again)
+    order = Order(cause="", competition=competition, top_count=top, device_kind=device, again=again)
     run(rejudge_command.final(_target(server, state_dir, json=json), order, json=json, apply=apply))
 
 

@@ -37,6 +37,8 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
             yield Text("cancelled before it was graded", style="yellow")
         case _:
             yield Text(f"{words.state_name(submission)}: 'grader-cli watch {one_line(submission.name)}' follows it")
+    if submission.sources_removed:
+        yield Text("note: its sources are kept no longer, so it can't be run again; verdict, score and report stay", style="yellow")
 
 
 def headline(report: report_pb2.Report) -> Text:

@@ -41,6 +41,9 @@ class DeliveryState(StrEnum):
     GIVEN_UP = "given_up"
 
 
+_ENDED = (DeliveryState.DELIVERED, DeliveryState.GIVEN_UP)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
     """Whom to tell. user, competition_id: "" is of all; the counts are of its deliveries."""
@@ -81,7 +84,7 @@ class Claimed:
 
 def enqueue(connection: sa.Connection, now: datetime, numbers: Sequence[int], event: HookEvent) -> None:
     """Write a delivery of each of these submissions for every hook that is of it; runs of rejudges are nobody's business."""
-    if connection.execute(statements.ANY_HOOK).first() is None:
+    if statements.ANY_HOOK.execute(connection).first() is None:
         return
     for start in range(0, len(numbers), _CHUNK):
         wanted = (
@@ -166,6 +169,19 @@ class Hooks:
     async def retry(self, *, delivery_id: str = "", hook_id: str = "") -> int:
         """Send again, for another day: one delivery whatever became of it, or all that were given up of a hook; how many."""
         return await self._database.write(lambda connection: _retry(connection, self._now(), delivery_id, hook_id))
+
+    async def waiting_count(self) -> int:
+        """How many are to be sent, now or later."""
+        query = sa.select(sa.func.count()).select_from(deliveries).where(deliveries.c.state == DeliveryState.WAITING)
+        return int(await self._database.read(lambda connection: connection.execute(query).scalar_one()))
+
+    async def remove_ended(self, before: datetime, *, limit: int = _CHUNK) -> int:
+        """Forget some that were delivered or given up before then; how many. One that is retried in this moment stays."""
+        # When a delivery was last claimed or put off: an hour at most lies between that and its end, and there is an index of it.
+        due = sa.and_(deliveries.c.state.in_(_ENDED), deliveries.c.next_time < before)
+        found = sa.select(deliveries.c.delivery_id).where(due).limit(limit)
+        remove = sa.delete(deliveries).where(deliveries.c.delivery_id.in_(found), due)
+        return await self._database.write_rows(lambda connection: connection.execute(remove).rowcount)
 
     async def _settle(self, sent: Delivery, **values: Any) -> None:
         fence = sa.and_(

@@ -35,6 +35,11 @@ class Candidate:
     graded: bool
 
 
+def new_id() -> str:
+    """An id that nobody can guess."""
+    return secrets.token_hex(16)
+
+
 class Rejudges:
     """Reached as `ledger.rejudges`; every method is one transaction."""
 
@@ -53,10 +58,20 @@ class Rejudges:
         return await self._database.read(lambda connection: _candidates(connection, order, submission_ids))
 
     async def create(
-        self, order: RejudgeOrder, user: str, request_id: str, numbers: Mapping[str, Sequence[int]], problems: Iterable[Problem]
+        self,
+        order: RejudgeOrder,
+        user: str,
+        request_id: str,
+        numbers: Mapping[str, Sequence[int]],
+        problems: Iterable[Problem],
+        *,
+        rejudge_id: str = "",
     ) -> Rejudge:
-        """Choose submissions, by the digest of the problem that they are to be judged by, for `undecided` to find."""
-        made = secrets.token_hex(8)
+        """Choose submissions, by the digest of the problem that they are to be judged by, for `undecided` to find.
+
+        rejudge_id: from `new_id`, where a problem was made for it.
+        """
+        made = rejudge_id or new_id()
         return await self._database.write(
             lambda connection: _create(connection, self._now(), made, order, user, request_id, numbers, problems)
         )

@@ -159,7 +159,7 @@ def _tls(settings: Settings, now: datetime) -> Finding:
         return wrong("TLS", error.message)
     detail = f"{certificate} may be used until {end_time:%Y-%m-%d}"
     if end_time - now < TLS_SOON:
-        return warning("TLS", detail, "renew it, and restart the server: it reads the file once")
+        return warning("TLS", detail, "renew it; the server takes the new files without a restart")
     return ok("TLS", detail)
 
 

@@ -88,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     add("--trace", metavar="URL", help="send OpenTelemetry traces there; needs the extra 'trace' ($OTEL_EXPORTER_OTLP_ENDPOINT, or off)")
     add("--retain-sources-days", type=int, metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
     add("--retain-events-days", type=int, metavar="N", help="likewise events of attempts that no verdict is drawn from (0: never)")
+    add("--retain-deliveries-days", type=int, metavar="N", help="forget webhooks' deliveries so long after they ended (30; 0: never)")
     return made
 
 

@@ -28,8 +28,10 @@ log = structlog.get_logger()
 
 LANE_SERVICE = "grader.v1.lane/"
 LOOK_S = 1.0  # how late a lane's health is known
-DEPTHS_S = 1.0  # so long what the ledger said of its queue is good: anybody may ask, as often as they like
+WAITS_S = 1.0  # so long what the ledger said of what waits in it is good: anybody may ask, as often as they like
 LEDGER_S = 3.0
+
+_Queue = tuple[list[QueueDepth], int]  # and how many deliveries to webhooks wait
 
 STARTING, LEAVING = "the server is starting", "the server is shutting down"
 
@@ -47,7 +49,7 @@ class Operation:
         self._not_serving = STARTING
         self._health: Any = None
         self._well: dict[str, bool] = {}
-        self._depths: tuple[float, list[QueueDepth]] | None = None
+        self._waits: tuple[float, _Queue] | None = None
         self._asking = asyncio.Lock()
 
     @asynccontextmanager
@@ -72,7 +74,8 @@ class Operation:
                 web = import_module("grader.web.serving")  # only now: it takes half a second
                 app = web.application(scrape=self.scrape, unready=self.unready, routes=routes())
                 self.web_address = await stack.enter_async_context(web.web_serving(self._settings.web, app))
-            periods = Periods.of_days(self._settings.retain_sources_days, self._settings.retain_events_days)
+            kept = self._settings
+            periods = Periods.of_days(kept.retain_sources_days, kept.retain_events_days, kept.retain_deliveries_days)
             for work in (self._look(), retain(ledger, periods, competitions)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
@@ -102,20 +105,22 @@ class Operation:
         """The metrics now. Where the ledger does not answer, its figures are the last known, and the rest is there."""
         assert self._metrics is not None
         try:
-            self._metrics.set_queue(await self._queue(), self._ledger.now())
+            depths, hooks_waiting = await self._queue()
+            self._metrics.set_queue(depths, self._ledger.now())
+            self._metrics.set_hooks_waiting(hooks_waiting)
         except (TimeoutError, GraderError) as error:
             log.warning("queue_not_read", error=str(error))
         self._metrics.set_lanes(self._grading.lanes())
         exposed: bytes = self._metrics.exposed()
         return exposed
 
-    async def _queue(self) -> list[QueueDepth]:
+    async def _queue(self) -> _Queue:
         """One question at a time, and its answer for all who asked meanwhile: a slow ledger is not asked the more."""
         async with asyncio.timeout(LEDGER_S), self._asking:
-            if self._depths is None or time.monotonic() - self._depths[0] > DEPTHS_S:
-                depths = await self._ledger.depths()
-                self._depths = (time.monotonic(), depths)
-            return self._depths[1]
+            if self._waits is None or time.monotonic() - self._waits[0] > WAITS_S:
+                found = await self._ledger.depths(), await self._ledger.hooks.waiting_count()
+                self._waits = (time.monotonic(), found)
+            return self._waits[1]
 
     async def _look(self) -> None:
         """Keep each lane's health."""

@@ -17,12 +17,12 @@ from grader import devices, intake
 from grader.competitions import Competitions, problem_for
 from grader.convert import REJUDGE_PREFIX
 from grader.convert_rejudge import order_from_proto, rejudge_to_proto
-from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice
+from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.leaderboard import board
 from grader.ledger import Ledger
 from grader.ledger.rejudge_items import Undecided
-from grader.ledger.rejudges import Candidate
-from grader.model import Problem, Report
+from grader.ledger.rejudges import Candidate, new_id
+from grader.model import Competition, Problem, Report
 from grader.problems import Problems
 from grader.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
 from grader.server import caller, paging
@@ -73,8 +73,9 @@ class Rejudging:
         if before is None:
             if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds):
                 raise NoSuchDevice(order.device_kind, self._device_kinds)
-            numbers, problems = self._judged_by(await self._chosen(order))
-            before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems)
+            drawn_for = await self._drawn_for(order, made := new_id())
+            numbers, problems = self._judged_by(await self._chosen(order), drawn_for)
+            before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=made)
             log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
         elif before.failed_count and before.state is RejudgeState.RUNNING:
             count = await self._ledger.rejudges.try_again(before.rejudge_id)
@@ -194,17 +195,38 @@ class Rejudging:
                 chosen |= {entry.submission_id: None for entry in entries if entry.rank <= order.top_count}
         return list(chosen)
 
-    def _judged_by(self, chosen: Sequence[Candidate]) -> tuple[dict[str, list[int]], list[Problem]]:
-        """Numbers by the digest of the problem that this server has now, and those problems."""
+    async def _drawn_for(self, order: RejudgeOrder, rejudge_id: str) -> str:
+        """The rejudge whose secret sizes are meant: this one, an earlier one, or "", which is the file's sizes."""
+        if not order.sizes_of:
+            return rejudge_id if order.fresh_sizes else ""
+        other = (await self._ledger.rejudges.get(order.sizes_of)).order
+        if other.competition_id != order.competition_id or not other.fresh_sizes:
+            text = f"{order.sizes_of!r} drew no sizes for this competition; name a final of it, or leave it out"
+            raise InvalidRequest([FieldViolation("sizes_of", text)])
+        return order.sizes_of
+
+    def _judged_by(self, chosen: Sequence[Candidate], drawn_for: str) -> tuple[dict[str, list[int]], list[Problem]]:
+        """Numbers by the digest of the problem that this server has now, and those problems; drawn_for: of which rejudge the sizes are."""
         by_problem: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for one in chosen:
             by_problem[one.problem_id, one.competition_id].append(one.number)
         numbers, problems = defaultdict[str, list[int]](list), []
         for (problem_id, competition_id), of_it in by_problem.items():
             problem = self._problems.get(problem_id)
-            problems.append(problem_for(self._competitions.get(competition_id), problem) if competition_id else problem)
+            if competition_id:
+                problem = problem_for(self._competition(competition_id, drawn_for), problem)
+            problems.append(problem)
             numbers[problems[-1].digest] += of_it
         return numbers, problems
+
+    def _competition(self, competition_id: str, drawn_for: str) -> Competition:
+        if not drawn_for:
+            return self._competitions.get(competition_id)
+        try:
+            return self._competitions.redrawn(competition_id, drawn_for)
+        except ProblemInvalid as error:
+            text = f"can't be drawn: {error}; mend the file, restart the server and ask again, or leave it out"
+            raise InvalidRequest([FieldViolation("fresh_sizes", text)]) from None
 
 
 def _rejudge_id(name: str) -> str:

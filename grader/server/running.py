@@ -124,7 +124,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            sender = HookSender(ledger, allow_private=settings.hooks_allow_private)
+            sender = HookSender(ledger, allow_private=settings.hooks_allow_private, observer=operation.observer)
             group.create_task(sender.run())
             rejudging = group.create_task(service.rejudging.run())
             try:

@@ -1,4 +1,4 @@
-"""TLS of the server: the certificate's files are tried before anybody connects, on a handshake in memory."""
+"""TLS of the server: the certificate's files are tried before anybody connects, on a handshake in memory, and read again when renewed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,66 @@ def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
             )
             raise SettingsInvalid("tls_certificate", text)
         return None
-    chain, secret = _read("tls_certificate", certificate), _read("tls_key", key)
-    end_time = usable_until(certificate, key)
-    if end_time - datetime.now(UTC) < _SOON:
-        log.warning("tls_certificate_ends_soon", path=str(certificate), end_time=end_time.isoformat())
-    mode = stat.S_IMODE(key.stat().st_mode)
-    if mode & _OTHERS:
-        log.warning("tls_key_is_open_to_others", path=str(key), mode=f"{mode:04o}", remedy=f"chmod 600 {key}")
-    return grpc.ssl_server_credentials([(secret, chain)])
+    files = _Files(certificate, key)
+    # The stub forgets that None is an answer: as before.
+    return grpc.dynamic_ssl_server_credentials(files.first(), files.renewed)  # type: ignore[arg-type]
+
+
+_Stamp = tuple[tuple[int, ...] | None, ...]
+
+
+class _Files:
+    """A certificate and its key, and as what they were last looked at."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate, self._key = certificate, key
+        self._looked_at = self._stamp()
+
+    def first(self) -> grpc.ServerCertificateConfiguration:
+        """To start with; SettingsInvalid."""
+        return self._read()[0]
+
+    def renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """What to serve with from now on; None: as before. Asked by a thread of gRPC's at every new connection, one at a time."""
+        stamp = self._stamp()
+        if stamp == self._looked_at:
+            return None
+        try:
+            read, end_time = self._read()
+        except (SettingsInvalid, OSError) as error:  # half of it is written, or it is no good: what was served is better than nothing
+            self._looked_at = stamp
+            log.error(
+                "tls_certificate_not_renewed", path=str(self._certificate), problem=str(error), remedy="mend it; no restart is needed"
+            )
+            return None
+        if stamp != self._stamp():  # it changed meanwhile, and what was tried may not be what was read
+            return None
+        self._looked_at = stamp
+        log.info("tls_certificate_renewed", path=str(self._certificate), end_time=end_time.isoformat())
+        return read
+
+    def _stamp(self) -> _Stamp:
+        """Differs when a file was written, replaced, or a link to it moved."""
+        found: list[tuple[int, ...] | None] = []
+        for path in (self._certificate, self._key):
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino))
+        return tuple(found)
+
+    def _read(self) -> tuple[grpc.ServerCertificateConfiguration, datetime]:
+        """Both, tried; and until when they may be used."""
+        chain, secret = _read("tls_certificate", self._certificate), _read("tls_key", self._key)
+        end_time = usable_until(self._certificate, self._key)
+        if end_time - datetime.now(UTC) < _SOON:
+            log.warning("tls_certificate_ends_soon", path=str(self._certificate), end_time=end_time.isoformat())
+        mode = stat.S_IMODE(self._key.stat().st_mode)
+        if mode & _OTHERS:
+            log.warning("tls_key_is_open_to_others", path=str(self._key), mode=f"{mode:04o}", remedy=f"chmod 600 {self._key}")
+        return grpc.ssl_server_certificate_configuration([(secret, chain)]), end_time
 
 
 def _read(setting: str, path: Path) -> bytes:

@@ -34,7 +34,7 @@ REJUDGE_STATE_APPLIED: RejudgeState
 REJUDGE_STATE_DISCARDED: RejudgeState
 
 class Rejudge(_message.Message):
-    __slots__ = ("name", "cause", "problem", "competition", "submissions", "method", "top_count", "device_kind", "state", "submission_count", "refolded_count", "rerun_count", "pending_count", "failed_count", "changes", "user", "create_time", "end_time")
+    __slots__ = ("name", "cause", "problem", "competition", "submissions", "method", "top_count", "device_kind", "fresh_sizes", "sizes_of", "state", "submission_count", "refolded_count", "rerun_count", "pending_count", "failed_count", "changes", "user", "create_time", "end_time")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,8 @@ class Rejudge(_message.Message):
     METHOD_FIELD_NUMBER: _ClassVar[int]
     TOP_COUNT_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    FRESH_SIZES_FIELD_NUMBER: _ClassVar[int]
+    SIZES_OF_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBMISSION_COUNT_FIELD_NUMBER: _ClassVar[int]
     REFOLDED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +63,8 @@ class Rejudge(_message.Message):
     method: RejudgeMethod
     top_count: int
     device_kind: str
+    fresh_sizes: bool
+    sizes_of: str
     state: RejudgeState
     submission_count: int
     refolded_count: int
@@ -71,7 +75,7 @@ class Rejudge(_message.Message):
     user: str
     create_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., cause: _Optional[str] = ..., problem: _Optional[str] = ..., competition: _Optional[str] = ..., submissions: _Optional[_Iterable[str]] = ..., method: _Optional[_Union[RejudgeMethod, str]] = ..., top_count: _Optional[int] = ..., device_kind: _Optional[str] = ..., state: _Optional[_Union[RejudgeState, str]] = ..., submission_count: _Optional[int] = ..., refolded_count: _Optional[int] = ..., rerun_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[RejudgeChange, _Mapping]]] = ..., user: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., cause: _Optional[str] = ..., problem: _Optional[str] = ..., competition: _Optional[str] = ..., submissions: _Optional[_Iterable[str]] = ..., method: _Optional[_Union[RejudgeMethod, str]] = ..., top_count: _Optional[int] = ..., device_kind: _Optional[str] = ..., fresh_sizes: _Optional[bool] = ..., sizes_of: _Optional[str] = ..., state: _Optional[_Union[RejudgeState, str]] = ..., submission_count: _Optional[int] = ..., refolded_count: _Optional[int] = ..., rerun_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[RejudgeChange, _Mapping]]] = ..., user: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class RejudgeChange(_message.Message):
     __slots__ = ("submission", "user", "before", "after", "rank_before", "rank_after")

@@ -153,6 +153,7 @@ def submission(found: submission_pb2.Submission, kind: ScoreKind = ScoreKind.SPE
         "error": found.error.message if found.HasField("error") else "",
         "score": _interval(found, kind) if found.HasField("score") else "",
         "has_sources": bool(found.sources),
+        "sources_removed": found.sources_removed,
         "history": [_judgement(one, kind) for one in found.judgements],
         "report": _report(report) if report is not None else None,
     }

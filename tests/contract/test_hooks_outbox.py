@@ -1,6 +1,7 @@
 """What the outbox of webhooks promises, whatever database is under it."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -8,10 +9,13 @@ from grader.errors import DeliveryNotFound, HookNotFound
 from grader.ledger import hooks
 from grader.ledger.hooks import LEASE_S, DeliveryState, HookEvent
 from grader.model import Failure
+from grader.retention import Periods, Removed, remove_due
 from tests import fakes
 
 WAITING, DELIVERED, GIVEN_UP = DeliveryState.WAITING, DeliveryState.DELIVERED, DeliveryState.GIVEN_UP
 URL = "https://site.example/hook"
+DAY_S = 24 * 3600
+MONTH = Periods.of_days(0, 0, 30)
 
 
 async def graded(ledger, **fields):
@@ -161,3 +165,58 @@ async def test_a_rejudge_that_is_applied_is_told_of(ledger, clock):
     await ledger._database.write(lambda connection: hooks.enqueue(connection, clock.now, [1, 2], HookEvent.JUDGED_AGAIN))
     found = await ledger.hooks.deliveries(hook.hook_id)
     assert sorted(one.submission_id for one in found if one.event is HookEvent.JUDGED_AGAIN) == sorted(made)
+
+
+async def ended(ledger):
+    """A delivery in each state, oldest first: delivered, given up, waiting."""
+    await ledger.hooks.create(URL)
+    for settle in (lambda one: ledger.hooks.delivered(one, "HTTP 200"), lambda one: ledger.hooks.failed(one, "no", retry_s=2 * DAY_S)):
+        await graded(ledger)
+        [claimed] = await ledger.hooks.claim()
+        await settle(claimed.delivery)
+    await graded(ledger)
+    found = sorted(await ledger.hooks.deliveries(), key=lambda one: [DELIVERED, GIVEN_UP, WAITING].index(one.state))
+    assert [one.state for one in found] == [DELIVERED, GIVEN_UP, WAITING]
+    return found
+
+
+async def test_what_has_ended_is_removed_in_time_and_what_waits_is_not(ledger, clock):
+    """Both kinds of end, and not a moment too soon; submissions and hooks stay, and `retry` says that it is gone."""
+    delivered, _, waiting = await ended(ledger)
+    assert await ledger.hooks.waiting_count() == 1
+    clock.pass_s(29 * DAY_S)
+    assert await remove_due(ledger, MONTH, []) == Removed()
+    clock.pass_s(4 * DAY_S)
+    assert await remove_due(ledger, Periods.of_days(30, 30), []) == Removed(sources=3)  # the control: nobody asked for it
+    assert await remove_due(ledger, MONTH, []) == Removed(deliveries=2)
+    assert [one.delivery_id for one in await ledger.hooks.deliveries()] == [waiting.delivery_id]
+    assert [one.delivery.delivery_id for one in await ledger.hooks.claim()] == [waiting.delivery_id]
+    assert len(await ledger.hooks.all()) == 1 and (await ledger.get(delivered.submission_id)).report is not None
+    with pytest.raises(DeliveryNotFound):
+        await ledger.hooks.retry(delivery_id=delivered.delivery_id)
+
+
+async def test_what_is_sent_again_stays(ledger, clock):
+    """An old one that an administrator retries waits anew, and is kept as long again after that."""
+    delivered, given_up, _ = await ended(ledger)
+    clock.pass_s(33 * DAY_S)
+    for one in (delivered, given_up):
+        await ledger.hooks.retry(delivery_id=one.delivery_id)
+    assert await remove_due(ledger, MONTH, []) == Removed()
+    for claimed in await ledger.hooks.claim():
+        await ledger.hooks.delivered(claimed.delivery, "HTTP 200")
+    clock.pass_s(29 * DAY_S)
+    assert await remove_due(ledger, MONTH, []) == Removed()
+    clock.pass_s(2 * DAY_S)
+    assert await remove_due(ledger, MONTH, []) == Removed(deliveries=3)
+
+
+async def test_many_are_removed_in_batches(ledger, clock):
+    """So that those who write do not wait for all of it; what is left of a pass goes in the next."""
+    hook, _ = await ledger.hooks.create(URL)
+    for _ in range(5):
+        await graded(ledger)
+    await ledger.hooks.remove(hook.hook_id)
+    clock.pass_s(33 * DAY_S)
+    before = clock.now - timedelta(days=30)
+    assert [await ledger.hooks.remove_ended(before, limit=2) for _ in range(4)] == [2, 2, 1, 0]

@@ -34,7 +34,11 @@ SIZES = ("n1024", "n65536", "n4099")
 PLAIN = "import torch\n\ndef solution(a, b):\n    return a + b\n"
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["process", pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)])
+@pytest_asyncio.fixture(
+    loop_scope="module",
+    scope="module",
+    params=[pytest.param("process", marks=pytest.mark.exhaustive), pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)],
+)
 async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[LocalFleet]:
     """One judge for all that is graded on one isolation."""
     with tempfile.TemporaryDirectory(prefix="grader-python-", ignore_cleanup_errors=True) as place:

@@ -33,7 +33,7 @@ def test_a_call_is_literals_and_tensors(call: str) -> None:
         corpus.expectations(f"// extension: headers=light\n// call: {call}\n")
 
 
-@pytest.mark.parametrize("name", every(15, zip(NAMES, NAMES, strict=True), built))
+@pytest.mark.parametrize("name", every(24, zip(NAMES, NAMES, strict=True), built))
 def test_the_builder_says_which_headers_it_took(name: str, built_corpus: Corpus) -> None:
     """Light ones wherever they carry the source; else torch's own, and why."""
     result = built_corpus.built[name]
@@ -42,7 +42,7 @@ def test_the_builder_says_which_headers_it_took(name: str, built_corpus: Corpus)
     assert (result.note.headers, bool(result.note.fallback)) == (corpus.load(name).headers, name in FULL), result.note.fallback
 
 
-@pytest.mark.parametrize("name", every(15, zip(NAMES, NAMES, strict=True), built))
+@pytest.mark.parametrize("name", every(24, zip(NAMES, NAMES, strict=True), built))
 def test_every_call_ends_as_the_source_says(name: str, built_corpus: Corpus) -> None:
     """A corpus that raises by mistake would agree about the mistake."""
     found = built_corpus.outcomes[name]
@@ -52,7 +52,7 @@ def test_every_call_ends_as_the_source_says(name: str, built_corpus: Corpus) -> 
         assert ("raised" in outcome) == call.raises, (call.text, outcome.get("message"))
 
 
-@pytest.mark.parametrize("name", every(15, zip(LIGHT, LIGHT, strict=True), built))
+@pytest.mark.parametrize("name", every(24, zip(LIGHT, LIGHT, strict=True), built))
 def test_no_bit_differs_from_torchs_own_headers(name: str, built_corpus: Corpus) -> None:
     """Results, dtypes, strides, exceptions with their words, and what became of the arguments."""
     ours, full = built_corpus.outcomes[name], built_corpus.full[name]

@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+import grader.dispatcher
 from grader.dispatcher import Dispatcher
 from grader.errors import DeviceQuarantined
 from grader.ledger import Ledger
 from grader.model import SubmissionState
 from grader.verdict import IncompleteFacts
+from sandbox import wire
 from tests import fakes
 
 
@@ -136,3 +138,29 @@ async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
         submission = await submit(ledger, "accept")
         ended = await until(ledger, submission, SubmissionState.SUCCEEDED)
     assert len(tries) == 6 and ended.state is SubmissionState.SUCCEEDED
+
+
+@pytest.mark.parametrize(("lane_s", "expected"), [(0.05, SubmissionState.FAILED), (20.0, SubmissionState.SUCCEEDED)])
+async def test_an_attempt_from_which_nothing_comes_is_ended(ledger, monkeypatch, lane_s, expected):
+    """But one that is built waits for its lane, which may take long."""
+    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 5.0)
+    monkeypatch.setattr(grader.dispatcher, "LANE_LIMIT_S", lane_s)
+    async with dispatching(ledger, fakes.FakeGrade()):
+        ended = await until(ledger, await submit(ledger, "slow"), expected)
+    assert ended.attempt_count == (1 if expected is SubmissionState.SUCCEEDED else 3)
+
+
+async def test_facts_that_come_keep_an_attempt_going(ledger, monkeypatch):
+    """Each of them begins the time anew: in all it takes several times the limit."""
+    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 0.5)
+
+    async def grade(lease):
+        for _ in range(8):
+            await asyncio.sleep(0.15)
+            yield wire.Progress(stage=wire.Stage.BUILDING)
+        async for fact in fakes.FakeGrade()(lease):
+            yield fact
+
+    async with dispatching(ledger, grade):
+        settled = await until(ledger, await submit(ledger, "accept"), SubmissionState.SUCCEEDED)
+    assert settled.attempt_count == 1

@@ -16,6 +16,7 @@ from grader.hooks import HookSender, body, retry_s, signature
 from grader.ledger import Ledger, hooks
 from grader.ledger.hooks import Delivery, DeliveryState, HookEvent
 from grader.model import Submission, SubmissionState
+from grader.observer import Observer, Sent
 from grader.server.commands import admin_hooks
 from tests import fakes
 
@@ -103,6 +104,34 @@ async def graded(ledger):
     made = await ledger.submit(fakes.new_submission(), fakes.problem())
     await ledger.settle(await ledger.lease("w", ttl_s=30), fakes.report())
     return made.submission_id
+
+
+class Watching(Observer):
+    """Remembers what came of each try."""
+
+    def __init__(self):
+        self.sent = []
+
+    def delivery_sent(self, sent):
+        self.sent.append(sent)
+
+
+async def test_an_observer_is_told_of_every_try(ledger, clock, receiver):
+    """Failed, failed for the last time, and delivered, which is another one."""
+    await ledger.hooks.create(receiver.url)
+    watching = Watching()
+    receiver.statuses = [500, 500, 200]
+    async with sending(ledger, observer=watching):
+        for count, new in enumerate((True, False, True), 1):
+            clock.now += timedelta(days=2)
+            if new:
+                await graded(ledger)
+
+            async def told(count=count):
+                return len(watching.sent) == count
+
+            await until(told)
+    assert watching.sent == [Sent.FAILED, Sent.GIVEN_UP, Sent.DELIVERED]
 
 
 async def test_a_server_tells_a_site_of_a_verdict(serve, settings, kernel, finished, receiver):

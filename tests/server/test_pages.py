@@ -152,6 +152,18 @@ async def test_a_report_shows_verdict_times_log_and_history(open_site):
         assert "grade: accept" in sources and "kernel.cu" in sources
 
 
+async def test_sources_that_are_kept_no_longer_are_said(open_site):
+    """Instead of the link to them, which is there before."""
+    said = "Its sources are kept no longer."
+    async with open_site(open_server=True) as here:
+        made = await here.enter("ann", 2.0)
+        _, before = await here.get(f"/submissions/{made}")
+        await here.ledger.retention.remove_sources(here.clock.now + timedelta(days=1), ["spring"])
+        _, after = await here.get(f"/submissions/{made}")
+        assert "/sources" in before and said not in before
+        assert "/sources" not in after and said in after and "ACCEPTED" in after
+
+
 async def test_secret_workloads_are_on_no_page(open_site):
     """Neither their names nor their sizes nor times: only how many there are, and how many passed."""
     async with open_site(open_server=True) as here:

@@ -12,6 +12,7 @@ from grader.cli import rejudge as command
 from grader.cli.exits import Exit, Misuse
 from grader.cli.session import Target
 from grader.client import GraderClient
+from grader.competition_file import SizeRange
 from grader.competitions import Competitions, problem_for
 from grader.ledger import Ledger
 from grader.model import NewSubmission, Scope, SourceFile
@@ -42,6 +43,22 @@ axes = {{ n = 777 }}
 READY, RUNNING = rejudge_pb2.REJUDGE_STATE_READY, rejudge_pb2.REJUDGE_STATE_RUNNING
 
 
+DRAWN = "[[secret]]\nproblem = 'sum'\naxes = { n = { low = 1000, high = 2000000000 } }\n"
+
+
+class Sizes(fakes.FakeGrade):
+    """Remembers the sizes of secret workloads that it was given, a set for each attempt."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    async def __call__(self, lease):
+        self.seen.append({one.axes["n"] for one in lease.problem.spec.workloads if one.workload_id.startswith("secret-")})
+        async for fact in super().__call__(lease):
+            yield fact
+
+
 class Regrade(fakes.FakeGrade):
     """A fake whose runs for a rejudge find other things: by what is replaced in the source."""
 
@@ -66,10 +83,10 @@ class Regrade(fakes.FakeGrade):
 def competition(place):
     """Write the competition's file; the seed decides the problem's digest."""
 
-    def write(seed="0" * 32):
+    def write(seed="0" * 32, more=""):
         now = datetime.now(UTC)
         path = place / "competition.toml"
-        path.write_text(COMPETITION.format(start=(now - 3 * HOUR).isoformat(), end=(now + HOUR).isoformat(), seed=seed))
+        path.write_text(COMPETITION.format(start=(now - 3 * HOUR).isoformat(), end=(now + HOUR).isoformat(), seed=seed) + more)
         return path
 
     return write
@@ -264,6 +281,9 @@ async def test_the_best_are_chosen_by_rank(serve, handed_in, competition):
         ({"problem": "problems/sum", "method": 77}, "method"),
         ({"problem": "problems/sum", "device_kind": "toaster"}, "device_kind"),
         ({"submissions": ["submissions/"]}, "submissions[0]"),
+        ({"problem": "problems/sum", "fresh_sizes": True}, "fresh_sizes"),
+        ({"problem": "problems/sum", "sizes_of": "rejudges/one"}, "sizes_of"),
+        ({"competition": "competitions/spring", "fresh_sizes": True, "sizes_of": "rejudges/one"}, "sizes_of"),
         ({"problem": "problems/sum"}, "rejudge"),  # there is none
     ],
 )
@@ -376,7 +396,51 @@ async def test_a_final_says_who_is_ranked_by_what_was_not_run_again(serve, hande
     order = command.Order(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
     async with serve(Regrade(**{"speedup: 3.0": "speedup: 1.0"}), competitions=(competition(),)) as client:
         await command.final(Target(server=client.address), order, json=False, apply=False)
-    assert f"ann is now ranked by {other}, which was not run again" in capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"ann is now ranked by {other}, which was not run again" in out
+    assert "rejudge create --run --competition competitions/spring --sizes-of rejudges/" in out
+
+
+async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, competition, capsys):
+    """Drawn anew, also for a second final, and kept over a restart; a size that is no range stays, as do those of another rejudge."""
+    await handed_in("ann")
+    ours = (competition(more=DRAWN),)
+    order = command.Order(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
+    grade = Sizes()
+    async with serve(grade, competitions=ours) as client:
+        target = Target(server=client.address)
+        again = [replace(order, again=text) for text in ("", "second")]
+        for one in again:
+            await command.final(target, one, json=False, apply=False)
+        await command.create(target, replace(order, cause="of the file"), json=False, wait=True, apply=False)
+    async with serve(grade, competitions=ours) as client:
+        target = Target(server=client.address)
+        await command.final(target, again[0], json=False, apply=True)  # goes on, and runs nothing more
+        assert len(grade.seen) == 3
+        finals = [one for one in (await client.list_rejudges()).rejudges if one.fresh_sizes]
+        second = replace(order, cause="like the second", sizes_of=finals[0].name)
+        await command.create(target, second, json=False, wait=True, apply=False)
+        file = next(one for one in (await client.list_rejudges()).rejudges if one.cause == "of the file")
+        with pytest.raises(errors.InvalidRequest, match="drew no sizes"):
+            await create(client, competition="competitions/spring", sizes_of=file.name)
+        with pytest.raises(errors.RejudgeNotFound):
+            await create(client, competition="competitions/spring", sizes_of="rejudges/nope")
+    assert all(777 in sizes and len(sizes) == 2 for sizes in grade.seen)
+    drawn = [max(sizes) for sizes in grade.seen]
+    assert len({*drawn[:3]}) == 3 and drawn[3] == drawn[1]
+    assert not [size for size in drawn if str(size) in capsys.readouterr().out]
+
+
+async def test_sizes_that_can_not_be_drawn_are_said_and_nothing_is_made(serve, handed_in, competition):
+    """An expression may have a value at the file's sizes and none at others."""
+    await handed_in("ann")
+    size = SizeRange(low=1000, high=2_000_000_000).drawn("0" * 32, "spring/sum/1/0/n")
+    ours = competition(more=f"{DRAWN}moved_bytes = '0 - (n - {size}) ** 2'\n")
+    async with serve(competitions=(ours,)) as client:
+        with pytest.raises(errors.InvalidRequest, match="has no value at these axes") as refused:
+            await create(client, competition="competitions/spring", fresh_sizes=True)
+        assert str(size) not in str(refused.value) and not (await client.list_rejudges()).rejudges
+        assert (await create(client, competition="competitions/spring")).submission_count == 1  # the control: as the file has it
 
 
 async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished, capsys):

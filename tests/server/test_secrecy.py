@@ -6,12 +6,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from grader import log
 from grader.client import GraderClient
+from grader.competitions import Competitions
 from grader.errors import GraderError, ProblemBroken
+from grader.ledger import Ledger
+from grader.ledger.tables import submissions
+from grader.problems import Problems
 from grader.server.running import serving
-from grader.v1 import submission_pb2
+from grader.v1 import rejudge_pb2, submission_pb2
 from sandbox import wire
 from tests import fakes
 from tests.server.test_competing import toml
@@ -19,7 +24,9 @@ from tests.server.test_competing import toml
 SIZE, SEED, ID = 987654, "feedfacecafebeef" * 2, "secret-1"
 PLANTED = (str(SIZE), SEED, ID, "77777")
 SECRET = f'secret_seed = "{SEED}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {SIZE} }}\n'
+DRAWN = f'secret_seed = "{SEED}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {{ low = 1000000000, high = 2000000000 }} }}\n'
 NANOSECONDS = 77777
+WAIT_S = 60
 
 
 class Telltale(fakes.FakeGrade):
@@ -27,8 +34,10 @@ class Telltale(fakes.FakeGrade):
 
     async def _facts(self, lease):
         order = lease.submission.new.sources[0].content.split("grade: ")[1].split(" ")[0]
-        hidden = [one for one in lease.problem.spec.workloads if one.hidden and one.axes["n"] == SIZE] or [lease.problem.spec.workloads[-1]]
-        told = f"{hidden[0].workload_id} has {SIZE} elements"
+        workloads = lease.problem.spec.workloads
+        secret = [one for one in workloads if one.workload_id == ID]
+        size = secret[0].axes["n"] if secret else SIZE
+        told = f"{(secret or workloads)[-1].workload_id} has {size} elements"
         if order == "fault":
             raise ProblemBroken(f"does not fit: {told}")
         if order == "bug":
@@ -39,24 +48,24 @@ class Telltale(fakes.FakeGrade):
                     yield replace(
                         fact,
                         message=told,
-                        element_count=SIZE,
-                        mismatched_count=SIZE,
-                        max_absolute_error=float(SIZE),
+                        element_count=size,
+                        mismatched_count=size,
+                        max_absolute_error=float(size),
                         duration_ns=NANOSECONDS,
-                        key=f"{SIZE:032}",
+                        key=f"{size:032}",
                     )
                 case wire.Measurement(hidden=True):
                     times = wire.Samples(durations_ns=(NANOSECONDS,))
-                    yield replace(fact, certified=times, bound_ns=NANOSECONDS, floor_ns=SIZE, moved_bytes=SIZE, conditions={"n": told})
+                    yield replace(fact, certified=times, bound_ns=NANOSECONDS, floor_ns=size, moved_bytes=size, conditions={"n": told})
                 case _:
                     yield fact
 
 
 @asynccontextmanager
-async def telling(settings, place, kernel, capsys, *, competition):
+async def telling(settings, place, kernel, capsys, *, competition, secret=SECRET):
     """Everything that a server said when each kind of submission was made: in answers, events, errors, logs, metrics."""
     (place / "competitions").mkdir(exist_ok=True)
-    (place / "competitions" / "competition.toml").write_text(toml("one", more=SECRET))
+    (place / "competitions" / "competition.toml").write_text(toml("one", more=secret))
     log.configure("json", level=0)
     said = []
     there = settings.model_copy(update={"competitions": (place / "competitions",), "web": "0"})
@@ -101,6 +110,37 @@ async def test_without_a_competition_the_search_finds_something(settings, place,
     assert str(SIZE) in text and "77777" in text
 
 
+async def test_what_a_final_draws_leaves_the_server_nowhere(settings, place, kernel, capsys):
+    """Its sizes and its seed, and those of the file: not in its runs, its failures, its preview, nor in what it leaves behind."""
+    async with telling(settings, place, kernel, capsys, competition=True, secret=DRAWN) as (client, made, said):
+        order = rejudge_pb2.Rejudge(cause="a final", competition="competitions/one", method="REJUDGE_METHOD_RUN", fresh_sizes=True)
+        found = await client.create_rejudge(order, request_id="")
+        async with asyncio.timeout(WAIT_S):
+            while found.state == rejudge_pb2.REJUDGE_STATE_RUNNING:
+                await asyncio.sleep(0.02)
+                found = await client.get_rejudge(found.name)
+        said += [found, await client.apply_rejudge(found.name), await client.list_rejudges()]
+        async with Ledger.open(settings.ledger_path) as ledger:
+            runs = [one.submission_id for one in await _runs(ledger)]
+        for name in [*(one.name for one in made), *(f"submissions/{one}" for one in runs)]:
+            said.append(await client.get_submission(name, full=True))
+            said += [event async for event in client.watch(name)]
+    competitions = Competitions.load([place / "competitions"], Problems.load([place / "problems"]))
+    drawn = [competitions.get("one"), competitions.redrawn("one", found.name.removeprefix("rejudges/"))]
+    sizes = [one.secret_workloads["sum"][0].axes["n"] for one in drawn]
+    async with Ledger.open(settings.ledger_path) as ledger:
+        kept = str([await ledger.problem(one.problem_digest) for one in await _runs(ledger)])
+    assert len(runs) == 4 and str(sizes[1]) in kept  # those are the sizes that it was run at
+    text = "\n".join(str(one) for one in said)
+    secret = [ID, "77777", *(str(size) for size in sizes), *(one.secret_seed for one in drawn)]
+    assert len(set(secret)) == 6 and [word for word in secret if word in text] == []
+
+
+async def _runs(ledger):
+    query = sa.select(submissions.c.submission_id, submissions.c.problem_digest).where(submissions.c.rejudge_id.is_not(None))
+    return await ledger._database.read(lambda connection: connection.execute(query).all())
+
+
 async def test_of_a_secret_workload_the_outcome_is_told(settings, place, kernel, capsys):
     """That there was one, that it failed, the verdict and a sentence that is the same for every size."""
     async with telling(settings, place, kernel, capsys, competition=True) as (client, made, _):
@@ -132,8 +172,6 @@ async def test_the_ledger_keeps_what_is_not_told(settings, place, kernel, capsys
         failed = [await client.get_submission(one.name) for one in made]
         failed = [one for one in failed if one.state == submission_pb2.SUBMISSION_STATE_FAILED]
     assert len(failed) == 4 and all("more is not told in a competition" in one.error.message for one in failed)
-    from grader.ledger import Ledger
-
     async with Ledger.open(settings.ledger_path) as ledger:
         kept = [(await ledger.get(one.name.removeprefix("submissions/"))).failure.message for one in failed]
     assert any(str(SIZE) in message for message in kept) if order == "fault" else any("KeyError" in message for message in kept)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -175,6 +176,73 @@ def test_a_certificate_that_ends_soon_is_warned_about(settings, place, authority
         with structlog.testing.capture_logs() as logged:
             server_credentials(settings.model_copy(update=files))
         assert ("tls_certificate_ends_soon" in [one["event"] for one in logged]) is warned
+
+
+async def served(address, authority):
+    """The serial number of the certificate that a new connection gets."""
+    context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    context.set_alpn_protocols(["h2"])
+    host, port = address.split(":")
+    async with asyncio.timeout(30):
+        _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+        serial = writer.get_extra_info("peercert")["serialNumber"]
+        writer.close()
+        return serial
+
+
+def events(logged, name):
+    return [one for one in logged if one["event"] == name]
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(settings, place, files, authority):
+    """To whoever connects from then on; a client that is connected goes on, and nothing is read again while nothing changes."""
+    log.configure("json", level=20)
+    there = settings.model_copy(update={"listen": HERE, **files})
+    with structlog.testing.capture_logs() as logged:
+        async with serving(there, fakes.wiring()) as running:
+            async with GraderClient(f"https://{running.address}", ca=authority.cert_pem.bytes()) as before:
+                await before.get_caller()
+                old = await served(running.address, authority)
+                assert await served(running.address, authority) == old  # the control
+                write(place, authority.issue_cert("127.0.0.1"))
+                new = await served(running.address, authority)
+                assert new != old and await served(running.address, authority) == new
+                await before.get_caller()
+            async with GraderClient(f"https://{running.address}", ca=authority.cert_pem.bytes()) as after:
+                await after.get_caller()
+            renewed = place / "renewed.pem"  # as a link that is moved, of another directory
+            other = write(place, authority.issue_cert("127.0.0.1"), "other")
+            renewed.symlink_to(other["tls_certificate"])
+            os.replace(other["tls_key"], files["tls_key"])
+            os.replace(renewed, files["tls_certificate"])
+            assert await served(running.address, authority) not in (old, new)
+    assert len(events(logged, "tls_certificate_renewed")) == 2 and not events(logged, "tls_certificate_not_renewed")
+
+
+@pytest.mark.parametrize("what", ["text", "none", "another's", "past"])
+async def test_a_broken_new_certificate_leaves_the_old_one_and_is_logged_once(settings, place, files, authority, what):
+    """Then the good one comes, and is taken. What is logged quotes nothing of the key."""
+    log.configure("json", level=20)
+    there = settings.model_copy(update={"listen": HERE, **files})
+    with structlog.testing.capture_logs() as logged:
+        async with serving(there, fakes.wiring()) as running:
+            old = await served(running.address, authority)
+            match what:
+                case "text":
+                    files["tls_certificate"].write_text("no certificate")
+                case "none":
+                    files["tls_key"].unlink()
+                case "another's":
+                    files["tls_key"].write_bytes(authority.issue_cert("127.0.0.1").private_key_pem.bytes())
+                case _:
+                    times = {"not_before": datetime(2020, 1, 1, tzinfo=UTC), "not_after": datetime(2021, 1, 1, tzinfo=UTC)}
+                    write(place, authority.issue_cert("127.0.0.1", **times))
+            assert [await served(running.address, authority) for _ in range(3)] == [old] * 3
+            (refused,) = events(logged, "tls_certificate_not_renewed")
+            assert refused["log_level"] == "error" and refused["problem"] and "PRIVATE" not in str(logged)
+            write(place, authority.issue_cert("127.0.0.1"))
+            assert await served(running.address, authority) != old
+    assert len(events(logged, "tls_certificate_not_renewed")) == len(events(logged, "tls_certificate_renewed")) == 1
 
 
 @pytest.mark.slow

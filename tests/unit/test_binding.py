@@ -15,6 +15,7 @@ import torch
 
 from sandbox.box.variable_header import variable_header
 from tests.binding.calls import Call, calls
+from tests.sampling import every
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL = ROOT / "binding" / "kernel.cpp"
@@ -165,7 +166,7 @@ def test_calls_keep_no_memory(light: ModuleType) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", NOT_CARRIED.values(), ids=NOT_CARRIED.keys())
+@pytest.mark.parametrize("source", every(3, NOT_CARRIED.items()))
 def test_what_is_not_carried_does_not_compile(source: str, tmp_path: Path) -> None:
     """Then torch's own headers are used: to compile and behave differently would be worse."""
     assert compiled(source, tmp_path, light=True, flags=("-fsyntax-only",)).returncode != 0

@@ -146,6 +146,15 @@ def test_a_verdict_newer_than_this_program_is_shown_by_its_number() -> None:
     assert "UNKNOWN_99" in shown(rejected(verdict=99))
 
 
+def test_sources_that_are_kept_no_longer_are_said() -> None:
+    """Whatever became of it; and nothing is said while they are kept."""
+    cancelled = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_CANCELLED)
+    for one in (accepted(), rejected(), cancelled):
+        assert "sources" not in shown(one)
+        one.sources_removed = True
+        assert "its sources are kept no longer" in shown(one)
+
+
 def test_a_failure_of_the_grader_is_said_to_be_none_of_the_kernel() -> None:
     """The message of the error, and what to do."""
     failed = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_FAILED)

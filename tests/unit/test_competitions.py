@@ -142,10 +142,25 @@ def test_sizes_are_drawn_by_the_seed(problems):
     loaded = Competitions.load([FIXTURES], problems)
     sizes = [one.axes["n"] for one in loaded.get("spring").secret_workloads["vector_add"]]
     assert sizes == [SIZE, 75585, 35293] and all((size - 1000) % 7 == 0 for size in sizes[1:])
-    again = loaded.reseeded("spring", "ab" * 16)
-    others = [one.axes["n"] for one in again.secret_workloads["vector_add"]]
-    assert others[0] == SIZE and len({*sizes, *others}) == 5
-    assert problem_for(again, problems.get("vector_add")).digest != problem_for(loaded.get("spring"), problems.get("vector_add")).digest
+
+
+def test_a_final_draws_sizes_of_its_own(problems, load):
+    """Others than the file's and than another final's, the same for the same one; sizes that are no range stay."""
+    loaded = Competitions.load([FIXTURES], problems)
+    drawn = [loaded.get("spring"), *(loaded.redrawn("spring", name) for name in ("one", "two", "one"))]
+    sizes = [[one.axes["n"] for one in found.secret_workloads["vector_add"]] for found in drawn]
+    assert {found[0] for found in sizes} == {SIZE} and len({size for found in sizes for size in found[1:]}) == 6
+    digests = [problem_for(found, problems.get("vector_add")).digest for found in drawn]
+    assert sizes[1] == sizes[3] and digests[1] == digests[3] and len(set(digests)) == 3
+    other_seed = load(TEXT.replace("0011", "1100")).redrawn("spring", "one").secret_workloads["vector_add"]
+    assert [one.axes["n"] for one in other_seed] != sizes[1]
+    assert "secret" not in repr(drawn[1]) and loaded.get("spring") == drawn[0]
+
+
+def test_a_competition_without_secrets_has_none_to_draw(load):
+    """Its problems, and their digests, are the same in a final."""
+    loaded = load(TEXT[: TEXT.index("secret_seed")])
+    assert loaded.redrawn("spring", "one") is loaded.get("spring")
 
 
 def test_a_digest_can_not_be_tried(problems):
