@@ -18,7 +18,7 @@ NVCC = shutil.which("nvcc")
 QUICK = {"vector_add", "tiled_matmul", "divergent_barriers", "warp_shuffle", "dynamic_shared", "launch_errors", "half_precision"}
 MARKED = [
     *(pytest.param(path, id=path.stem) for path in PROGRAMS if path.stem in QUICK),
-    *every(2, ((path.stem, path) for path in PROGRAMS if path.stem not in QUICK), [pytest.mark.slow]),
+    *every(3, ((path.stem, path) for path in PROGRAMS if path.stem not in QUICK), [pytest.mark.slow]),
 ]
 
 

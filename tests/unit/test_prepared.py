@@ -1,4 +1,7 @@
-"""Statements that go to SQLite's driver as they are do what SQLAlchemy would have done with them."""
+"""Statements that go to SQLite's driver as they are do what SQLAlchemy would have done with them.
+
+Their parameters have the names that the ledger gives: other tests of this process have compiled them for those.
+"""
 
 from datetime import UTC, datetime
 
@@ -20,10 +23,14 @@ SUBMISSION = {
     "create_time": NOW,
     "device_kind": "",
     "state": SubmissionState.QUEUED,
+    "request_id": None,
 }
 EVENT = {"number": 1, "sequence": 1, "event_time": NOW, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
 FENCE = {"by_submission": "x", "by_worker": "w", "by_attempt": 1, "by_count": 2}
-FOUND = {"verdict": "ACCEPTED", "reason": "", "summary": "a 'word'", "report": '{"a":NaN}', "score": 1.5, "score_low": 1.25, "flags": "A,B"}
+FOUND = {
+    **{"verdict": "ACCEPTED", "reason": "", "summary": "a 'word'", "report": '{"a":NaN}', "device": "emulated", "clock": None},
+    **{"score": 1.5, "score_low": 1.25, "score_high": None, "flags": "A,B"},
+}
 JUDGEMENT = {"number": 1, "sequence": 1, "source_number": 1, "attempt": 1, "problem_digest": "x", "create_time": NOW, **FOUND}
 TAKE = {"worker_id": "w", "lease_expire_time": NOW, "start_time": NOW}
 # In the order of a submission's life.
