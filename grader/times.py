@@ -39,7 +39,7 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
     if measurement.reported is None:
         return None
     claim, seen = median(measurement.reported), min(measurement.certified.durations_ns)
-    slack_ns = TAMPERED_FLOOR_NS[measurement.clock] + FORGIVEN_TIMES * max(_host_noise_ns(measurement), 0.0)
+    slack_ns = TAMPERED_FLOOR_NS[measurement.clock] + FORGIVEN_TIMES * _host_noise_ns(measurement)
     if seen <= TAMPERED_FACTOR * claim or seen - claim <= slack_ns:
         return None
     told = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms"
@@ -58,7 +58,7 @@ def _host_noise_ns(measurement: wire.Measurement) -> float:
     if measurement.clock is not wire.Clock.HOST:
         return 0.0
     claims = measurement.reported_baselines
-    return max((median(seen) - median(claims[name]) for name, seen in measurement.baselines.items() if name in claims), default=0.0)
+    return max([0.0, *(median(seen) - median(claims[name]) for name, seen in measurement.baselines.items() if name in claims)])
 
 
 def _below_floor(measurement: wire.Measurement) -> Decision | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -65,12 +66,12 @@ class Prepared:
         self.statement = statement
         self._compiled: _Compiled | None = None
 
-    def execute(self, connection: sa.Connection, parameters: Parameters | None = None) -> sa.Result[Any]:
+    def execute(self, connection: sa.Connection, parameters: Parameters = MappingProxyType({})) -> sa.Result[Any]:
         """Run it inside the transaction of the connection."""
         if connection.dialect.name != "sqlite":
             return connection.execute(self.statement, parameters)
-        compiled = self._compiled or self._compile(connection.dialect, parameters or {})
-        found = _run(connection, compiled, lambda cursor: cursor.execute(compiled.text, compiled.given(parameters or {})).fetchall())
+        compiled = self._compiled or self._compile(connection.dialect, parameters)
+        found = _run(connection, compiled, lambda cursor: cursor.execute(compiled.text, compiled.given(parameters)).fetchall())
         return IteratorResult(SimpleResultMetaData(compiled.names), iter([compiled.row(row) for row in found]))
 
     def execute_many(self, connection: sa.Connection, rows: Sequence[Parameters]) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import tempfile
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from grader.isolation.select import ISOLATIONS
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.ledger import Ledger
+from tests.clock import Clock
 from tests.postgres import postgres  # noqa: F401  # a fixture
 
 MARKS = {"docker": pytest.mark.docker, "bubblewrap": pytest.mark.bubblewrap, "process": ()}
@@ -92,19 +92,6 @@ def slot():
     """Hold a slot of this host."""
     with hold_slot(shared_slot_directory()) as number:
         yield number
-
-
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self):
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self):
-        return self.now
-
-    def pass_s(self, seconds):
-        self.now += timedelta(seconds=seconds)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from grader.model import Competition, Report, Score, TieRule, Verdict
 from sandbox import wire
 from tests import fakes
 from tests.board_rows import START, filled, rows
+from tests.clock import Clock
 
 HOUR = timedelta(hours=1)
 COMPETITION = Competition(
@@ -31,25 +32,9 @@ SCORE = Score(value=2.0, low=1.9, high=2.1)
 REAL = replace(fakes.ENVIRONMENT, device="NVIDIA H200", device_kind="cuda", clock=wire.Clock.DEVICE_EVENTS)
 
 
-class Clock:
-    """A clock that tests set."""
-
-    def __init__(self):
-        self.now = START + HOUR
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
-
-
-@pytest.fixture
-async def ledger(location, clock):
-    async with Ledger.open(location, now=clock) as opened:
-        yield opened
+    return Clock(START + HOUR)
 
 
 async def graded(

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from grader.errors import CompetitionClosed, QueueFull, QuotaExceeded
-from grader.ledger import Ledger
 from grader.model import Competition, Failure
 from grader.quotas import Terms, of_competition, of_server
 from tests import fakes
+from tests.clock import Clock
 
 START = datetime(2026, 5, 1, 16, tzinfo=UTC)
 COMPETITION = Competition(
@@ -25,26 +25,9 @@ COMPETITION = Competition(
 TERMS = Terms(competition=COMPETITION, quotas=of_competition(COMPETITION))
 
 
-class Clock:
-    def __init__(self):
-        self.now = START
-
-    def __call__(self):
-        return self.now
-
-    def pass_s(self, seconds):
-        self.now += timedelta(seconds=seconds)
-
-
 @pytest.fixture
 def clock():
-    return Clock()
-
-
-@pytest.fixture
-async def ledger(location, clock):
-    async with Ledger.open(location, now=clock) as opened:
-        yield opened
+    return Clock(START)
 
 
 async def submit(ledger, user="a", terms=TERMS, **options):

@@ -9,36 +9,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader.ledger import Ledger
 from grader.ledger.tables import rejudge_items, rejudges, submissions
 from grader.model import Competition, Failure
 from grader.retention import Periods, Removed, remove_due, retain
 from tests import fakes
+from tests.clock import Clock
 
 MONTH = Periods(sources=timedelta(days=30), events=timedelta(days=30))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
 
 
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self):
-        self.now = START
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
-
-
-@pytest.fixture
-async def ledger(location, clock):
-    async with Ledger.open(location, now=clock) as opened:
-        yield opened
+    return Clock(START)
 
 
 def competition(end_time):

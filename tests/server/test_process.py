@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +17,9 @@ from grader.server.embedded import embedded
 from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
 from tests import fakes
+from tests.server.processes import ROOT, fake_server, until_built
 
 pytestmark = pytest.mark.slow  # each starts servers and waits for their drains
-ROOT = Path(__file__).parents[2]
 QUEUED, RUNNING = submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING
 SUCCEEDED, CANCELLED = submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_CANCELLED
 
@@ -29,38 +27,7 @@ SUCCEEDED, CANCELLED = submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2
 @pytest.fixture
 def start(settings, place):
     """Start a server process, and kill it in the end."""
-    command = [sys.executable, "-m", "tests.server.fake_server", str(place / "counted"), "--listen", settings.listen]
-    command += ["--state-dir", str(settings.state_dir), "--problems", str(settings.problems[0]), "--log-format", "json"]
-
-    @asynccontextmanager
-    async def run(*options):
-        with (place / "log").open("a") as log:
-            process = await asyncio.create_subprocess_exec(*command, *options, cwd=ROOT, stdout=log, stderr=log)
-        try:
-            async with GraderClient(settings.listen) as client:
-                await answering(client)
-                yield process, client
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-
-    return run
-
-
-async def answering(client):
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                return await client.list_problems()
-            except errors.ServerUnreachable:
-                continue
-
-
-async def until_running(client, submission):
-    async for event in client.watch(submission.name):
-        if event.HasField("build"):
-            return
+    return lambda *options: fake_server(settings, settings.state_dir, place / "counted", place / "log", *options, listen=settings.listen)
 
 
 async def states(client):
@@ -73,7 +40,7 @@ async def test_nothing_acknowledged_is_lost_or_graded_twice_by_kill_9(start, ker
     for _ in range(2):
         async with start() as (process, client):
             made += [await client.submit(kernel(order)) for order in ("accept", "held", "held", "held", "accept")]
-            await until_running(client, made[1])
+            await until_built(client, made[1])
             seen = await states(client)
             assert seen[QUEUED] > 0 and seen[RUNNING] > 0
             process.kill()
@@ -102,7 +69,7 @@ async def test_a_watch_goes_on_when_the_server_is_back(start, kernel):
                     seen.append(event.sequence)
 
             following = asyncio.create_task(follow())
-            await until_running(client, submission)
+            await until_built(client, submission)
             process.kill()
             await process.wait()
             async with start():
@@ -114,7 +81,7 @@ async def test_sigterm_lets_running_jobs_end_and_keeps_the_queue(start, kernel, 
     """New submissions are refused with ShuttingDown, running ones get their verdict, the rest waits for the next server."""
     async with start("--drain-s", "20") as (process, client):
         made = [await client.submit(kernel("slow")) for _ in range(6)]
-        await until_running(client, made[0])
+        await until_built(client, made[0])
         process.send_signal(signal.SIGTERM)
         with pytest.raises((errors.ShuttingDown, errors.ServerUnreachable)):
             while True:
@@ -134,7 +101,7 @@ async def test_a_job_that_outlives_the_drain_goes_back_to_the_queue_uncounted(st
     for _ in range(2):
         async with start("--drain-s", "0.1") as (process, client):
             submission = submission or await client.submit(kernel("hang"))
-            await until_running(client, submission)
+            await until_built(client, submission)
             process.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(process.wait(), 10) == 0
     async with start() as (_, client):

@@ -1,16 +1,11 @@
 """Several servers on one PostgreSQL: they share the work, hear each other at once, and leave each other's alone."""
 
 import asyncio
-import os
 import signal
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-from grader import errors
-from grader.client import GraderClient
 from grader.dispatcher import Dispatcher
 from grader.ledger import Ledger
 from grader.model import SubmissionState
@@ -18,8 +13,8 @@ from grader.server.lock import worker_prefix
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.postgres import rows
+from tests.server.processes import fake_server, until_built
 
-ROOT = Path(__file__).parents[2]
 SOON_S = 30
 NEVER_S = 3600.0
 
@@ -81,39 +76,14 @@ def test_a_worker_says_of_which_state_directory_it_is(tmp_path):
 def start(settings, place, url):
     """Start a server process on the database, by name, and kill it in the end."""
 
-    @asynccontextmanager
-    async def run(name):
-        listen = f"unix:{place}/{name}.s"
-        command = [sys.executable, "-m", "tests.server.fake_server", str(place / f"{name}.counted"), "--listen", listen]
-        command += ["--state-dir", str(place / name), "--problems", str(settings.problems[0]), "--log-format", "json", "--lanes", "1"]
-        with (place / "log").open("a") as log:
-            environment = os.environ | {"GRADER_DATABASE": url}
-            process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=log, stderr=log, env=environment)
-        try:
-            async with GraderClient(listen) as client:
-                await answering(client)
-                yield process, client
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+    def run(name):
+        environment, listen = {"GRADER_DATABASE": url}, f"unix:{place}/{name}.s"
+        options = ("--lanes", "1")
+        return fake_server(
+            settings, place / name, place / f"{name}.counted", place / "log", *options, listen=listen, environment=environment
+        )
 
     return run
-
-
-async def answering(client):
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                return await client.list_problems()
-            except errors.ServerUnreachable:
-                continue
-
-
-async def until_building(client, submission):
-    async for event in client.watch(submission.name):
-        if event.HasField("build"):
-            return
 
 
 @pytest.mark.slow
@@ -122,10 +92,10 @@ async def test_a_server_that_comes_back_takes_its_own_leases_and_nobody_elses(st
     async with start("a") as (first, at_first):
         ran_by_first = [await at_first.submit(kernel("held")) for _ in range(2)]  # as many as it has room for
         for one in ran_by_first:
-            await until_building(at_first, one)
+            await until_built(at_first, one)
         async with start("b") as (_, at_second):
             ran_by_second = await at_second.submit(kernel("held"))
-            await until_building(at_first, ran_by_second)
+            await until_built(at_first, ran_by_second)
             first.send_signal(signal.SIGKILL)
             await first.wait()
             (place / "go").touch()
