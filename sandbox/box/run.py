@@ -87,7 +87,7 @@ def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[
                     case Operation.PLACE:
                         placed = None  # first: what it holds may lie where the next is to be
                         gc.collect(0)
-                        placed = _place(gate.call(), kernels)
+                        placed = _place(gate.call(), kernels, device)
                     case Operation.STIR:
                         call = gate.call()
                         random.seed(call.seed)
@@ -124,9 +124,9 @@ def failure(error: Exception, device: Device) -> Answer:
     return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)
 
 
-def _place(call: Call, kernels: Mapping[int, Loaded]) -> _Placed:
+def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed:
     kernel = kernels[call.variant]
-    if kernel.uses_torch:
+    if kernel.uses_torch and not device.STIR_POISONS:
         _poison_allocations(call.poison)
     return _Placed([kernel.bind(call.at(index)) for index in range(call.count)], call.poison)
 

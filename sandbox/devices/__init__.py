@@ -75,6 +75,7 @@ class Device(Protocol):
     KIND: str
     CLOCK: wire.Clock
     TORCH: str  # torch's name for it
+    STIR_POISONS: bool  # `stir` leaves NaN in all that torch's allocator has free; else torch has to fill what it allocates
     SPIN_NS: int  # how long a waiter spins before it naps between looks
     clock: NativeClock | None  # the judge's; None: Python will do
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FLAG_BYTES = 256  # the last of an arena: `published`
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20
+EMPTY_CHANCE = 0.7
+POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 STIR_SHARE = 0.25  # of what is free: the kernel needs some
 WARMUP_MS = 25
 RESERVE_SHARE = 0.4
@@ -91,6 +93,7 @@ class CudaDevice:
     KIND = "cuda"
     CLOCK = wire.Clock.DEVICE_EVENTS
     TORCH = "cuda"
+    STIR_POISONS = True
     SPIN_NS = 5_000_000_000  # longer than the judge's work between two calls: a nap would be in the kernel's time
 
     def __init__(self) -> None:
@@ -132,20 +135,23 @@ class CudaDevice:
         self._one.fill_(1.0)
 
     def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
-        """Leave NaN in blocks of these and of random sizes; where torch does not allocate for the kernel, they go back to the driver."""
+        """Leave NaN in blocks of these and of random sizes; where torch does not allocate for the kernel, they go back to the driver.
+        Where it does, whatever its allocator has free is NaN then, and now and then what it keeps for the kernel's own streams is, too."""
         chance = random.Random(seed)
-        torch.cuda.empty_cache()
+        if not torch_allocator or chance.random() < EMPTY_CHANCE:
+            torch.cuda.empty_cache()
         wanted = [int(STIR_LIMIT_BYTES ** chance.uniform(0.3, 1.0)) for _ in range(STIR_COUNT)]
         wanted += [size + chance.randrange(0, 1 << 16) for size in sizes for _ in range(2)]
         room = int(STIR_SHARE * torch.cuda.mem_get_info()[0])
         wanted = [size for size, sofar in zip(wanted, itertools.accumulate(wanted), strict=True) if sofar < room]
         chance.shuffle(wanted)
-        # All bits set is a NaN in every float format.
-        blocks = [torch.full((size + 1,), 0xFF, dtype=torch.uint8, device="cuda") for size in wanted]
+        blocks = [torch.full((size + 1,), POISON_BYTE, dtype=torch.uint8, device="cuda") for size in wanted]
         chance.shuffle(blocks)
         self.synchronize()
         del blocks
-        if not torch_allocator:
+        if torch_allocator:
+            _poison_free_blocks()
+        else:
             torch.cuda.empty_cache()
 
     def do_bench(self, run: Callable[[], object], budget_ns: int) -> tuple[int, ...]:
@@ -276,6 +282,20 @@ class _Philox:
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> torch.Tensor:
         """int64 in [low, high]."""
         return torch.randint(low, high + 1, shape, generator=self._values, device="cuda")
+
+
+def _poison_free_blocks() -> None:
+    """Fill what torch's allocator would hand out: before the call, not by its own filling of fresh memory, which is work on the stream
+    that allocates and would race with a side stream that was forked before."""
+    for segment in torch.cuda.memory_snapshot():  # type: ignore[no-untyped-call]
+        if segment.get("is_expandable") or tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):  # a graph's own memory is not fresh
+            continue
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "inactive":
+                _ask(driver.cuMemsetD8(address, POISON_BYTE, block["size"]))
+            address += block["size"]
+    _ask(driver.cuCtxSynchronize())
 
 
 def _prop() -> Any:

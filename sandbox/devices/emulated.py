@@ -63,6 +63,7 @@ class EmulatedDevice:
     KIND = "emulated"
     CLOCK = wire.Clock.HOST
     TORCH = "cpu"
+    STIR_POISONS = False
     SPIN_NS = SPIN_NS
     clock: NativeClock | None = None
 

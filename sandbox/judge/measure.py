@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 
 from sandbox import wire
 from sandbox.gate import Answer, Call, Operation
@@ -21,14 +22,22 @@ from sandbox.judge.turns import BASELINE_S, NULL, OWN_NULL, PASSED, SUBJECT, VAR
 
 NULL_SLACK_NS = 5_000
 OWN_SLACK_NS = 2_000  # what the subject's process may cost more than the trusted one by its own word: less than a lie is worth
-DISTURBED_NS = 15_000  # on a quiet device the middle half of the null runs lies within 3 to 6 us
+SCATTER_NS = 15_000  # on a quiet device the middle half of the null runs lies within 3 to 6 us
 # A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
 EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_S, BENCH_LAUNCHES = 10.0, 12
 # By how much two processes that do the same differ, however long they are timed: from the A/A table of docs/measurements.
-BIAS_NS = {wire.Clock.DEVICE_EVENTS: 800.0, wire.Clock.HOST: 0.0}
+BIAS_NS = {wire.Clock.DEVICE_EVENTS: 400.0, wire.Clock.HOST: 0.0}
 BIAS_SHARE = {wire.Clock.DEVICE_EVENTS: 0.002, wire.Clock.HOST: 0.0}
+
+
+class Unrest(Enum):
+    """How null runs show that somebody kept device or host busy: they scatter, or are slower in most turns than they were alone."""
+
+    NONE = "none"
+    SLOWER = "slower"
+    SCATTER = "scatter"
 
 
 def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
@@ -78,8 +87,8 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
     null_ns = min(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies])))
     floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
     alone_ns, null_turns = parties.alone.null_ns[parties.copies], times.taken_ns.get(NULL[parties.copies], [])
-    disturbed = clock is not wire.Clock.HOST and is_disturbed(null_turns, steady(alone_ns))
-    own_ns = _forgiven(parties, times, nulls[parties.copies], disturbed=disturbed)
+    unrest = Unrest.NONE if clock is wire.Clock.HOST else unrest_of(null_turns, steady(alone_ns))
+    own_ns = _forgiven(parties, times, nulls[parties.copies], unrest)
     waited_ns = 0.0 if clock is wire.Clock.HOST else steady(times.read_ns[SUBJECT]) - parties.alone.read_ns
     early = is_early(waited_ns, parties.alone.read_ns)
     if early:
@@ -96,7 +105,7 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
         floor_ns=floor_ns,
         waited_ns=round(waited_ns),
         done_early=early,
-        disturbed=disturbed,
+        disturbed=unrest is not Unrest.NONE,
         baseline_slowed=any(one.slowed for one in baselines.values()),
         baselines={name: one.samples for name, one in baselines.items()},
         speedups=tuple(
@@ -122,27 +131,28 @@ def is_early(waited_ns: float, alone_ns: float) -> bool:
     return waited_ns > EARLY_NS + EARLY_SHARE * alone_ns
 
 
-def _forgiven(parties: Parties, times: Times, nulls: list[int], *, disturbed: bool) -> list[float]:
+def _forgiven(parties: Parties, times: Times, nulls: list[int], unrest: Unrest) -> list[float]:
     """What the subject is forgiven of the protocol's time in each turn: its own null runs' but for the null kernel's own time, and no more
-    than the trusted runner's and a little. Not what it made longer by keeping the machine busy, in any turn; and the least where somebody
-    kept the device busy."""
+    than the trusted runner's and a little. Not what it made longer by keeping the machine busy: neither in any turn by more than a little,
+    nor at all where that was in most turns; and the least of all runs where they scatter."""
     alone = parties.alone.null_ns[parties.copies]
     if parties.clock is wire.Clock.HOST:
         return [min(float(statistics.median(nulls)), float(statistics.median(alone)))] * len(times.taken_ns[SUBJECT])
     turns = times.taken_ns[NULL[parties.copies]]
-    if disturbed:
+    if unrest is Unrest.SCATTER:
         return [min(*alone, *(one for turn in turns for one in turn)) - parties.launch_ns] * len(turns)
-    most = [min(steady(turn), steady(alone) + NULL_SLACK_NS) for turn in turns]
+    slack_ns = NULL_SLACK_NS if unrest is Unrest.NONE else 0
+    most = [min(steady(turn), steady(alone) + slack_ns) for turn in turns]
     own = [steady(turn) for turn in times.taken_ns.get(OWN_NULL, [])] or most
     return [min(ours, theirs + OWN_SLACK_NS) - parties.launch_ns for ours, theirs in zip(own, most, strict=True)]
 
 
-def is_disturbed(turns: Sequence[Sequence[int]], alone_ns: float) -> bool:
-    """Whether null runs scatter, or take longer in most turns than before there was a subject, as when somebody else is on the device."""
+def unrest_of(turns: Sequence[Sequence[int]], alone_ns: float) -> Unrest:
+    """What the trusted runner's null runs say of the device while there is a subject; one of them that took long says nothing."""
     ordered = sorted(one for turn in turns for one in turn)
-    if ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > DISTURBED_NS:
-        return True
-    return statistics.median(steady(turn) for turn in turns) > alone_ns + NULL_SLACK_NS
+    if ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > SCATTER_NS:
+        return Unrest.SCATTER
+    return Unrest.SLOWER if statistics.median(steady(turn) for turn in turns) > alone_ns + NULL_SLACK_NS else Unrest.NONE
 
 
 def _samples(turns: list[list[int]], less_ns: list[float]) -> wire.Samples:

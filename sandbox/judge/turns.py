@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
@@ -79,6 +80,18 @@ class Parties:
         return self.subject.device.CLOCK
 
 
+class Took(NamedTuple):
+    """What is kept of a run: its memory is needed for the next."""
+
+    duration_ns: int
+    read_ns: int
+
+    @classmethod
+    def of(cls, done: Run) -> Took:
+        """Of a whole run."""
+        return cls(done.duration_ns, done.read_ns)
+
+
 @dataclass(slots=True)
 class Times:
     """By arm, and for each turn: how long the runs took, and how much of that was after `done`."""
@@ -94,16 +107,12 @@ class Times:
 
 def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> Alone:
     """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
-    clock = trusted.device.CLOCK
-    taken, read_ns = {}, 0.0
+    clock, running = trusted.device.CLOCK, []
     for name in variants:
         how = How(variant=VARIANTS[name], limit_s=COMPILE_S)
         first = [run(trusted, bench, how) for _ in range(WARMUP_COUNT)]
         if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
-            runs = [timed(trusted, bench, name) for _ in range(ALONE_COUNT[clock])]
-            taken[name] = [one.duration_ns for one in runs]
-            if name == EAGER:
-                read_ns = steady([one.read_ns for one in runs])
+            running.append(name)
         elif trusted.silence is not None:
             raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {first[-1].reply}")
         elif name == EAGER:
@@ -111,8 +120,31 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
         else:
             why = "on a hidden workload" if bench.workload.hidden else first[-1].reply  # which may quote its size
             sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {why}\n")
-    nulls = {copies: null_runs(trusted, bench, copies=copies, count=max(ALONE_COUNT[clock], NULL_COUNT[clock])) for copies in NULL}
-    return Alone(null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=taken, read_ns=read_ns)
+    runs, nulls = (
+        _alone_by_host_clock(trusted, bench, running) if clock is wire.Clock.HOST else _alone_by_device_clock(trusted, bench, running)
+    )
+    return Alone(
+        null_ns=nulls,
+        floor_ns=null_runs(trusted, bench, floor=True),
+        run_ns={name: [one.duration_ns for one in runs[name]] for name in running},
+        read_ns=steady([one.read_ns for one in runs[EAGER]]) if EAGER in running else 0.0,
+    )
+
+
+def _alone_by_host_clock(trusted: RunnerLink, bench: Bench, names: list[str]) -> tuple[dict[str, list[Took]], dict[bool, list[int]]]:
+    runs = {name: [Took.of(timed(trusted, bench, name)) for _ in range(ALONE_COUNT[wire.Clock.HOST])] for name in names}
+    return runs, {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
+
+
+def _alone_by_device_clock(trusted: RunnerLink, bench: Bench, names: list[str]) -> tuple[dict[str, list[Took]], dict[bool, list[int]]]:
+    """In ABBA order, as beside a subject: a baseline less null runs of another second says more of the host than of the baseline."""
+    among: dict[str, Arm] = {name: partial(timed, trusted, bench, name) for name in names}
+    among |= {NULL[copies]: partial(run, trusted, bench, _null(copies=copies)) for copies in NULL}
+    runs: dict[str, list[Took]] = {name: [] for name in among}
+    for _ in range(ALONE_COUNT[wire.Clock.DEVICE_EVENTS] // 2):
+        for name in (*among, *reversed(among)):
+            runs[name].append(Took.of(among[name]()))
+    return runs, {copies: [one.duration_ns for one in runs[NULL[copies]]] for copies in NULL}
 
 
 def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
@@ -138,8 +170,9 @@ def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
 def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iterator[wire.Plan | wire.Trial]:
     """Warm up, say how many runs there will be, and do them; emits a trial per turn, and ends early after one that failed."""
     among = arms(parties, bench, own)
-    begun, subject_ns = time.monotonic(), 0
+    cycles_s, subject_ns = [], 0
     for _ in range(WARMUP_COUNT):
+        begun = time.monotonic()
         for name, arm in among.items():
             done = arm()
             if name != SUBJECT:
@@ -149,8 +182,10 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
             if trial.outcome is not PASSED:
                 yield trial
                 return
-    cycle_s, null_ns = (time.monotonic() - begun) / WARMUP_COUNT, statistics.median(parties.alone.null_ns[parties.copies])
-    turns, repeats = plan_turns(parties.clock, cycle_s, parties.budget_s, max(0.0, subject_ns - null_ns))
+        cycles_s.append(time.monotonic() - begun)
+    null_ns = statistics.median(parties.alone.null_ns[parties.copies])
+    # The first of the cycles may have had something to load.
+    turns, repeats = plan_turns(parties.clock, statistics.median(cycles_s), parties.budget_s, max(0.0, subject_ns - null_ns))
     yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
     for turn in range(turns):
         trial = _turn(among, bench, repeats, times, 2 * repeats * turn)

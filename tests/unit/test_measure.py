@@ -6,7 +6,7 @@ import math
 import pytest
 
 from sandbox import wire
-from sandbox.judge.measure import _forgiven, confirmed, is_disturbed, is_early
+from sandbox.judge.measure import Unrest, _forgiven, confirmed, is_early, unrest_of
 from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.turns import (
@@ -140,23 +140,24 @@ def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
 def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     """A turn's own null runs, held to what they took before there was a subject; the null kernel's own time is not the protocol's."""
     parties, turns = Parties(alone_ns=1), _times([400_000], [], [303_000] * 8)
-    assert set(_forgiven(parties, turns, [], disturbed=False)) == {303_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(parties, turns, [], Unrest.NONE)) == {303_000.0}  # type: ignore[arg-type]
     longer = _times([400_000], [], [340_000] * 60)
-    assert set(_forgiven(parties, longer, [], disturbed=False)) == {305_000.0}  # type: ignore[arg-type]
-    assert set(_forgiven(parties, longer, [], disturbed=True)) == {300_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(parties, longer, [], Unrest.NONE)) == {305_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(parties, longer, [], Unrest.SCATTER)) == {300_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(parties, longer, [], Unrest.SLOWER)) == {300_000.0}  # type: ignore[arg-type]
     least = _times([400_000], [], [299_000] + [312_000] * 30)
-    assert set(_forgiven(parties, least, [], disturbed=True)) == {299_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(parties, least, [], Unrest.SCATTER)) == {299_000.0}  # type: ignore[arg-type]
     for own_ns, forgiven_ns in ((296_000, 296_000), (304_000, 304_000), (340_000, 305_000)):  # of the subject's own word so much
         turns.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
-        assert set(_forgiven(parties, turns, [], disturbed=False)) == {float(forgiven_ns)}  # type: ignore[arg-type]
+        assert set(_forgiven(parties, turns, [], Unrest.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
     del turns.taken_ns[OWN_NULL]
     parties.launch_ns = 5_000.0
-    assert set(_forgiven(parties, turns, [], disturbed=False)) == {298_000.0}  # type: ignore[arg-type]
+    assert set(_forgiven(parties, turns, [], Unrest.NONE)) == {298_000.0}  # type: ignore[arg-type]
 
 
 def test_a_device_that_somebody_keeps_busy_is_seen() -> None:
     """By null runs that scatter, or that all take longer than alone; an odd one is nothing."""
-    assert is_disturbed([[299_000] + [312_000] * 30 + [500_000] * 29] * 12, 311_000)
-    assert is_disturbed([[340_000] * 8] * 12, 300_000)
-    assert not is_disturbed([[303_000] * 8] * 12, 300_000)
-    assert not is_disturbed([[303_000] * 8] * 10 + [[340_000] * 8] * 2, 300_000)
+    assert unrest_of([[299_000] + [312_000] * 30 + [500_000] * 29] * 12, 311_000) is Unrest.SCATTER
+    assert unrest_of([[340_000] * 8] * 12, 300_000) is Unrest.SLOWER
+    assert unrest_of([[303_000] * 8] * 12, 300_000) is Unrest.NONE
+    assert unrest_of([[303_000] * 8] * 10 + [[340_000] * 8] * 2, 300_000) is Unrest.NONE

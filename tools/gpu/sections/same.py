@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.gpu.grading import grader
+import asyncio
+
+from tests.gpu.grading import Grading, grader
 from tools.gpu.figures import HALF_WIDTH, Interval, SameAgainstSame, same_against_same
 from tools.gpu.page import Table
 from tools.gpu.problems import SAME
@@ -12,7 +14,8 @@ from tools.gpu.sections.six import interval
 
 BASELINE = "eager"
 NARROW_FROM_US = 100.0
-IN_A_ROW = 3  # gradings without a verdict of ACCEPTED, then it is not worth going on
+REJECTED_LIMIT = 3  # gradings without a verdict of ACCEPTED, then it is not worth going on
+AHEAD = 2  # the next box is made ready while one is timed, as on a server
 
 
 async def run(run: Run) -> None:
@@ -33,26 +36,31 @@ async def run(run: Run) -> None:
     )
     problem = SAME.problem(tiny=run.choices.emulated)
     rejected: list[str] = []
+    free = asyncio.Semaphore(AHEAD)
+
+    async def one(number: int, grading: Grading) -> None:
+        async with free:
+            if run.time_is_up or len(rejected) >= REJECTED_LIMIT:
+                return
+            graded = await attempt(run, grading, f"grading {number + 1}", problem, SAME.source, SAME.language)
+        if graded is None or graded.report.verdict.value != "ACCEPTED":
+            rejected.append("" if graded is None else graded.explanation[:600])
+        if graded is None:
+            return
+        measured = {one.workload_id: one for one in graded.report.measurements}
+        for size in SAME.sizes:
+            speedups = measured[size.name].speedups if size.name in measured else ()
+            found[size.name].append(next((interval(one) for one in speedups if one.baseline == BASELINE), None))
+        _show(found, table)
+        last = ", ".join(f"{name} {known[-1].shown if known[-1] else 'no interval'}" for name, known in found.items())
+        done = len(found[SAME.sizes[0].name])
+        run.say(f"{done} of {run.choices.aa_count}, {graded.seconds:.1f} s, {graded.verdict} {' '.join(graded.report.flags)}: {last}")
+
     async with grader(isolation=run.choices.isolation, lanes=FIRST_GPU) as grading:
         run.environment = await grading.environment(run.choices.device)
         run.say(f"the judge is up: {run.environment.device}")
         with grading.profile(measure_s=run.choices.measure_s):
-            for number in range(run.choices.aa_count):
-                if run.time_is_up or len(rejected) == IN_A_ROW:
-                    break
-                graded = await attempt(run, grading, f"grading {number + 1}", problem, SAME.source, SAME.language)
-                if graded is None:
-                    rejected.append("")
-                    continue
-                if graded.report.verdict.value != "ACCEPTED":
-                    rejected.append(graded.explanation[:600])
-                measured = {one.workload_id: one for one in graded.report.measurements}
-                for size in SAME.sizes:
-                    speedups = measured[size.name].speedups if size.name in measured else ()
-                    found[size.name].append(next((interval(one) for one in speedups if one.baseline == BASELINE), None))
-                _show(found, table)
-                last = ", ".join(f"{name} {known[-1].shown if known[-1] else 'no interval'}" for name, known in found.items())
-                run.say(f"{number + 1} of {run.choices.aa_count}, {graded.seconds:.1f} s, {graded.verdict}: {last}")
+            await asyncio.gather(*(one(number, grading) for number in range(run.choices.aa_count)))
     run.section.notes += rejected
     run.section.raw["intervals"] = {
         name: [None if one is None else [one.ratio, one.low, one.high] for one in known] for name, known in found.items()
