@@ -96,11 +96,13 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
     less_ns = [float(floor_ns)] * len(subject_ns) if clock is wire.Clock.HOST else own_ns
     baselines = baseline_times(parties, times, nulls[True])
+    kept = quiet_turns(times.taken_ns[OWN_NULL], null_turns, steady(alone_ns)) if OWN_NULL in times.taken_ns else range(len(subject_ns))
+    values_ns = _values(subject_ns, less_ns)
     return wire.Measurement(
         workload_id=bench.workload.workload_id,
         hidden=bench.workload.hidden,
         clock=clock,
-        certified=_samples(subject_ns, own_ns),
+        certified=_samples([subject_ns[turn] for turn in kept], [own_ns[turn] for turn in kept]),
         bound_ns=int(statistics.median(times.flat(SUBJECT))) - floor_ns,
         floor_ns=floor_ns,
         waited_ns=round(waited_ns),
@@ -111,7 +113,13 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
         speedups=tuple(
             found
             for name, one in baselines.items()
-            for found in speedup(name, _values(subject_ns, less_ns), one.turns_ns, bias_ns=BIAS_NS[clock], bias_share=BIAS_SHARE[clock])
+            for found in speedup(
+                name,
+                [values_ns[turn] for turn in kept],
+                [one.turns_ns[turn] for turn in kept],
+                bias_ns=BIAS_NS[clock],
+                bias_share=BIAS_SHARE[clock],
+            )
         ),
         moved_bytes=bench.workload.moved_bytes,
         flops=bench.workload.flops,
@@ -145,6 +153,17 @@ def _forgiven(parties: Parties, times: Times, nulls: list[int], unrest: Unrest) 
     most = [min(steady(turn), steady(alone) + slack_ns) for turn in turns]
     own = [steady(turn) for turn in times.taken_ns.get(OWN_NULL, [])] or most
     return [min(ours, theirs + OWN_SLACK_NS) - parties.launch_ns for ours, theirs in zip(own, most, strict=True)]
+
+
+def quiet_turns(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
+    """The turns in which the subject's null runs took no longer than it is believed: in the others something slowed its process, or it
+    lies, and what is subtracted there is too little. All of them where these are fewer than half: nobody chooses a few good ones."""
+    found = [
+        number
+        for number, (ours, other) in enumerate(zip(own, theirs, strict=True))
+        if steady(ours) <= min(steady(other), alone_ns + NULL_SLACK_NS) + OWN_SLACK_NS
+    ]
+    return found if 2 * len(found) >= len(own) else list(range(len(own)))
 
 
 def unrest_of(turns: Sequence[Sequence[int]], alone_ns: float) -> Unrest:

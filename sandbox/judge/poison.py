@@ -16,6 +16,7 @@ _NAN = {
     torch.float16: (torch.int16, 0x7E00, 9),
     torch.bfloat16: (torch.int16, 0x7FC0, 6),
 }
+ALL_BITS = -1  # a NaN in every float format, which no arithmetic makes
 _WIDTH = {torch.int64: torch.int64, torch.int32: torch.int32, torch.int16: torch.int16, torch.int8: torch.uint8, torch.uint8: torch.uint8}
 
 
@@ -39,13 +40,14 @@ def fill(output: torch.Tensor) -> int:
 
 
 def unwritten(output: torch.Tensor, bits: int) -> torch.Tensor:
-    """A mask of the elements that nobody wrote: this trial's poison, or what torch's own fill leaves in memory that the kernel allocated
-    (torch.utils.deterministic.fill_uninitialized_memory: NaN, the largest integer)."""
+    """A mask of the elements that nobody wrote: this trial's poison, or what memory holds that the kernel allocated: all bits set, by
+    `Device.stir`, or NaN and the largest integer, by torch (torch.utils.deterministic.fill_uninitialized_memory)."""
     dtype = output.dtype
     if dtype in _NAN:
         kind, nan, _ = _NAN[dtype]
         raw = output.view(kind)
-        return (raw == bits) | (raw == nan)
+        return (raw == bits) | (raw == nan) | (raw == ALL_BITS)
     if dtype == torch.bool:
         return output.view(torch.uint8) > 1
-    return (output.view(_WIDTH[dtype]) == bits) | (output == torch.iinfo(dtype).max)
+    raw = output.view(_WIDTH[dtype])
+    return (raw == bits) | (raw == torch.iinfo(raw.dtype).max) | (raw == (ALL_BITS if raw.dtype.is_signed else 255))

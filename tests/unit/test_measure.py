@@ -6,7 +6,7 @@ import math
 import pytest
 
 from sandbox import wire
-from sandbox.judge.measure import Unrest, _forgiven, confirmed, is_early, unrest_of
+from sandbox.judge.measure import Unrest, _forgiven, confirmed, is_early, quiet_turns, unrest_of
 from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.turns import (
@@ -161,3 +161,13 @@ def test_a_device_that_somebody_keeps_busy_is_seen() -> None:
     assert unrest_of([[340_000] * 8] * 12, 300_000) is Unrest.SLOWER
     assert unrest_of([[303_000] * 8] * 12, 300_000) is Unrest.NONE
     assert unrest_of([[303_000] * 8] * 10 + [[340_000] * 8] * 2, 300_000) is Unrest.NONE
+
+
+def test_turns_in_which_the_subjects_process_was_slow_are_left_out() -> None:
+    """What its own null runs took more than is believed would else be in its time; but nobody chooses which few turns count."""
+    still, slow = [300_000] * 8, [308_000] * 8
+    assert quiet_turns([still, slow, still, still], [still] * 4, 300_000.0) == [0, 2, 3]
+    assert quiet_turns([slow, slow, still, slow], [still] * 4, 300_000.0) == [0, 1, 2, 3]
+    # A trusted null run that somebody slowed does not make the subject's believed.
+    assert quiet_turns([slow, still, still], [slow, still, still], 300_000.0) == [1, 2]
+    assert quiet_turns([[306_000] * 8] * 2, [[305_000] * 8] * 2, 300_000.0) == [0, 1]

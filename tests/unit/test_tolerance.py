@@ -42,6 +42,17 @@ def test_an_unwritten_integer_is_a_wrong_answer(dtype: torch.dtype) -> None:
     assert found.outcome is wire.TrialOutcome.UNWRITTEN
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool])
+def test_what_lies_in_memory_of_the_kernels_own_is_unwritten_too(dtype: torch.dtype) -> None:
+    """A kernel that returns its outputs hands out what its allocator gave it: on a GPU all bits are set there."""
+    output = torch.empty(64, dtype=dtype)
+    output.view(torch.uint8).fill_(0xFF)
+    reference = torch.ones(64, dtype=dtype)
+    output[8:] = reference[8:]
+    found = compare(output, reference, None, poison.unwritten(output, 5), LOOSE)
+    assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
+
+
 def test_two_poisons_differ() -> None:
     """A kernel can't know this trial's NaN from the last one's."""
     assert len({poison.fill(torch.empty(1, dtype=torch.float32)) for _ in range(8)}) > 1
