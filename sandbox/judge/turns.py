@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
+from sandbox.judge.quiet import quiet_turns
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.judge.speedup import steady
@@ -38,6 +39,7 @@ WARMUP_COUNT = 3
 TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
 RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
+QUIET_SHARE = 0.75  # of the turns that were planned; with fewer, as many more are taken at most
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
@@ -187,12 +189,20 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
     # The first of the cycles may have had something to load.
     turns, repeats = plan_turns(parties.clock, statistics.median(cycles_s), parties.budget_s, max(0.0, subject_ns - null_ns))
     yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
-    for turn in range(turns):
+    turn = 0
+    while turn < turns or (turn < 2 * turns and _too_few_quiet(parties, times, turns)):
         trial = _turn(among, bench, repeats, times, 2 * repeats * turn)
         yield trial
         if trial.outcome is not PASSED:
             return
+        turn += 1
         times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
+
+
+def _too_few_quiet(parties: Parties, times: Times, planned: int) -> bool:
+    """Whether too many turns will be left out: a host is busy for seconds, and the next turn may be a better one."""
+    own, nulls = times.taken_ns.get(OWN_NULL, []), times.taken_ns.get(NULL[parties.copies], [])
+    return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * planned
 
 
 def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: float) -> tuple[int, int]:

@@ -2,16 +2,21 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from sandbox import wire
-from sandbox.judge.measure import Unrest, _forgiven, confirmed, is_early, quiet_turns, unrest_of
+from sandbox.judge import turns
+from sandbox.judge.measure import confirmed, is_early
+from sandbox.judge.net import _counting, forgiven
+from sandbox.judge.quiet import Unrest, quiet_turns, unrest_of
 from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.turns import (
     NULL,
     OWN_NULL,
+    PASSED,
     REPEAT_LIMIT,
     SLOW_TURN_COUNT,
     TURN_COUNT,
@@ -140,19 +145,19 @@ def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
 def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     """A turn's own null runs, held to what they took before there was a subject; the null kernel's own time is not the protocol's."""
     parties, turns = Parties(alone_ns=1), _times([400_000], [], [303_000] * 8)
-    assert set(_forgiven(parties, turns, [], Unrest.NONE)) == {303_000.0}  # type: ignore[arg-type]
+    assert set(forgiven(parties, turns, [], Unrest.NONE)) == {303_000.0}  # type: ignore[arg-type]
     longer = _times([400_000], [], [340_000] * 60)
-    assert set(_forgiven(parties, longer, [], Unrest.NONE)) == {305_000.0}  # type: ignore[arg-type]
-    assert set(_forgiven(parties, longer, [], Unrest.SCATTER)) == {300_000.0}  # type: ignore[arg-type]
-    assert set(_forgiven(parties, longer, [], Unrest.SLOWER)) == {300_000.0}  # type: ignore[arg-type]
+    assert set(forgiven(parties, longer, [], Unrest.NONE)) == {305_000.0}  # type: ignore[arg-type]
+    assert set(forgiven(parties, longer, [], Unrest.SCATTER)) == {300_000.0}  # type: ignore[arg-type]
+    assert set(forgiven(parties, longer, [], Unrest.SLOWER)) == {300_000.0}  # type: ignore[arg-type]
     least = _times([400_000], [], [299_000] + [312_000] * 30)
-    assert set(_forgiven(parties, least, [], Unrest.SCATTER)) == {299_000.0}  # type: ignore[arg-type]
-    for own_ns, forgiven_ns in ((296_000, 296_000), (304_000, 304_000), (340_000, 305_000)):  # of the subject's own word so much
+    assert set(forgiven(parties, least, [], Unrest.SCATTER)) == {299_000.0}  # type: ignore[arg-type]
+    for own_ns, forgiven_ns in ((296_000, 296_000), (304_000, 304_000), (340_000, 303_000)):  # of the subject's own word so much
         turns.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
-        assert set(_forgiven(parties, turns, [], Unrest.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
+        assert set(forgiven(parties, turns, [], Unrest.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
     del turns.taken_ns[OWN_NULL]
     parties.launch_ns = 5_000.0
-    assert set(_forgiven(parties, turns, [], Unrest.NONE)) == {298_000.0}  # type: ignore[arg-type]
+    assert set(forgiven(parties, turns, [], Unrest.NONE)) == {298_000.0}  # type: ignore[arg-type]
 
 
 def test_a_device_that_somebody_keeps_busy_is_seen() -> None:
@@ -167,7 +172,33 @@ def test_turns_in_which_the_subjects_process_was_slow_are_left_out() -> None:
     """What its own null runs took more than is believed would else be in its time; but nobody chooses which few turns count."""
     still, slow = [300_000] * 8, [308_000] * 8
     assert quiet_turns([still, slow, still, still], [still] * 4, 300_000.0) == [0, 2, 3]
-    assert quiet_turns([slow, slow, still, slow], [still] * 4, 300_000.0) == [0, 1, 2, 3]
+    assert _counting([slow, slow, still, still], [still] * 4, 300_000.0) == [2, 3]
+    assert _counting([slow, slow, still, slow], [still] * 4, 300_000.0) == []
     # A trusted null run that somebody slowed does not make the subject's believed.
     assert quiet_turns([slow, still, still], [slow, still, still], 300_000.0) == [1, 2]
     assert quiet_turns([[306_000] * 8] * 2, [[305_000] * 8] * 2, 300_000.0) == [0, 1]
+
+
+@pytest.mark.parametrize(("noisy", "taken"), [(0, 12), (2, 12), (4, 13), (99, 24)])
+def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until enough of them were quiet; a host that is never quiet, or a subject that dawdles, gets twice as many and no more."""
+    trial = wire.Trial(workload_id="n", hidden=False, phase=wire.TrialPhase.CERTIFY, index=0, key="", duration_ns=1, outcome=PASSED)
+
+    def turn(among: object, bench: object, repeats: int, times: Times, index: int) -> wire.Trial:
+        number = len(times.taken_ns.setdefault(OWN_NULL, []))
+        times.taken_ns[OWN_NULL].append([300_000 + (9_000 if number < noisy else 0)])
+        times.taken_ns.setdefault(NULL[True], []).append([300_000])
+        return trial
+
+    monkeypatch.setattr(turns, "arms", lambda *_: {})
+    monkeypatch.setattr(turns, "_turn", turn)
+    parties = SimpleNamespace(
+        clock=wire.Clock.DEVICE_EVENTS,
+        copies=True,
+        budget_s=20.0,
+        alone=Parties(alone_ns=1).alone,
+        subject=SimpleNamespace(device=SimpleNamespace(conditions=dict)),
+    )
+    bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
+    facts = list(turns.take_turns(parties, bench, bench, Times()))  # type: ignore[arg-type]
+    assert sum(isinstance(one, wire.Trial) for one in facts) == taken

@@ -13,6 +13,19 @@ from tools.gpu.sections.attempt import attempt
 from tools.gpu.sections.six import interval
 
 BASELINE = "eager"
+COLUMNS = (
+    "size",
+    "about, us",
+    "gradings",
+    "median ratio",
+    "spread",
+    "mean half-width",
+    "largest",
+    "winners",
+    "losers",
+    "contain 1",
+    "no interval",
+)
 NARROW_FROM_US = 100.0
 REJECTED_LIMIT = 3  # gradings without a verdict of ACCEPTED, then it is not worth going on
 AHEAD = 2  # the next box is made ready while one is timed, as on a server
@@ -21,19 +34,7 @@ AHEAD = 2  # the next box is made ready while one is timed, as on a server
 async def run(run: Run) -> None:
     """Grade it again and again; each grading measures all sizes."""
     found: dict[str, list[Interval | None]] = {size.name: [] for size in SAME.sizes}
-    table = run.section.table(
-        "size",
-        "about, us",
-        "gradings",
-        "median ratio",
-        "spread",
-        "mean half-width",
-        "largest",
-        "winners",
-        "losers",
-        "contain 1",
-        "no interval",
-    )
+    table = run.section.table(*COLUMNS)
     problem = SAME.problem(tiny=run.choices.emulated)
     rejected: list[str] = []
     free = asyncio.Semaphore(AHEAD)

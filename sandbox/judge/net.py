@@ -1,0 +1,78 @@
+"""Times less the protocol: what a subject is forgiven, which turns count, and what speedup is left (docs/decisions/0014).  Pure.
+
+`python -m tools.gpu.again` applies this to times that were recorded.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sandbox import wire
+from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns, unrest_of
+from sandbox.judge.slowed import BaselineTimes, baseline_times
+from sandbox.judge.speedup import speedup, steady
+from sandbox.judge.turns import NULL, OWN_NULL, SUBJECT, Parties, Times
+
+# By how much two processes that do the same differ, however long they are timed: from the A/A table of docs/measurements.
+BIAS_NS = {wire.Clock.DEVICE_EVENTS: 400.0, wire.Clock.HOST: 0.0}
+BIAS_SHARE = {wire.Clock.DEVICE_EVENTS: 0.002, wire.Clock.HOST: 0.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Net:
+    """What a workload's turns come to. certified: the subject's, of the turns that count."""
+
+    unrest: Unrest
+    certified: wire.Samples
+    baselines: dict[str, BaselineTimes]
+    speedups: tuple[wire.Speedup, ...]
+
+
+def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int, *, early: bool) -> Net:
+    """Subtract the protocol. nulls: null runs before and after the turns, without and with the copy that returned outputs cost; early: the
+    subject says `done` before its work has ended, and is forgiven the least that the protocol costs a runner that does not wait."""
+    clock, subject_ns = parties.clock, times.taken_ns[SUBJECT]
+    alone_ns, null_turns = steady(parties.alone.null_ns[parties.copies]), times.taken_ns.get(NULL[parties.copies], [])
+    unrest = Unrest.NONE if clock is wire.Clock.HOST else unrest_of(null_turns, alone_ns)
+    floors_ns = [float(floor_ns)] * len(subject_ns)
+    own_ns = floors_ns if early else forgiven(parties, times, nulls[parties.copies], unrest)
+    # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
+    less_ns = floors_ns if clock is wire.Clock.HOST else own_ns
+    kept = _counting(times.taken_ns.get(OWN_NULL, []), null_turns, alone_ns) or list(range(len(subject_ns)))
+    values_ns = [steady(subject_ns[turn]) - less_ns[turn] for turn in kept]
+    baselines = baseline_times(parties, times, nulls[True])
+    speedups = [
+        speedup(name, values_ns, [one.turns_ns[turn] for turn in kept], bias_ns=BIAS_NS[clock], bias_share=BIAS_SHARE[clock])
+        for name, one in baselines.items()
+    ]
+    return Net(
+        unrest=unrest,
+        certified=wire.Samples(durations_ns=tuple(round(one - own_ns[turn]) for turn in kept for one in subject_ns[turn])),
+        baselines=baselines,
+        speedups=tuple(one for found in speedups for one in found),
+    )
+
+
+def _counting(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
+    """The quiet turns; none where these are fewer than half, for nobody chooses a few good ones."""
+    quiet = quiet_turns(own, theirs, alone_ns)
+    return quiet if 2 * len(quiet) >= len(own) else []
+
+
+def forgiven(parties: Parties, times: Times, nulls: list[int], unrest: Unrest) -> list[float]:
+    """What the subject is forgiven of the protocol's time in each turn: its own null runs' but for the null kernel's own time, where they
+    are no more than the trusted runner's and a little, else the trusted runner's. Not what it made longer by keeping the machine busy:
+    neither in any turn by more than a little, nor at all where that was in most turns; and the least of all runs where they scatter."""
+    alone = parties.alone.null_ns[parties.copies]
+    if parties.clock is wire.Clock.HOST:
+        return [min(float(statistics.median(nulls)), float(statistics.median(alone)))] * len(times.taken_ns[SUBJECT])
+    turns = times.taken_ns[NULL[parties.copies]]
+    if unrest is Unrest.SCATTER:
+        return [min(*alone, *(one for turn in turns for one in turn)) - parties.launch_ns] * len(turns)
+    slack_ns = NULL_SLACK_NS if unrest is Unrest.NONE else 0
+    most = [min(steady(turn), steady(alone) + slack_ns) for turn in turns]
+    own = [steady(turn) for turn in times.taken_ns.get(OWN_NULL, [])] or most
+    believed = [ours if ours <= theirs + OWN_SLACK_NS else theirs for ours, theirs in zip(own, most, strict=True)]
+    return [one - parties.launch_ns for one in believed]

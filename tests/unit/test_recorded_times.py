@@ -1,0 +1,85 @@
+"""The clock's rules on times that an H200 gave: PyTorch's addition against itself, 20 and 100 us, 25 gradings beside busy processes."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest
+from sandbox.judge.turns import NULL, OWN_NULL, SUBJECT
+from tools.gpu.again import main, net_of, records
+from tools.gpu.figures import WINNER
+
+RECORD = Path(__file__).parent / "recorded" / "h200_a_kernel_against_itself.jsonl.gz"
+TRUSTED = NULL[True]
+
+
+@cache
+def recorded() -> list[dict[str, Any]]:
+    """All of them."""
+    return list(records(RECORD))
+
+
+def _changed(data: dict[str, Any], arm: str, change: Callable[[int, int], int]) -> dict[str, Any]:
+    """The same with an arm's times changed, by turn and value."""
+    turns = {**data["turns"], arm: [[change(number, one) for one in turn] for number, turn in enumerate(data["turns"][arm])]}
+    return {**data, "turns": turns}
+
+
+def _in_turns(chosen: Sequence[int], by_ns: int) -> Callable[[int, int], int]:
+    """Slower in these turns."""
+    return lambda number, one: one + (by_ns if number in chosen else 0)
+
+
+def test_nobody_wins_against_himself() -> None:
+    """No interval lies above 1 by more than a hundredth."""
+    assert len(recorded()) == 50
+    for data in recorded():
+        (found,) = net_of(data).speedups
+        assert found.ratio_low <= WINNER, data["workload"]
+
+
+def test_the_control_wins_against_himself() -> None:
+    """Were all that null runs take forgiven, whoever slows them would win: what the rules are there for."""
+    data = next(one for one in recorded() if one["workload"] == "add_n33554432")
+    subject = [statistics.median(turn) for turn in data["turns"][SUBJECT]]
+    slowed = [statistics.median(turn) + 30_000 for turn in data["turns"][TRUSTED]]
+    eager = [
+        statistics.median(turn) - statistics.median(null) for turn, null in zip(data["turns"]["eager"], data["turns"][TRUSTED], strict=True)
+    ]
+    assert statistics.median(eager) / (statistics.median(subject) - statistics.median(slowed)) > 1.4
+
+
+@pytest.mark.parametrize("slower_ns", [3_000, 6_000, 10_000, 40_000, 300_000])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_slowing_null_runs_gains_no_more_than_the_slack(slower_ns: int, every: int) -> None:
+    """In all turns or some, its own and the trusted ones: what comes off the certified time is bounded, and most of it is said."""
+    for data in recorded()[::5]:
+        worse = data
+        for arm in (TRUSTED, OWN_NULL):
+            worse = _changed(worse, arm, _in_turns(range(0, 12, every), slower_ns))
+        honest, liar = (statistics.median(net_of(one).certified.durations_ns) for one in (data, worse))
+        assert liar > honest - NULL_SLACK_NS - OWN_SLACK_NS - 1_000
+        if every == 1 and slower_ns > 3 * NULL_SLACK_NS:
+            assert net_of(worse).unrest is not Unrest.NONE
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> None:
+    """A subject that dawdles over null runs where it was slow itself would like those turns to be left out."""
+    for data in recorded()[::5]:
+        by_time = sorted(range(12), key=[statistics.median(turn) for turn in data["turns"][SUBJECT]].__getitem__)
+        spoilt = _changed(data, OWN_NULL, _in_turns(by_time[round(12 * (1 - share)) :], 50_000))
+        (honest,), (liar,) = (net_of(one).speedups for one in (data, spoilt))
+        assert liar.ratio_low <= max(WINNER, honest.ratio_high)
+
+
+def test_the_table_is_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """By file or directory; anything else is told how."""
+    assert main([str(RECORD)]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| add_n")]
+    assert len(rows) == 2 and all(" 25 |" in row for row in rows)
+    assert main(["nowhere"]) == 2 and "GRADER_CLOCK_RECORD" in capsys.readouterr().err
