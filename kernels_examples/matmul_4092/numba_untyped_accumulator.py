@@ -1,5 +1,5 @@
 # expect: ACCEPTED
-# With a plain 0.0, which Numba takes for a double: as right, and slower, for every product is added in double precision.
+# With a plain 0.0, which Numba takes for a double: as right, but every product is added in double precision, which many GPUs do slowly.
 import torch
 from numba import cuda
 
