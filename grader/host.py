@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +12,9 @@ from grader.artifacts import ArtifactCache
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.model import Lease
 from sandbox import wire
+
+MEASURE_FACTOR = 3.0  # warm-up, what is taken alone, turns taken again
+COMPILE_S, AUTOTUNE_S = 60.0, 900.0  # of torch.compile for one shape, when a judge first meets the problem
 
 
 class Lane(Protocol):
@@ -64,6 +67,17 @@ class Profile:
     run_cuda: Limits
     load_s: float
     measure_s: float
+
+    def run_limits(self, problem: wire.ProblemSpec, mode: wire.Mode, *, on_gpu: bool) -> Limits:
+        """A run box's limits: what one workload takes, and for every workload that is timed as much more as the judge may take for it,
+        its baselines' compilation too. A runner that hangs meets the judge's own limits long before."""
+        limits = self.run_cuda if on_gpu else self.run
+        if mode is wire.Mode.TEST:
+            return limits
+        compile_s = COMPILE_S + AUTOTUNE_S * ("max-autotune" in problem.baselines) if on_gpu else 0.0
+        more_s = len(problem.workloads) * (MEASURE_FACTOR * self.measure_s + compile_s)
+        # A runner that waits for the judge keeps a core busy.
+        return replace(limits, wall_s=limits.wall_s + more_s, cpu_s=limits.cpu_s + more_s)
 
 
 class Host(Protocol):

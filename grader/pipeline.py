@@ -38,7 +38,7 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
         yield _report_on(environment, host)
         yield wire.Progress(stage=wire.Stage.BUILDING)
         boxes = itertools.count()
-        async with started_early(seat, lambda: host.isolation.start(_run_spec(lease, host, work, seat, next(boxes)))) as run_box:
+        async with started_early(seat, lambda: host.isolation.start(_run_spec(lease, problem, host, work, seat, next(boxes)))) as run_box:
             build = await build_artifact(lease, host, work, environment)
             yield build
             if build.outcome is not BuildOutcome.BUILT:
@@ -191,7 +191,7 @@ def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
     return dataclasses.replace(environment, isolation=host.isolation.NAME)
 
 
-def _run_spec(lease: Lease, host: Host, work: Workspace, seat: Seat, number: int) -> BoxSpec:
+def _run_spec(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, seat: Seat, number: int) -> BoxSpec:
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
     with_torch = seat.gpu is not None or lease.submission.new.language in ("torch_extension", "python")
     options: tuple[str, ...] = ("--preload", "torch") if with_torch else ()
@@ -201,7 +201,7 @@ def _run_spec(lease: Lease, host: Host, work: Workspace, seat: Seat, number: int
         box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,
         argv=module_argv("sandbox.box.run", "{link}/judge.sock", *options),
-        limits=host.profile.run if seat.gpu is None else host.profile.run_cuda,
+        limits=host.profile.run_limits(problem, lease.submission.new.mode, on_gpu=seat.gpu is not None),
         slot=work.slot,
         link_dir=work.link_dir,
         gpu=seat.gpu,

@@ -80,7 +80,7 @@ async def test_a_run_box_gets_the_gpu_of_its_lane(make, boxes) -> None:
     await graded(fleet, lease(device_kind="cuda:h100"))
     build, run = boxes.specs if boxes.specs[0].purpose is Purpose.BUILD else boxes.specs[::-1]
     assert build.gpu is None and (run.gpu.index, run.gpu.minor, run.gpu.uuid) == (1, H100.minor, H100.uuid)
-    assert run.limits == fleet.profile.run_cuda and run.argv[-4:] == ("--preload", "torch", "--device", "cuda")
+    assert run.limits.memory_bytes == fleet.profile.run_cuda.memory_bytes and run.argv[-4:] == ("--preload", "torch", "--device", "cuda")
 
 
 async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> None:
@@ -89,8 +89,29 @@ async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> Non
     await graded(fleet, lease(device_kind="emulated"))
     await graded(fleet, lease("s2", device_kind="emulated", language="torch_extension"))
     plain, torch = boxes.runs
-    assert plain.gpu is torch.gpu is None and plain.limits == fleet.profile.run
+    assert plain.gpu is torch.gpu is None and plain.limits.memory_bytes == fleet.profile.run.memory_bytes
     assert plain.argv[-1] == "{link}/judge.sock" and torch.argv[-2:] == ("--preload", "torch")
+
+
+@pytest.mark.parametrize("device_kind", ["cuda", "emulated"])
+async def test_a_box_lives_as_long_as_many_workloads_may_take(make, boxes, device_kind: str) -> None:
+    """A hundred sizes, each timed and each compiled for the first time, end no honest kernel; one that is not timed gets no more."""
+    fleet = make(gpus=(H200,))
+    many = lease(device_kind=device_kind, workloads=tuple(workload(f"n{number}", "") for number in range(100)))
+    timed = replace(many, submission=replace(many.submission, new=replace(many.submission.new, mode=wire.Mode.BENCHMARK)))
+    autotuned = replace(timed, problem=replace(timed.problem, spec=replace(timed.problem.spec, baselines=("max-autotune",))))
+    for wanted in (
+        replace(many, submission=replace(many.submission, new=replace(many.submission.new, mode=wire.Mode.TEST))),
+        timed,
+        autotuned,
+    ):
+        await graded(fleet, wanted)
+    tested, measured, tuned = (run.limits for run in boxes.runs)
+    usual = fleet.profile.run if device_kind == "emulated" else fleet.profile.run_cuda
+    assert tested == usual
+    assert measured.wall_s >= usual.wall_s + 100 * 2 * fleet.profile.measure_s and measured.cpu_s >= measured.wall_s
+    assert replace(measured, wall_s=usual.wall_s, cpu_s=usual.cpu_s) == usual
+    assert (tuned.wall_s > measured.wall_s + 100 * 600) == (device_kind == "cuda")
 
 
 async def test_a_device_gets_the_workloads_that_are_meant_for_it(make) -> None:
