@@ -29,7 +29,7 @@ from tools.gpu import host, page
 from tools.gpu.run import EMULATED, Choices, Run, say
 from tools.gpu.sections.registry import PARTS, Part
 
-OF_MANY = "in examples, exploits and honest_set"
+OF_MANY = "in examples, exploits, honest_set and the tests of tests/gpu"
 GRACE_S = 180.0  # beyond its budget a section that does not stop by itself is cut
 
 

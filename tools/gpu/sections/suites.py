@@ -59,6 +59,8 @@ async def _run(run: Run, paths: list[Path]) -> None:
         # Where pytest-timeout was not carried in, its settings are unknown words; the section has a limit of its own.
         words = ["-q", "-s", *([] if find_spec("pytest_timeout") else ["-o", "addopts="])]
         command = [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", f"--junitxml={result}", *map(str, paths)]
+        if any(run.choices.kernels):
+            command += ["-k", " or ".join(filter(None, run.choices.kernels))]
         output, code = await _streamed(run, command, Path(place))
         found = counted(result.read_text("utf-8")) if result.exists() else Outcome()
         run.section.notes += tables_in(Path(place)) or ["\n".join(pasted_rows(output))]
