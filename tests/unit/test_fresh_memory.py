@@ -1,0 +1,43 @@
+"""Which of a GPU's memory is filled before a call that is verified; the driver and torch's allocator do as told."""
+
+from typing import Any
+
+import pytest
+import torch
+
+cuda = pytest.importorskip("sandbox.devices.cuda", reason="cuda-bindings is not installed")
+
+
+def _block(state: str, size: int) -> dict[str, Any]:
+    return {"state": state, "size": size}
+
+
+SEGMENTS = [
+    {
+        "address": 0x1000,
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "blocks": [_block("active_allocated", 512), _block("inactive", 1536)],
+    },
+    {"address": 0x4000, "segment_pool_id": (0, 0), "is_expandable": False, "blocks": [_block("inactive", 2048)]},
+    {
+        "address": 0x8000,
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "blocks": [_block("active_pending_free", 1024), _block("inactive", 64)],
+    },
+    {"address": 0xC000, "segment_pool_id": (0, 1), "is_expandable": False, "blocks": [_block("inactive", 4096)]},
+    {"address": 0xF000, "segment_pool_id": (0, 0), "is_expandable": True, "blocks": [_block("inactive", 4096)]},
+]
+
+
+def test_all_that_the_allocator_has_free_is_filled_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what is in use, or still read by another stream; not a graph's own memory. It waits, so that no stream overtakes it."""
+    filled: list[tuple[int, int, int]] = []
+    waits: list[int] = []
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: SEGMENTS)
+    monkeypatch.setattr(cuda.driver, "cuMemsetD8", lambda address, value, size: (filled.append((address, value, size)), (0,))[1])
+    monkeypatch.setattr(cuda.driver, "cuCtxSynchronize", lambda: (waits.append(len(filled)), (0,))[1])
+    cuda._poison_free_blocks()
+    assert filled == [(0x1000 + 512, 0xFF, 1536), (0x4000, 0xFF, 2048), (0x8000 + 1024, 0xFF, 64)]
+    assert waits == [3]
