@@ -37,7 +37,8 @@ class Grading:
     def begin(self, kernels: list[Kernel]) -> None:
         """Grade all of these, in this order, while their tests wait for them one by one."""
         for kernel in kernels:
-            self._tasks.setdefault(kernel.name, asyncio.create_task(self._repeat(kernel)))
+            if kernel.name not in self._tasks:
+                self._tasks[kernel.name] = asyncio.create_task(self._repeat(kernel))
 
     async def reports(self, kernel: Kernel) -> list[Report]:
         """A report for every repetition."""
