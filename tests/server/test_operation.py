@@ -121,6 +121,7 @@ async def test_what_a_server_does_is_in_its_metrics(operated, kernel, finished):
     assert sample(text, 'grader_lane_state{lane="cuda:0",state="free"}') == 1
 
 
+@pytest.mark.slow
 async def test_deliveries_to_webhooks_are_in_the_metrics(operated, settings, kernel, finished):
     """One that waits is counted from the ledger; a try that failed, and one that arrived, by the server that made it."""
     statuses = [500, 200]

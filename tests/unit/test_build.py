@@ -14,7 +14,8 @@ from sandbox.box import build, elf, steps
 from sandbox.box.headers import Headers
 from sandbox.box.languages import cuda
 
-NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH"))
+# Slow: what it compiles takes a second or more each, which is not for `make check`.
+NVCC = pytest.param("cuda", marks=[pytest.mark.slow, pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")])
 ADD = """
 __global__ void add(const float* a, float* b, long n) { long i = blockIdx.x * (long)blockDim.x + threadIdx.x; if (i < n) b[i] += a[i]; }
 """

@@ -17,7 +17,13 @@ from tests.extensions.builds import build as build_extension
 from tests.extensions.corpus import Extension
 
 NVCC = shutil.which("nvcc")
-needs_nvcc = pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH")
+
+
+def needs_nvcc(test):
+    """What compiles takes a second or more each: not in `make check`."""
+    return pytest.mark.slow(pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH")(test))
+
+
 ANSWER = f"""
 #$ TOP=/opt/cuda dir/bin/..
 #$ CICC_PATH=/opt/cuda dir/nvvm/bin
