@@ -1,6 +1,7 @@
 """What the trusted runner takes while nobody else is there, by device clock."""
 
 import itertools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,24 +16,21 @@ from sandbox.judge.trial import Run
 PROTOCOL_NS, COPY_NS, EAGER_NS, SPELL_NS = 600_000, 40_000, 90_000, 30_000
 
 
-def _device(slow_from: int) -> tuple[Any, list[Any]]:
-    """A runner whose host gets slow at the given run, and all that it was asked."""
-    asked: list[Any] = []
+def _runs(slow_from: int) -> Callable[[Any, Any, Any], Run]:
+    """Runs on a host that gets slow at the given one."""
     numbers = itertools.count()
 
     def run(runner: Any, bench: Any, how: Any) -> Run:
-        asked.append(how)
         own = EAGER_NS if how.operation is Operation.CALL else 0
         took = PROTOCOL_NS + COPY_NS * (how.copy_out or how.operation is Operation.CALL) + own
         took += SPELL_NS if next(numbers) >= slow_from else 0
         return Run(key="", reply=Answer(status=Status.OK), duration_ns=took, inputs=[], read_ns=7)
 
-    return run, asked
+    return run
 
 
 def _taken(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> turns.Alone:
-    run, _ = _device(slow_from)
-    monkeypatch.setattr(turns, "run", run)
+    monkeypatch.setattr(turns, "run", _runs(slow_from))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0))
     return turns.time_alone(trusted, bench, (turns.EAGER, "compile"))  # type: ignore[arg-type]

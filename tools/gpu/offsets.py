@@ -6,7 +6,6 @@ python -m tools.gpu.offsets DIR
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 from sandbox.judge.speedup import steady
 from sandbox.judge.turns import NULL, OWN_NULL
+from tools.gpu.again import records
 from tools.gpu.page import Table, table_lines
 
 COLUMNS = (
@@ -38,8 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{__doc__}\n")
         return 2
     table = Table(headings=COLUMNS, title="Microseconds: the mean of the turns, and their standard deviation.")
-    for path in sorted(Path(words[0]).glob("*.json"), key=lambda one: int(one.stem.split("-")[1])):
-        table.rows.append(row(json.loads(path.read_text("utf-8"))))
+    table.rows += map(row, records(Path(words[0])))
     sys.stdout.write("\n".join(table_lines(table)) + "\n")
     return 0
 
