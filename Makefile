@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
+# `make gpu PYTHON=python3` takes that Python as it is and fetches nothing: for hosts where the packages were carried in.
+PYTHON ?=
 # Further words for pip, such as `--extra-index-url URL` for a build of torch without CUDA.
 PIP_ARGS ?=
 PYTEST_WORKERS ?= 2
@@ -51,8 +53,8 @@ attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask 
 containment: setup-dev ## Run the containment suite twice in a row and name all that it left on this machine (CONTAINMENT_ARGS='--isolation docker')
 	@$(BIN)/python -m tools.containment $(CONTAINMENT_ARGS)
 
-gpu: setup-dev ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR'; '--only exploits,honest_set --slice 1/2' for a half of all attacks and honest kernels)
-	@$(BIN)/python -m tools.gpu $(GPU_ARGS)
+gpu: $(if $(PYTHON),,setup-dev) ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR'; '--only exploits,honest_set --slice 1/2' for a half of all attacks and honest kernels)
+	@$(or $(PYTHON),$(BIN)/python) -m tools.gpu $(GPU_ARGS)
 
 examples: setup-dev ## Grade every file of kernels_examples/ on the emulated device and compare with its first line; on a GPU it is `make gpu GPU_ARGS='--only examples'`
 	@$(BIN)/python -m tools.gpu --device emulated --only examples --seconds 3600 $(EXAMPLES_ARGS)
