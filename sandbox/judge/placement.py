@@ -20,12 +20,18 @@ _RANDOM = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. end: behind all of it."""
+    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. begin, end: of all of it."""
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     bands: tuple[tuple[int, int], ...]
+    begin: int
     end: int
+
+    @property
+    def span(self) -> int:
+        """How many bytes it takes; others of its kind may follow at such steps."""
+        return self.end - self.begin
 
 
 def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
@@ -48,24 +54,25 @@ def placement_bytes(problem: wire.ProblemSpec, axes: dict[str, int]) -> int:
     return sum(byte_count(tensor, axes) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
 
 
-def place(problem: wire.ProblemSpec, axes: dict[str, int]) -> Placement:
-    """Draw a placement. A tensor ends at its last byte: the band begins right behind it."""
+def place(problem: wire.ProblemSpec, axes: dict[str, int], spare_bytes: int = 0) -> Placement:
+    """Draw a placement that begins in the first spare_bytes. A tensor ends at its last byte: the band begins right behind it."""
     tensors = [(True, index, tensor) for index, tensor in enumerate(problem.inputs)]
     tensors += [(False, index, tensor) for index, tensor in enumerate(problem.outputs)]
     _RANDOM.shuffle(tensors)
     inputs = [Slot(offset=0, shape=())] * len(problem.inputs)
     outputs = [Slot(offset=0, shape=())] * len(problem.outputs)
-    bands, at = [], 0
+    begin = _RANDOM.randrange(max(spare_bytes, 1)) // ALIGN_BYTES * ALIGN_BYTES
+    bands, at = [], begin
     for is_input, index, tensor in tensors:
         shape = shape_of(tensor, axes)
         if is_input and not tensor.shape:
             continue  # a scalar goes by value
-        begin = _align(at + BAND_BYTES + _RANDOM.randrange(WANDER_BYTES))
-        end = begin + byte_count(tensor, axes)
-        bands += [(begin - BAND_BYTES, begin), (end, end + BAND_BYTES)]
-        (inputs if is_input else outputs)[index] = Slot(offset=begin, shape=shape)
+        first = _align(at + BAND_BYTES + _RANDOM.randrange(WANDER_BYTES))
+        end = first + byte_count(tensor, axes)
+        bands += [(first - BAND_BYTES, first), (end, end + BAND_BYTES)]
+        (inputs if is_input else outputs)[index] = Slot(offset=first, shape=shape)
         at = end + BAND_BYTES
-    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), end=_align(at))
+    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), begin=begin, end=_align(at))
 
 
 def _align(offset: int) -> int:

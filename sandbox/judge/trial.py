@@ -11,7 +11,7 @@ from sandbox import wire
 from sandbox.devices.clock import Taken
 from sandbox.gate import WARM_COUNT, Answer, Call, Operation, Status
 from sandbox.judge import inputs, poison
-from sandbox.judge.placement import BAND_BYTES, Placement, place
+from sandbox.judge.placement import BAND_BYTES, Placement, place, placement_bytes
 from sandbox.judge.references import Compare, Draw, Reference, Task
 from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.tensors import same_bytes
@@ -45,11 +45,13 @@ class Bench:
         """The workload's own, or the problem's."""
         return self.workload.tolerance or self.problem.tolerance
 
-    def next_placement(self) -> Placement:
-        """A fresh placement, or the last one once more."""
-        if self.placement is None or secrets.SystemRandom().random() > REPEAT_PLACEMENT:
-            self.placement = place(self.problem, self.workload.axes)
-        return self.placement
+    def next_placement(self, roam_bytes: int, count: int) -> Placement:
+        """A fresh placement, or the last one once more; so many of them in a row end within roam_bytes, or begin at 0."""
+        spare_bytes = max(0, roam_bytes - count * placement_bytes(self.problem, self.workload.axes))
+        last = self.placement
+        if last is None or last.begin > spare_bytes or secrets.SystemRandom().random() > REPEAT_PLACEMENT:
+            last = self.placement = place(self.problem, self.workload.axes, spare_bytes)
+        return last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +91,10 @@ def run(runner: RunnerLink, bench: Bench, how: How) -> Run:
 
 def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     """Do how.count runs inside one turn of the clock, each on inputs and in a place of its own."""
-    placement, device = bench.next_placement(), runner.device
+    device = runner.device
+    placement = bench.next_placement(runner.arena.size_bytes if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0, how.count)
     limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
-    scenes = [_scene(runner, bench, placement, index * placement.end) for index in range(how.count)]
+    scenes = [_scene(runner, bench, placement, index * placement.span) for index in range(how.count)]
     scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
     ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
     if isinstance(ready, Silence) or ready.status is not Status.OK:
@@ -215,5 +218,5 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: Ho
         copy_out=how.copy_out,
         count=how.count,
         template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
-        stride_bytes=placement.end,
+        stride_bytes=placement.span,
     )

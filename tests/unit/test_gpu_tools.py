@@ -218,3 +218,4 @@ def test_a_record_of_the_clock_becomes_a_row(tmp_path: Path, capsys: pytest.Capt
     first, second = capsys.readouterr().out.splitlines()[-2:]
     assert "100.0 ± 0.0" in first and "90.0 ± 0.0" not in first
     assert "90.0 ± 0.0" in second and "401.0" in second
+    assert offsets.main(["nowhere"]) == 2 and "GRADER_CLOCK_RECORD" in capsys.readouterr().err

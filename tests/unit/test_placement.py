@@ -7,7 +7,8 @@ import pytest
 from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.inputs import draw, fresh_key
-from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place
+from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes
+from sandbox.judge.trial import Bench
 
 SPEC = wire.ProblemSpec(
     problem_id="p",
@@ -44,6 +45,33 @@ def test_nothing_overlaps_and_bands_touch_their_tensors(axes: dict[str, int]) ->
 def test_offsets_are_not_predictable() -> None:
     """Twenty placements do not share one output offset."""
     assert len({place(SPEC, SPEC.workloads[0].axes).outputs[0].offset for _ in range(20)}) > 10
+
+
+def test_a_placement_roams_where_the_arena_has_room() -> None:
+    """Where memory lies matters to a kernel's time: a small workload sees all of a large arena, and stays inside it."""
+    axes, room = SPEC.workloads[0].axes, 10_000_000
+    spare = room - placement_bytes(SPEC, axes)
+    found = [place(SPEC, axes, spare) for _ in range(400)]
+    assert all(one.end <= room and one.begin % ALIGN_BYTES == 0 for one in found)
+    assert min(one.begin for one in found) < spare / 20 and max(one.begin for one in found) > spare * 0.95
+    assert all(one.span <= placement_bytes(SPEC, axes) for one in found)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_many_placements_in_a_row_fit_wherever_the_last_one_was(count: int) -> None:
+    """A placement that is used again begins where the batch behind it ends inside the arena."""
+    bench = Bench(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
+    room = 4 * placement_bytes(SPEC, SPEC.workloads[0].axes)
+    for _ in range(200):
+        bench.next_placement(room, 1)
+        placement = bench.next_placement(room, count)
+        assert placement.begin + count * placement.span <= room
+
+
+def test_without_room_a_placement_begins_at_the_front() -> None:
+    """As on a device where untouched memory costs time."""
+    bench = Bench(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
+    assert {bench.next_placement(0, 1).begin for _ in range(20)} == {0}
 
 
 def test_a_key_draws_the_same_inputs_and_another_key_others() -> None:

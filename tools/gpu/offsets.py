@@ -2,6 +2,8 @@
 
 GRADER_CLOCK_RECORD=DIR python -m tools.gpu --only aa
 python -m tools.gpu.offsets DIR
+
+A file of records is read too, as by tools.gpu.again.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ COLUMNS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; a row for each measurement, in the order in which they were made."""
     words = sys.argv[1:] if arguments is None else arguments
-    if len(words) != 1 or not Path(words[0]).is_dir():
+    if not words or not all(Path(word).exists() for word in words):
         sys.stderr.write(f"{__doc__}\n")
         return 2
     table = Table(headings=COLUMNS, title="Microseconds: the mean of the turns, and their standard deviation.")
-    table.rows += map(row, records(Path(words[0])))
+    table.rows += [row(data) for word in words for data in records(Path(word))]
     sys.stdout.write("\n".join(table_lines(table)) + "\n")
     return 0
 
