@@ -47,7 +47,7 @@ def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int |
         taken += null_runs(trusted, own, copies=copies)
     floors += null_runs(trusted, own, floor=True)
     measurement = _measurement(parties, bench, times, nulls, floors)
-    record(parties, bench, times)
+    record(parties, bench, times, claim, reported)
     throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
     yield replace(
         measurement,

@@ -213,9 +213,10 @@ def test_a_record_of_the_clock_becomes_a_row(tmp_path: Path, capsys: pytest.Capt
     data = {"workload": "n1", "copies": True, "alone": {"null_ns": {"True": [401_000] * 3}}, "turns": turns}
     (tmp_path / "1-1.json").write_text(json.dumps(data), "utf-8")
     turns["the subject's null"] = [[410_000] * 4] * 12
+    data["reported"] = {"subject": 93_100.0, "eager": 92_500.0}
     (tmp_path / "1-2.json").write_text(json.dumps(data), "utf-8")
     assert offsets.main([str(tmp_path)]) == 0
     first, second = capsys.readouterr().out.splitlines()[-2:]
     assert "100.0 ± 0.0" in first and "90.0 ± 0.0" not in first
-    assert "90.0 ± 0.0" in second and "401.0" in second
+    assert "90.0 ± 0.0" in second and "401.0" in second and second.endswith("| 0.6 |")
     assert offsets.main(["nowhere"]) == 2 and "GRADER_CLOCK_RECORD" in capsys.readouterr().err

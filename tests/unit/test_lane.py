@@ -32,7 +32,7 @@ from sandbox.judge.measure import measure
 from sandbox.judge.record import VARIABLE
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.judge.trial import Bench, How, run_batch
-from sandbox.judge.turns import OWN_NULL, Alone, Parties
+from sandbox.judge.turns import OWN_NULL, SUBJECT, Alone, Parties
 from sandbox.judge.verify import judge_run
 
 Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
@@ -328,6 +328,7 @@ def test_a_subject_that_dawdles_over_nothing_is_forgiven_no_more(
     assert min(measurement.certified.durations_ns) > 3_000_000
     (kept,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "record").iterdir())
     assert min(one for turn in kept["turns"][OWN_NULL] for one in turn) > 1e9 * dawdle_s
+    assert kept["reported"].keys() >= {SUBJECT, "eager"}
 
 
 def sleeper(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:

@@ -30,6 +30,7 @@ COLUMNS = (
     "subject - null",
     "subject - own null",
     "eager - null",
+    "do_bench, subject - eager",
 )
 
 
@@ -49,7 +50,7 @@ def row(data: dict[str, Any]) -> tuple[str, ...]:
     """One measurement."""
     turns = {arm: [steady(turn) for turn in taken] for arm, taken in data["turns"].items()}
     null, with_copy = turns[NULL[data["copies"]]], turns[NULL[True]]
-    own = turns.get(OWN_NULL)
+    own, said = turns.get(OWN_NULL), data.get("reported", {})
     return (
         data["workload"],
         str(len(data["turns"]["subject"][0])),
@@ -61,6 +62,7 @@ def row(data: dict[str, Any]) -> tuple[str, ...]:
         _shown(_less(turns["subject"], null)),
         _shown(_less(turns["subject"], own)) if own else "",
         _shown(_less(turns["eager"], with_copy)),
+        f"{(said['subject'] - said['eager']) / 1e3:.1f}" if {"subject", "eager"} <= said.keys() else "",
     )
 
 
