@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 # `make gpu PYTHON=python3` takes that Python as it is and fetches nothing: for hosts where the packages were carried in.
-PYTHON ?=
+PYTHON :=
 # Further words for pip, such as `--extra-index-url URL` for a build of torch without CUDA.
 PIP_ARGS ?=
 PYTEST_WORKERS ?= 2
