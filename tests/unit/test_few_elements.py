@@ -1,0 +1,137 @@
+"""An output of one element: PyTorch's own error there is luck, and no right kernel pays for it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from sandbox import wire
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.gate import FINE
+from sandbox.judge import verify
+from sandbox.judge.admission_case import Case
+from sandbox.judge.references import Task, faint
+from sandbox.judge.tolerance import FEW, compare, is_unlucky, shake, spread
+from sandbox.judge.trial import Bench, Run
+
+MEAN = wire.ProblemSpec(
+    problem_id="mean",
+    format="native",
+    entry="solve",
+    inputs=(wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols")),),
+    outputs=(wire.TensorSpec(name="mean", dtype="float32", shape=("rows",)),),
+    workloads=(wire.Workload(workload_id="w", axes={"rows": 1, "cols": 1500}),),
+    tolerance=wire.Tolerance(),
+    reference="",
+    axes=("rows", "cols"),
+)
+COUNT = 2000
+Kernel = Callable[[torch.Tensor], torch.Tensor]
+
+
+def mean(x: torch.Tensor) -> torch.Tensor:
+    return x.mean(dim=1)
+
+
+def strided(x: torch.Tensor) -> torch.Tensor:
+    """Thirty threads, each with a running mean after Welford; then the mean of theirs."""
+    middle = torch.zeros(x.shape[0], 30)
+    for step in range(50):
+        middle += (x[:, 30 * step : 30 * step + 30] - middle) / (step + 1)
+    return middle.mean(dim=1)
+
+
+def sequential(x: torch.Tensor) -> torch.Tensor:
+    """One thread a row."""
+    total = torch.zeros(x.shape[0])
+    for column in x.unbind(dim=1):
+        total += column
+    return total / x.shape[1]
+
+
+def in_half(x: torch.Tensor) -> torch.Tensor:
+    return x.half().float().mean(dim=1)
+
+
+def in_tf32(x: torch.Tensor) -> torch.Tensor:
+    return (x.view(torch.int32) & ~0x1FFF).view(torch.float32).mean(dim=1)
+
+
+def rejected(kernel: Kernel) -> list[bool]:
+    """For rows of normal numbers, whose mean is now and then all but zero."""
+    random = torch.Generator().manual_seed(7)
+    bench = Bench(problem=MEAN, workload=MEAN.workloads[0], reference=lambda inputs: [mean(inputs[0])])
+    found = []
+    rows = torch.randn(COUNT, 1500, generator=random)
+    for x, output in zip(rows.split(1), kernel(rows).split(1), strict=True):
+        left = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
+        found.append(verify.judge_run(left, bench, wire.TrialPhase.VERIFY, 0).outcome is not wire.TrialOutcome.PASSED)
+    return found
+
+
+@pytest.mark.parametrize("kernel", [strided, sequential])
+def test_a_right_kernel_is_never_unlucky(kernel: Kernel) -> None:
+    """Of many rows, one number each."""
+    assert not any(rejected(kernel))
+
+
+def test_the_control_is_unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were PyTorch's error of one element taken for what float32 costs, a right kernel would be refused."""
+    monkeypatch.setattr(verify, "is_unlucky", lambda _: False)
+    assert any(rejected(sequential))
+
+
+@pytest.mark.parametrize("kernel", [in_half, in_tf32])
+def test_less_precision_is_still_over_the_budget(kernel: Kernel) -> None:
+    """Nine draws of ten tell it, and a kernel is drawn for many times."""
+    assert sum(rejected(kernel)) > 0.85 * COUNT
+
+
+def test_more_elements_are_not_shaken() -> None:
+    """Their rms is no luck, and an output that is wrong by the rule alone stays so."""
+    many, wrong = torch.zeros(FEW + 1), torch.zeros(FEW + 1, dtype=torch.bool)
+    over = compare(many + 1e-6, many, many.double(), wrong, wire.Tolerance())
+    assert over.outcome is wire.TrialOutcome.MISMATCHED and not is_unlucky(over)
+    one = compare(many[:1] + 1e-6, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
+    assert is_unlucky(one) and not is_unlucky(compare(many[:1] + 1, many[:1], many[:1].double(), wrong[:1], wire.Tolerance()))
+
+
+def test_what_is_not_finite_excuses_nothing() -> None:
+    """A shaken result that overflows says nothing of float32."""
+    exact, wrong = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.bool)
+    for odd in (float("nan"), float("inf")):
+        assert spread(exact, [exact, exact * odd]) == 0.0
+        found = compare(torch.ones(1) + 9e-6, torch.ones(1), exact, wrong, wire.Tolerance(), [exact * odd] * 8)
+        assert found.outcome is wire.TrialOutcome.MISMATCHED
+
+
+def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
+    """A label is no measurement."""
+    labels, x, wide = torch.arange(9), torch.full((99,), 4.0), torch.full((99,), 4.0, dtype=torch.float64)
+    same, moved, little = shake([labels, x, wide])
+    assert same is labels and moved.dtype == torch.float64
+    assert set((moved / 4 - 1).abs().tolist()) == {2.0**-23} and len(set(moved.tolist())) == 2
+    assert set((little / 4 - 1).abs().tolist()) == {2.0**-52}
+
+
+def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
+    """Its rule has the budget where an output is faint."""
+    random = torch.Generator().manual_seed(8)
+    comparer = faint.Comparer(allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())])
+
+    def share(kernel: Kernel) -> float:
+        bad = 0
+        rows = torch.randn(COUNT, 1500, generator=random)
+        for x, output in zip(rows.split(1), kernel(rows).split(1), strict=True):
+            (found,) = comparer(MEAN.workloads[0], [x], [output], [mean(x)], [torch.zeros(1, dtype=torch.bool)])
+            bad += found.outcome is not wire.TrialOutcome.PASSED
+        return bad / COUNT
+
+    assert share(sequential) == 0 and share(in_half) > 0.85
+
+
+def test_admission_judges_few_elements_as_a_trial_does() -> None:
+    """What the reference makes of shaken inputs is asked there, too."""
+    task = Task(spec=MEAN, reference=lambda inputs: [mean(inputs[0])])
+    cases = (Case.draw(task, MEAN.workloads[0], index, EmulatedDevice()) for index in range(300))
+    assert all(case.accepts([strided(case.inputs[0])]) for case in cases)
