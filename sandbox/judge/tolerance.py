@@ -59,6 +59,7 @@ def compare(
     if not reference.dtype.is_floating_point:
         return _compare_exact(output, reference, unwritten)
     out, ref = output.double(), reference.double()
+    moved = [one.double() for one in shaken if one.shape == reference.shape]
     ref64 = ref if reference64 is None else reference64.double()
     # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
     same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
@@ -77,7 +78,7 @@ def compare(
         max_relative_error=_largest((error / ref.abs().clamp_min(torch.finfo(reference.dtype).tiny))[seen]),
         budget_ratio=None
         if reference64 is None
-        else _budget_ratio(out[seen], ref[seen], ref64[seen], tolerance, reference.dtype, [one.double()[seen] for one in shaken]),
+        else _budget_ratio(out[seen], ref[seen], ref64[seen], tolerance, reference.dtype, [one[seen] for one in moved]),
     )
 
 
@@ -137,10 +138,10 @@ def _budget_ratio(
 
 def spread(exact: torch.Tensor, shaken: Sequence[torch.Tensor]) -> float:
     """How far, as an rms, the fp64 result goes with its inputs; 0 where that is not finite, and excuses nothing."""
-    if not shaken or not exact.numel():
+    moved = [one - exact for one in shaken if one.shape == exact.shape]
+    if not moved or not exact.numel():
         return 0.0
-    moved = torch.stack([one - exact for one in shaken])
-    return _rms(moved) if bool(moved.isfinite().all()) else 0.0
+    return _rms(torch.stack(moved)) if all(bool(one.isfinite().all()) for one in moved) else 0.0
 
 
 def _rms(values: torch.Tensor) -> float:

@@ -1,7 +1,7 @@
 """What looks like a trick and is none: every kernel of kernels/ is right, and has to be accepted.
 
-HONEST_REPEATS=3 grades each of them three times. The controls are wrong in ways that look much the same, so that a grader that accepts
-everything fails here.
+HONEST_REPEATS=3 grades each of them three times, HONEST_TRIALS=500 on five hundred inputs of each workload. The controls are wrong in
+ways that look much the same, so that a grader that accepts everything fails here.
 """
 
 from __future__ import annotations

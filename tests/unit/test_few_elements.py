@@ -105,6 +105,29 @@ def test_what_is_not_finite_excuses_nothing() -> None:
         assert found.outcome is wire.TrialOutcome.MISMATCHED
 
 
+def picky(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Takes whole numbers only."""
+    if not torch.equal(inputs[0], inputs[0].round()):
+        raise ValueError("whole numbers, please")
+    return [mean(inputs[0])]
+
+
+def ragged(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """As many results as there are whole numbers."""
+    return [mean(inputs[0]).expand(int((inputs[0] == inputs[0].round()).sum()) // 1500)]
+
+
+@pytest.mark.parametrize("reference", [picky, ragged])
+def test_a_reference_that_takes_exact_inputs_only_excuses_nothing(reference: Callable[[list[torch.Tensor]], list[torch.Tensor]]) -> None:
+    """The trial is judged without: no failure of the problem's, and no error of the judge."""
+    x = torch.arange(1500.0).reshape(1, 1500)
+    bench = Bench(problem=MEAN, workload=MEAN.workloads[0], reference=reference)
+    for output, passes in ((mean(x), True), (mean(x) * (1 + 5e-6), False)):
+        left = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
+        outcome = verify.judge_run(left, bench, wire.TrialPhase.VERIFY, 0).outcome
+        assert outcome is (wire.TrialOutcome.PASSED if passes else wire.TrialOutcome.MISMATCHED)
+
+
 def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
     """A label is no measurement."""
     labels, x, wide = torch.arange(9), torch.full((99,), 4.0), torch.full((99,), 4.0, dtype=torch.float64)
