@@ -29,6 +29,7 @@ extern "C" void solve(const float* a, float* b, long n, cudaStream_t stream) { c
 NEEDS_NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device_kind", ["emulated", pytest.param("cuda", marks=NEEDS_NVCC)])
 async def test_a_kernel_is_built_in_a_box_for_either_device(isolation, place, slot, device_kind):
     """The box's PATH, its TMPDIR and its limits let both compilers work; the artifact has the entry."""

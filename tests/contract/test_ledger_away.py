@@ -39,6 +39,7 @@ async def submit(ledger):
     return (await ledger.submit(fakes.new_submission(), fakes.problem())).submission_id
 
 
+@pytest.mark.slow
 async def test_a_database_that_crashed_is_busy_and_then_used_again(postgres, url):
     """Reads and writes say LedgerBusy while it is away; afterwards all that was acknowledged is there, and news are heard again."""
     async with opened(url, 0.2) as ledger, opened(url, 0.2) as other:

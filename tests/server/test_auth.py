@@ -123,6 +123,7 @@ async def test_a_key_works_as_soon_as_it_is_made(keyed):
             assert (await client.get_caller()).user == "alice"
 
 
+@pytest.mark.slow
 async def test_a_revoked_key_is_refused_within_seconds(keyed):
     """Though it was used before."""
     text = await keyed.key()

@@ -122,6 +122,7 @@ async def place_of(client, submission):
     return found.queue_position.ahead_count
 
 
+@pytest.mark.slow
 async def test_places_in_the_queue_are_told(serve, grade, kernel):
     """By Submit and GetSubmission, and to those who watch when they change; watched again after the last sequence, nothing is missed."""
     async with serve(grade, capacity=1) as client:

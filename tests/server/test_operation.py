@@ -204,6 +204,7 @@ async def test_a_quarantined_lane_does_not_serve_and_the_server_does(operated, l
         await until(lambda: server.health("grader.v1.lane/cuda:0"), SERVING)
 
 
+@pytest.mark.slow
 async def test_a_draining_server_is_not_ready_ends_what_runs_and_keeps_the_queue(operated, place, kernel, finished):
     """New submissions are UNAVAILABLE from the first moment on; what waited is graded by the next server."""
     grade = fakes.FakeGrade(place / "counted")

@@ -93,6 +93,7 @@ async def test_a_text_that_is_no_utf_8_is_the_callers_mistake(client):
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT and "UTF-8" in caught.value.details()
 
 
+@pytest.mark.slow
 async def test_a_full_queue_says_when_to_come_back(serve, kernel):
     """UNAVAILABLE with RetryInfo, which clients retry by themselves; then QueueFull."""
     async with serve(fakes.FakeGrade(), capacity=1, queue_limit=1) as client:

@@ -170,6 +170,7 @@ async def test_health_and_reflection_answer(client):
     assert SERVICE_NAME in await asyncio.to_thread(services)
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_not_there_is_unreachable():
     """With its address, after the retries."""
     async with GraderClient("unix:/nonexistent/s") as client:

@@ -212,6 +212,7 @@ def one_server(directory: str, start: "multiprocessing.synchronize.Barrier", key
     asyncio.run(fetch_all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit_bytes", "once"), [(LIMIT, True), (3 * 8192, False)], ids=["roomy", "evicting"])
 def test_several_servers_build_once(tmp_path: Path, limit_bytes: int, once: bool) -> None:
     """Four processes want the same ten artifacts at once. Where they evict each other's, all still get the right bytes."""

@@ -162,6 +162,7 @@ def test_what_is_not_there_is_misuse(address: str, words: tuple[str, ...]) -> No
     assert ended.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_no_misuse(kernel: Path) -> None:
     """Exit 3, with the address."""
     ended = run("show", "x", "--server", "unix:/nowhere/grader.sock")

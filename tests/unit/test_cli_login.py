@@ -96,6 +96,7 @@ def key(there: There, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out.strip()
 
 
+@pytest.mark.slow
 def test_a_key_is_made_stored_used_revoked_and_forgotten(there, cli, key, capsys, tmp_path):
     """All of it, while the server runs; the key is on no screen after it was made."""
     at = f"https://{there.address}"

@@ -192,6 +192,7 @@ async def test_a_device_is_looked_at_after_every_job(make, judges) -> None:
     assert judges.log("0") == ["start GPU-0000", "Job well", "Check well", "Job well", "Check well"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("illness", ["unwell", "die", "hush"])
 async def test_one_bad_answer_costs_a_judge_and_no_lane(make, judges, illness) -> None:
     """The fresh judge finds the device well, and the next job is right."""

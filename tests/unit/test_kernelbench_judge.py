@@ -435,6 +435,7 @@ def test_python_and_numpy_are_seeded_too(tmp_path: Path) -> None:
     assert [one.dtype for one in drawn(task)] == [torch.float32, torch.float32]
 
 
+@pytest.mark.slow
 def test_zeros_fail_where_the_output_is_faint_and_noise_does_not() -> None:
     """The budget is wide: of a right kernel's errors it allows a hundred times, and not what is no answer at all."""
     task = task_of(SOFTMAX)

@@ -383,6 +383,7 @@ def _try(path: str) -> None:
         _run(path, honest, serve)
 
 
+@pytest.mark.slow
 def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path, baseline: Baseline) -> None:
     """Four placements in one turn, each with tensors of its own; what goes by value goes once, and all of it is verified."""
     scaled = dataclasses.replace(
