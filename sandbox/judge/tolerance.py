@@ -3,9 +3,7 @@
 An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
 kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
 budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precision inside an fp32 task does not (cheating 4.7).
-
-Of a few elements PyTorch's own error is a matter of luck: the mean of a row may be all but zero, and PyTorch's off by nothing. There the
-inputs are shaken by one unit in their last place, and what that does to the fp64 result stands for an error of float32, too (record 0007).
+Where inputs were shaken (`luck.py`), what that does to the fp64 result stands for an error of PyTorch's, too.
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ import torch
 from sandbox import wire
 
 FLOAT64_FLOOR = 1e-12
-FEW = 16  # elements, beyond which an rms is no luck
-SHAKE_COUNT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +55,6 @@ def compare(
     if not reference.dtype.is_floating_point:
         return _compare_exact(output, reference, unwritten)
     out, ref = output.double(), reference.double()
-    moved = [one.double() for one in shaken if one.shape == reference.shape]
     ref64 = ref if reference64 is None else reference64.double()
     # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
     same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
@@ -78,25 +73,8 @@ def compare(
         max_relative_error=_largest((error / ref.abs().clamp_min(torch.finfo(reference.dtype).tiny))[seen]),
         budget_ratio=None
         if reference64 is None
-        else _budget_ratio(out[seen], ref[seen], ref64[seen], tolerance, reference.dtype, [one[seen] for one in moved]),
+        else _budget_ratio(out[seen], ref[seen], ref64[seen], tolerance, reference.dtype, [one[seen] for one in shaken]),
     )
-
-
-def is_unlucky(found: Comparison) -> bool:
-    """Whether all that is wrong with an output is the budget, and it has so few elements that the inputs are to be shaken."""
-    over = found.budget_ratio is not None and found.budget_ratio > 1
-    return over and found.element_count <= FEW and not (found.mismatched_count or found.unwritten_count or found.nonfinite_count)
-
-
-def shake(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The inputs in double precision, every float of them a unit of its last place larger or smaller: of float32's, but for doubles."""
-    return [_shake(one) if one.is_floating_point() else one for one in inputs]
-
-
-def _shake(one: torch.Tensor) -> torch.Tensor:
-    unit = torch.finfo(torch.float64 if one.dtype == torch.float64 else torch.float32).eps
-    up = torch.randint(0, 2, one.shape, dtype=torch.float64, device=one.device)
-    return one.double() * (1 + unit * (2 * up - 1))
 
 
 def _compare_exact(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> Comparison:
@@ -138,10 +116,10 @@ def _budget_ratio(
 
 def spread(exact: torch.Tensor, shaken: Sequence[torch.Tensor]) -> float:
     """How far, as an rms, the fp64 result goes with its inputs; 0 where that is not finite, and excuses nothing."""
-    moved = [one - exact for one in shaken if one.shape == exact.shape]
-    if not moved or not exact.numel():
+    if not shaken or not exact.numel():
         return 0.0
-    return _rms(torch.stack(moved)) if all(bool(one.isfinite().all()) for one in moved) else 0.0
+    moved = torch.stack([one.double() - exact for one in shaken])
+    return _rms(moved) if bool(moved.isfinite().all()) else 0.0
 
 
 def _rms(values: torch.Tensor) -> float:

@@ -92,6 +92,7 @@ def run(runner: RunnerLink, bench: Bench, how: How) -> Run:
 def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     """Do how.count runs inside one turn of the clock, each on inputs and in a place of its own."""
     device = runner.device
+    # By the host's clock placements stay at the front: there the first touch of a page is in the kernel's time.
     placement = bench.next_placement(runner.arena.size_bytes if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0, how.count)
     limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
     scenes = [_scene(runner, bench, placement, index * placement.span) for index in range(how.count)]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 
 from sandbox import wire
 from sandbox.gate import Answer, Status
+from sandbox.judge.luck import excused
 from sandbox.judge.references import Reference, ReferenceFailed
 from sandbox.judge.runner_link import Silence
-from sandbox.judge.tolerance import SHAKE_COUNT, Comparison, compare, is_unlucky, shake
+from sandbox.judge.tolerance import Comparison, compare
 from sandbox.judge.trial import Bench, Run
 
 
@@ -99,16 +101,11 @@ def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
                 f"problem.toml declares {output.dtype} {tuple(output.shape)}"
             )
         found.append(compare(output, reference, wide[index], done.unwritten[index], bench.tolerance))
-    if not any(is_unlucky(one) for one in found):
-        return found
-    try:
-        shaken = [expected(bench.reference64 or bench.reference, shake(done.inputs), problem) for _ in range(SHAKE_COUNT)]
-    except ReferenceFailed:  # it takes no inputs but exact ones: then nothing is excused
-        return found
-    for index, moved in enumerate(zip(*shaken, strict=True)):
-        if is_unlucky(found[index]):
-            found[index] = compare(done.outputs[index], references[index], wide[index], done.unwritten[index], bench.tolerance, moved)
-    return found
+
+    def again(index: int, shaken: Sequence[torch.Tensor]) -> Comparison:
+        return compare(done.outputs[index], references[index], wide[index], done.unwritten[index], bench.tolerance, shaken)
+
+    return excused(found, done.inputs, references, lambda given: expected(bench.reference64 or bench.reference, given, problem), again)
 
 
 def _expected64(done: Run, bench: Bench, references: list[torch.Tensor]) -> list[torch.Tensor | None]:

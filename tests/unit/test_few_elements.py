@@ -8,10 +8,11 @@ import torch
 from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import FINE
-from sandbox.judge import verify
+from sandbox.judge import luck, verify
 from sandbox.judge.admission_case import Case
+from sandbox.judge.luck import FEW, is_unlucky, shake
 from sandbox.judge.references import Task, faint
-from sandbox.judge.tolerance import FEW, compare, is_unlucky, shake, spread
+from sandbox.judge.tolerance import compare, spread
 from sandbox.judge.trial import Bench, Run
 
 MEAN = wire.ProblemSpec(
@@ -57,16 +58,19 @@ def in_tf32(x: torch.Tensor) -> torch.Tensor:
     return (x.view(torch.int32) & ~0x1FFF).view(torch.float32).mean(dim=1)
 
 
+def judged(bench: Bench, x: torch.Tensor, output: torch.Tensor) -> wire.TrialOutcome:
+    """What the judge says of that output for that input."""
+    left = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
+    return verify.judge_run(left, bench, wire.TrialPhase.VERIFY, 0).outcome
+
+
 def rejected(kernel: Kernel) -> list[bool]:
     """For rows of normal numbers, whose mean is now and then all but zero."""
     random = torch.Generator().manual_seed(7)
     bench = Bench(problem=MEAN, workload=MEAN.workloads[0], reference=lambda inputs: [mean(inputs[0])])
-    found = []
     rows = torch.randn(COUNT, 1500, generator=random)
-    for x, output in zip(rows.split(1), kernel(rows).split(1), strict=True):
-        left = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
-        found.append(verify.judge_run(left, bench, wire.TrialPhase.VERIFY, 0).outcome is not wire.TrialOutcome.PASSED)
-    return found
+    pairs = zip(rows.split(1), kernel(rows).split(1), strict=True)
+    return [judged(bench, x, output) is not wire.TrialOutcome.PASSED for x, output in pairs]
 
 
 @pytest.mark.parametrize("kernel", [strided, sequential])
@@ -77,7 +81,7 @@ def test_a_right_kernel_is_never_unlucky(kernel: Kernel) -> None:
 
 def test_the_control_is_unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were PyTorch's error of one element taken for what float32 costs, a right kernel would be refused."""
-    monkeypatch.setattr(verify, "is_unlucky", lambda _: False)
+    monkeypatch.setattr(luck, "is_unlucky", lambda _: False)
     assert any(rejected(sequential))
 
 
@@ -123,9 +127,7 @@ def test_a_reference_that_takes_exact_inputs_only_excuses_nothing(reference: Cal
     x = torch.arange(1500.0).reshape(1, 1500)
     bench = Bench(problem=MEAN, workload=MEAN.workloads[0], reference=reference)
     for output, passes in ((mean(x), True), (mean(x) * (1 + 5e-6), False)):
-        left = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
-        outcome = verify.judge_run(left, bench, wire.TrialPhase.VERIFY, 0).outcome
-        assert outcome is (wire.TrialOutcome.PASSED if passes else wire.TrialOutcome.MISMATCHED)
+        assert judged(bench, x, output) is (wire.TrialOutcome.PASSED if passes else wire.TrialOutcome.MISMATCHED)
 
 
 def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:

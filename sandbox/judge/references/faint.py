@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from sandbox import wire
-from sandbox.judge import references, tolerance
+from sandbox.judge import luck, references, tolerance
 from sandbox.judge.tolerance import Comparison
 
 PIECE = 1 << 24  # elements
@@ -51,17 +51,11 @@ class Comparer:
             replace(one, budget_ratio=self._budget_ratio(*triple, exact, allowed))
             for one, triple, exact in zip(found, triples, wide, strict=True)
         ]
-        if not any(tolerance.is_unlucky(one) for one in found):
-            return found
-        try:
-            shaken = [self._in_double(tolerance.shake(inputs), expected) for _ in range(tolerance.SHAKE_COUNT)]
-        except references.ReferenceFailed:  # it takes no inputs but exact ones: then nothing is excused
-            return found
-        for index, moved in enumerate(zip(*shaken, strict=True)):
-            if tolerance.is_unlucky(found[index]):
-                ratio = self._budget_ratio(*triples[index], wide[index], allowed, moved)
-                found[index] = replace(found[index], budget_ratio=ratio)
-        return found
+
+        def again(index: int, shaken: Sequence[torch.Tensor]) -> Comparison:
+            return replace(found[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, shaken))
+
+        return luck.excused(found, inputs, expected, lambda given: self._in_double(given, expected), again)
 
     def _by_rule(
         self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor | None, mask: torch.Tensor, allowed: wire.Tolerance
@@ -87,7 +81,7 @@ class Comparer:
             seen = out.isfinite() & ref.isfinite() & ~unwritten
             out, ref, true = (one[seen].double() for one in (out, ref, true))
             spent, own, size = spent + _squares(out - true), own + _squares(ref - true), size + _squares(true)
-        moved = tolerance.spread(wide.double(), [one.double() for one in shaken]) * math.sqrt(wide.numel())
+        moved = tolerance.spread(wide, shaken) * math.sqrt(wide.numel())
         most = allowed.budget_factor * max(math.sqrt(own), moved) + allowed.budget_floor * math.sqrt(size)
         return 0.0 if spent == 0 else math.sqrt(spent) / most if most > 0 else math.inf
 
