@@ -5,21 +5,23 @@ An interpreter inside the clock costs 40 us of spread (docs/decisions/0014).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import math
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 SOURCE = Path(__file__).parents[1] / "native" / "clock" / "clock.cpp"
 COMPILE_S = 60.0
 EVICT_BYTES = 256 << 20  # what `do_bench` writes between its samples, too (triton 3.6, backends/nvidia/driver.py)
+STAGE_LIMIT_BYTES = 2 << 30  # beyond it a copy's microsecond is nothing beside the kernel
+ALIGN_BYTES = 4096
 FUNCTIONS = (
     "cuMemcpyDtoDAsync_v2",
     "cuMemsetD32Async",
@@ -97,7 +99,42 @@ class Signals:
     link_fd: int
 
 
-Pairs = Sequence[tuple["torch.Tensor", "torch.Tensor"]]  # (to, from), contiguous and of the same size
+Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]  # (to, from), contiguous and of the same size
+
+
+class _Stage:
+    """One place in this process's memory for what is copied inside the clock, the same in every turn: by where they lie, copies of 16 MiB
+    take up to 2 us more or less, and torch's allocator hands places out by turns (docs/decisions/0014)."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._memory: torch.Tensor | None = None
+
+    def places(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A place for each, of its shape, and the same for the same tensor; the tensors themselves where they are too large."""
+        begins: dict[tuple[int, int], int] = {}
+        size_bytes = 0
+        for one in tensors:
+            if _key(one) not in begins:
+                begins[_key(one)] = size_bytes
+                size_bytes += math.ceil(one.nbytes / ALIGN_BYTES) * ALIGN_BYTES
+        memory = self._of(size_bytes)
+        if memory is None:
+            return list(tensors)
+        return [memory[begins[_key(one)] :][: one.nbytes].view(one.dtype).view(one.shape) for one in tensors]
+
+    def forget(self) -> None:
+        """Leave the memory to torch's allocator."""
+        self._memory = None
+
+    def _of(self, size_bytes: int) -> torch.Tensor | None:
+        if size_bytes > STAGE_LIMIT_BYTES:
+            return None
+        if self._memory is None or self._memory.nbytes < size_bytes:
+            self._memory = None
+            with contextlib.suppress(torch.OutOfMemoryError):
+                self._memory = torch.empty(size_bytes, dtype=torch.uint8, device=self._device)
+        return self._memory
 
 
 class NativeClock:
@@ -105,6 +142,7 @@ class NativeClock:
 
     def __init__(self, cache: torch.Tensor, libcuda: ctypes.CDLL | None = None) -> None:
         self._cache = cache
+        self.stage = _Stage(cache.device)
         self._library = _compiled()
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
         self._events = [self._event() for _ in range(2)]
@@ -113,10 +151,15 @@ class NativeClock:
     def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> Taken:
         """Publish, go, wait, snapshot."""
         publish, snapshot = ([pair for pair in pairs if pair[0].numel()] for pairs in (publish, snapshot))
+        staged = self.stage.places([*(private for _, private in publish), *(private for private, _ in snapshot)])
+        sources, targets = staged[: len(publish)], staged[len(publish) :]
+        for place, (_, private) in zip(sources, publish, strict=True):
+            place.copy_(private)
+        self._libcuda.cuCtxSynchronize()
         turn = _Turn(
-            publish=_copies(publish),
+            publish=_copies([(to, place) for (to, _), place in zip(publish, sources, strict=True)]),
             publish_count=len(publish),
-            snapshot=_copies(snapshot),
+            snapshot=_copies([(place, source) for place, (_, source) in zip(targets, snapshot, strict=True)]),
             snapshot_count=len(snapshot),
             evict=self._cache.data_ptr(),
             evict_bytes=self._cache.nbytes,
@@ -132,6 +175,9 @@ class NativeClock:
             link=signals.link_fd,
         )
         self._library.take_turn(ctypes.byref(self._driver), ctypes.byref(turn))
+        if turn.code == 0:
+            for place, (private, _) in zip(targets, snapshot, strict=True):
+                private.copy_(place)
         return Taken(duration_ns=turn.duration_ns, read_ns=turn.read_ns, ending=Ending(turn.ending), code=turn.code)
 
     def _event(self) -> ctypes.c_void_p:
@@ -139,6 +185,10 @@ class NativeClock:
         if code := self._libcuda.cuEventCreate(ctypes.byref(event), 0):
             raise RuntimeError(f"the driver makes no event: code {code}")
         return event
+
+
+def _key(one: torch.Tensor) -> tuple[int, int]:
+    return one.data_ptr(), one.nbytes
 
 
 def _copies(pairs: Pairs) -> ctypes.Array[_Copy]:

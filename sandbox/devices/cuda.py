@@ -219,6 +219,8 @@ class CudaDevice:
 
     def check(self) -> State:
         """Wait for strangers to leave; then a canary has to be right and quick."""
+        if self.clock is not None:
+            self.clock.stage.forget()
         torch.cuda.empty_cache()
         watch, deadline = self._nvml(), time.monotonic() + SETTLE_S
         while True:

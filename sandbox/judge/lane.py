@@ -35,7 +35,7 @@ from sandbox.judge.verify import judge_run
 PASSED = wire.TrialOutcome.PASSED
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
-INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 6, 28, 1 << 30
+INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 29, 1 << 30
 
 
 def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:

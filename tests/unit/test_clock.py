@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from sandbox.devices import clock as clock_module
 from sandbox.devices.clock import FUNCTIONS, SHADE_COUNT, Ending, NativeClock, Signals, Taken
 from sandbox.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
 
@@ -19,6 +20,7 @@ PLAIN = ctypes.CFUNCTYPE(ctypes.c_int)
 WRITE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint)
 RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 ELAPSED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
+PUBLISHED = ctypes.c_uint64(0)
 
 
 class FakeDriver:
@@ -33,9 +35,11 @@ class FakeDriver:
     def __init__(self, code: int = 0) -> None:
         self.created = 0
         self.calls: list[str] = []
+        self.copied: list[tuple[int, int]] = []
 
         def copy(to: int, source: int, size: int, _: object) -> int:
             self.calls.append("copy")
+            self.copied.append((to, source))
             ctypes.memmove(to, source, size)
             return code
 
@@ -80,22 +84,30 @@ def runner() -> Iterator[tuple[Gate, Gate, socket.socket, socket.socket]]:
     os.close(fd)
 
 
+def clock_of(driver: FakeDriver) -> NativeClock:
+    """A clock with a cache of 64 bytes to overwrite."""
+    return NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
+
+
 def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 2.0) -> tuple[Taken, torch.Tensor, torch.Tensor]:
     """A turn that publishes 1, 2, 3 and reads what the runner made of it."""
-    clock = NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
-    private, arena, snapshot = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3), torch.zeros(3)
+    arena, snapshot = torch.zeros(3), torch.zeros(3)
+    pairs = [(arena, torch.tensor([1.0, 2.0, 3.0]))], [(snapshot, arena)]
+    return clock_of(driver).take(*pairs, signals(gate, link, limit_s)), arena, snapshot
+
+
+def signals(gate: Gate, link: socket.socket, limit_s: float) -> Signals:
+    """Of a call that is armed now."""
     go, done = gate.addresses()
-    published = ctypes.c_uint64(0)
-    signals = Signals(
+    return Signals(
         go_address=go,
         done_address=done,
-        published_address=ctypes.addressof(published),
+        published_address=ctypes.addressof(PUBLISHED),
         previous=gate.done,
         number=gate.arm(Operation.CALL),
         limit_ns=int(limit_s * 1e9),
         link_fd=link.fileno(),
     )
-    return clock.take([(arena, private)], [(snapshot, arena)], signals), arena, snapshot
 
 
 def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
@@ -118,9 +130,33 @@ def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.s
     assert (found.ending, found.code) == (Ending.DONE, 0)
     assert found.duration_ns > 20_000_000 > found.read_ns > 0
     shade = ["evict"] * (1 + SHADE_COUNT)
-    assert seen == ["unpin", *shade, "record", "copy", "evict", "published"]
+    assert seen == ["synchronize", "unpin", *shade, "record", "copy", "evict", "published"]
     assert driver.calls[len(seen) :] == ["copy", "record", "synchronize"]
     assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("limit_bytes", [1 << 20, 0])
+def test_turns_copy_from_and_to_the_same_memory(
+    runner: tuple[Gate, Gate, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, limit_bytes: int
+) -> None:
+    """Wherever the judge's own tensors lie; the control has no such memory. What is copied is right both ways, and twice the same tensor
+    has one place: what is published as poison is read into."""
+    monkeypatch.setattr(clock_module, "STAGE_LIMIT_BYTES", limit_bytes)
+    ours, _, link, _ = runner
+    driver = FakeDriver()
+    clock = clock_of(driver)
+    kept, seen = [], []
+    for turn in range(3):
+        inputs, outputs, arena = torch.full((1000,), float(turn)), torch.full((2, 5), -1.0 - turn), [torch.zeros(1000), torch.zeros(2, 5)]
+        kept.append((inputs, outputs))
+        driver.copied.clear()
+        clock.take([(arena[0], inputs), (arena[1], outputs)], [(outputs, arena[0][:10].view(2, 5))], signals(ours, link, 0.01))
+        assert arena[0].tolist() == inputs.tolist() and arena[1].tolist() == [[-1.0 - turn] * 5] * 2
+        assert outputs.tolist() == [[turn] * 5] * 2
+        (_, first), (_, poison), (read, _) = driver.copied
+        assert poison == read
+        seen.append((first, poison))
+    assert len(set(seen)) == (1 if limit_bytes else 3)
 
 
 def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
