@@ -105,6 +105,9 @@ class Device(Protocol):
 
     # -- the judge's side only ---------------------------------------------------------------------------------------------
 
+    def take_over(self) -> None:
+        """Bring the device into this process's hands, whatever a runner did before, and wait until it is."""
+
     def start_clock(self) -> None:
         """Make what the judge's clock needs, where that is more than Python."""
 

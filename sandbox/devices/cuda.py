@@ -11,6 +11,7 @@ import json
 import math
 import os
 import random
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,6 +37,7 @@ POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 STIR_SHARE = 0.25  # of what is free: the kernel needs some
 WARMUP_MS = 25
 RESERVE_SHARE = 0.4
+SHIFT_COUNT = 8
 CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes time slices of tens of ms
 SETTLE_S = 10.0  # the driver takes a moment to take down what a killed process had
 LEAK_BYTES = 512 << 20
@@ -99,6 +101,7 @@ class CudaDevice:
     def __init__(self) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._one = torch.zeros(1, device="cuda")  # makes the primary context, and current
+        self._two = torch.zeros(2, device="cuda")
         self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
         self._watch: Watch | None = None
@@ -133,6 +136,23 @@ class CudaDevice:
     def launch_null(self) -> None:
         """One thread writes one number."""
         self._one.fill_(1.0)
+
+    def take_over(self) -> None:
+        """By random numbers of the driver's small operations. How many there were before decides, in a cycle of four, how long those of
+        the judge's turn take, by up to 2 us: a kernel whose turns always fall on one of the four looked slower or faster (record 0014)."""
+        word, event = torch.zeros(1), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        kinds = (
+            self.launch_null,
+            lambda: self._two[1:].copy_(self._two[:1]),
+            self._two.zero_,
+            lambda: self._two[:1].copy_(word),
+            event.record,
+        )
+        self.launch_null()
+        for kind in kinds:
+            for _ in range(secrets.randbelow(SHIFT_COUNT)):
+                kind()
+        self.synchronize()
 
     def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
         """Leave NaN in blocks of these and of random sizes; where torch does not allocate for the kernel, they go back to the driver.

@@ -108,8 +108,7 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     ]
     # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
     publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
-    device.launch_null()  # so that it is this process's turn on the device when the clock starts, whatever the runner did before
-    device.synchronize()
+    device.take_over()
     taken = runner.take_turn(how.operation, limit_s, publish, read)
     reply = runner.reply()
     runs = (scene.left(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
