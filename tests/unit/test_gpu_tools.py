@@ -216,7 +216,8 @@ def test_a_record_of_the_clock_becomes_a_row(tmp_path: Path, capsys: pytest.Capt
     data["reported"] = {"subject": 93_100.0, "eager": 92_500.0}
     (tmp_path / "1-2.json").write_text(json.dumps(data), "utf-8")
     assert offsets.main([str(tmp_path)]) == 0
-    first, second = capsys.readouterr().out.splitlines()[-2:]
+    first, second, summary = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| n1")]
     assert "100.0 ± 0.0" in first and "90.0 ± 0.0" not in first
-    assert "90.0 ± 0.0" in second and "401.0" in second and second.endswith("| 0.6 |")
+    assert "90.0 ± 0.0" in second and "401.0" in second and second.endswith("| 0.0 | 0.6 |")
+    assert summary == "| n1 | 2 | 15.00 | 5.00 | 20.00 | 0.00 |"
     assert offsets.main(["nowhere"]) == 2 and "GRADER_CLOCK_RECORD" in capsys.readouterr().err

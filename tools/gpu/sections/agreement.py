@@ -19,6 +19,7 @@ from tools.gpu.problems import FAMILIES, Family
 from tools.gpu.run import FIRST_GPU, Run
 from tools.gpu.sections.attempt import attempt
 
+MEASURE_S = 2.0
 LEAST_KERNELS = 12
 FROM_US, TO_US = 5.0, 5000.0
 NAMED = 8  # kernels that a claim names
@@ -56,7 +57,7 @@ async def run(run: Run) -> None:
     async with grader(isolation=run.choices.isolation, lanes=FIRST_GPU) as grading:
         run.environment = await grading.environment(run.choices.device)
         run.say(f"the judge is up: {run.environment.device}")
-        with grading.profile(measure_s=run.choices.measure_s):
+        with grading.profile(measure_s=run.choices.measure_s or MEASURE_S):
             for number, family in enumerate(FAMILIES):
                 if run.time_is_up:
                     run.section.notes.append(f"Time was up before {', '.join(one.name for one in FAMILIES[number:])}.")

@@ -16,6 +16,7 @@ from tools.gpu.run import Run
 from tools.gpu.sections.attempt import attempt
 from tools.gpu.sections.lanes import language_of
 
+MEASURE_S = 2.0
 EXAMPLES = ROOT / "kernels_examples"
 AHEAD = 3  # under way for each lane, so that some build while another is on it
 BASELINES = ("eager", "compile")
@@ -72,7 +73,7 @@ async def run(run: Run) -> None:
 
     async with grader(isolation=run.choices.isolation, lanes=None) as grading:
         run.environment = await grading.environment(run.choices.device)
-        with grading.profile(measure_s=run.choices.measure_s):
+        with grading.profile(measure_s=run.choices.measure_s or MEASURE_S):
             found = await asyncio.gather(*(one(grading, example) for example in examples))
     for example, graded in zip(examples, found, strict=True):
         if graded is None:

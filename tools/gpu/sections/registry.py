@@ -22,7 +22,7 @@ PARTS = {
     "naive": Part(title="A naive harness and stale memory", budget_s=90, run=naive.run),
     "six": Part(title="The six of tril_matmul", budget_s=240, run=six.run),
     "agreement": Part(title="Three clocks on the same kernels", budget_s=330, run=agreement.run),
-    "aa": Part(title="A kernel against itself", budget_s=510, run=same.run),
+    "aa": Part(title="A kernel against itself", budget_s=1000, run=same.run),
     "lanes": Part(title="Two lanes on two GPUs", budget_s=330, run=lanes.run),
     "honest": Part(title="Honest twins", budget_s=240, run=suites.suite("honest")),
     "attacks": Part(title="Attacks", budget_s=420, run=suites.suite("attacks")),
