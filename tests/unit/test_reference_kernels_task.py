@@ -186,6 +186,24 @@ def test_memory_that_the_generator_leaves_unwritten_shows_as_unwritten():
     assert bool(task.draw(task.spec.workloads[0], KEY)[2].isnan().all())
 
 
+def test_a_problem_that_fills_no_memory_changes_nothing_for_others(tmp_path):
+    """Its switch is as before when its code has run, and where it was off before, unwritten memory shows all the same."""
+    lax = "torch.utils.deterministic.fill_uninitialized_memory = False"
+    careless = (
+        f"import torch\n{lax}\ndef generate_input(n, seed):\n    {lax}\n    return torch.randn(n)\n"
+        "def ref_kernel(data): return data\ndef check_implementation(data, output): return ''\n"
+    )
+    task = written(tmp_path, careless)
+    task.draw(task.spec.workloads[0], KEY)
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    try:
+        scaled = task_of(FIXTURES / "scaled_add")
+        assert bool(scaled.draw(scaled.spec.workloads[0], KEY)[2].isnan().all())
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = True
+
+
 def test_a_kernel_may_write_where_the_reference_does_and_nowhere_else(tmp_path):
     """Into the buffer that is part of data; control: writing into another part is found out."""
     reference = (

@@ -59,6 +59,7 @@ class Code:
         with sources.contained(GENERATE, self.where), seeds.seeded(key, self.where), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
             return self.generate(**{**case, **own})
 
     def accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:

@@ -15,6 +15,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -106,16 +107,32 @@ def contained(what: str, where: str) -> Iterator[None]:
         cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
 
 
-def _switches() -> tuple[bool, bool, torch.dtype, str]:
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    return torch.are_deterministic_algorithms_enabled(), warns, torch.get_default_dtype(), torch.get_float32_matmul_precision()
+class _Switches(NamedTuple):
+    """What of torch's own a problem's code may change for all that comes after it."""
+
+    deterministic: bool
+    warns: bool
+    fills: bool
+    default: torch.dtype
+    matmul: str
 
 
-def _switch(to: tuple[bool, bool, torch.dtype, str]) -> None:
+def _switches() -> _Switches:
+    return _Switches(
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        warns=torch.is_deterministic_algorithms_warn_only_enabled(),
+        fills=torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+        default=torch.get_default_dtype(),
+        matmul=torch.get_float32_matmul_precision(),
+    )
+
+
+def _switch(to: _Switches) -> None:
     if _switches() != to:
-        torch.use_deterministic_algorithms(to[0], warn_only=to[1])
-        torch.set_default_dtype(to[2])
-        torch.set_float32_matmul_precision(to[3])
+        torch.use_deterministic_algorithms(to.deterministic, warn_only=to.warns)
+        torch.utils.deterministic.fill_uninitialized_memory = to.fills  # type: ignore[attr-defined]
+        torch.set_default_dtype(to.default)
+        torch.set_float32_matmul_precision(to.matmul)
 
 
 @contextmanager
