@@ -10,12 +10,29 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sandbox import wire
 
 _HEADER = struct.Struct("<I")
 FD_COUNT = 4  # gate, arena, artifact, state
+ADDRESS_BYTES = 107  # of a unix socket, on Linux
+
+
+@contextmanager
+def address(path: str) -> Iterator[str]:
+    """The path of a socket, or another way to it where that is too long for an address: $TMPDIR may lie deep."""
+    if len(os.fsencode(path)) <= ADDRESS_BYTES:
+        yield path
+        return
+    directory, name = os.path.split(path)
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
 
 
 def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...], limit_s: float) -> None:

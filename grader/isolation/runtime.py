@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from grader.isolation import BoxSpec
@@ -51,3 +51,13 @@ def sweep_runtime(settings: BoxSettings) -> None:
         if directory.name != f"run-{settings.run_id}":
             sweep_outputs(directory)
             remove_tree(directory)
+
+
+def leave_runtime(settings: BoxSettings) -> None:
+    """Remove what a server has made here when it ends; what holds something that could not be cleared stays for the next to sweep."""
+    with suppress(OSError):
+        (settings.runtime_dir / f"run-{settings.run_id}").rmdir()
+    if not any(settings.runtime_dir.glob("run-*")):
+        shutil.rmtree(settings.runtime_dir / "etc", ignore_errors=True)
+        with suppress(OSError):
+            settings.runtime_dir.rmdir()

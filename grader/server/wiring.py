@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import tempfile
@@ -18,6 +19,7 @@ from grader.errors import SettingsInvalid
 from grader.fleet.gpus import Gpu, discover, why_unusable
 from grader.fleet.local import LocalFleet
 from grader.isolation.observed import ObservedIsolation
+from grader.isolation.runtime import leave_runtime
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.server.grading import Grading
@@ -56,6 +58,7 @@ async def wired(settings: Settings) -> AsyncIterator[Grading]:
             )
     finally:
         await isolation.close()
+        await asyncio.to_thread(leave_runtime, boxes)
 
 
 def box_settings(settings: Settings) -> BoxSettings:

@@ -192,7 +192,8 @@ def _connect(path: str) -> socket.socket:
     deadline = time.monotonic() + CONNECT_S
     while True:
         try:
-            link.connect(path)
+            with link_protocol.address(path) as address:
+                link.connect(address)
             return link
         except (FileNotFoundError, ConnectionRefusedError):
             if time.monotonic() > deadline:

@@ -136,7 +136,8 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
     deadline = time.monotonic() + limit_s
     with socket.socket(socket.AF_UNIX) as listener:
         # Bound under another name first: a runner that is early must not find a socket that it may not use yet.
-        listener.bind(path + ".new")
+        with link_protocol.address(path + ".new") as address:
+            listener.bind(address)
         Path(path + ".new").chmod(0o666)
         listener.listen(4)
         Path(path + ".new").rename(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -28,8 +29,9 @@ ADD = EXAMPLES / "vector_add"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server on a port of its own; it is drained afterwards, and must end well."""
-    state = tmp_path_factory.mktemp("server")
+    """The address of a server on a port of its own; it is drained afterwards, must end well, and leaves nothing beside its state."""
+    state, temporary = tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("temporary")
+    temporary.chmod(0o711)
     command = [
         sys.executable,
         "-m",
@@ -42,7 +44,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         str(EXAMPLES),
     ]
     command += ["--sandbox", "process", "--device", "emulated", "--log-format", "json"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    own = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=own) as process:
         assert process.stderr is not None
         said = []
         for line in process.stderr:
@@ -51,10 +54,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 break
         else:
             pytest.fail("the server did not start: " + "".join(said))
+        assert [path.name.rpartition("-")[0] for path in temporary.glob("grader-*")] == [f"grader-{os.geteuid()}"]
         yield json.loads(said[-1])["address"]
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
         assert process.wait(timeout=60) == 0
+    assert not list(temporary.glob("grader-*"))
 
 
 def test_a_server_grades_an_accepted_kernel(cli: Cli, address: str, tmp_path: Path) -> None:
