@@ -1,6 +1,7 @@
 """What a competition keeps secret is planted everywhere, and then searched for in all that leaves the server."""
 
 import asyncio
+import re
 import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -27,6 +28,13 @@ SECRET = f'secret_seed = "{SEED}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {S
 DRAWN = f'secret_seed = "{SEED}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {{ low = 1000000000, high = 2000000000 }} }}\n'
 NANOSECONDS = 77777
 WAIT_S = 60
+
+
+def found_in(words, said):
+    """Those of the words that are in what was said. A number with other digits around it is another number: some moment's nanoseconds."""
+    text = "\n".join(str(one) for one in said)
+    patterns = {word: rf"(?<![0-9])0*{word}(?![0-9])" if word.isdigit() else re.escape(word) for word in words}
+    return [word for word, pattern in patterns.items() if re.search(pattern, text)]
 
 
 class Telltale(fakes.FakeGrade):
@@ -99,15 +107,14 @@ async def test_what_is_secret_leaves_the_server_nowhere(settings, place, kernel,
         pass
     text = "\n".join(str(one) for one in said)
     assert len(made) == 8 and '"attempt_broke"' in text and '"attempt_failed"' in text and "grader_" in text
-    assert [word for word in PLANTED if word in text] == []
+    assert found_in(PLANTED, said) == []
 
 
 async def test_without_a_competition_the_search_finds_something(settings, place, kernel, capsys):
     """The control: hidden workloads of a problem keep their times, and failures their messages."""
     async with telling(settings, place, kernel, capsys, competition=False) as (_, _, said):
         pass
-    text = "\n".join(str(one) for one in said)
-    assert str(SIZE) in text and "77777" in text
+    assert found_in((str(SIZE), "77777"), said) == [str(SIZE), "77777"]
 
 
 async def test_what_a_final_draws_leaves_the_server_nowhere(settings, place, kernel, capsys):
@@ -131,9 +138,15 @@ async def test_what_a_final_draws_leaves_the_server_nowhere(settings, place, ker
     async with Ledger.open(settings.ledger_path) as ledger:
         kept = str([await ledger.problem(one.problem_digest) for one in await _runs(ledger)])
     assert len(runs) == 4 and str(sizes[1]) in kept  # those are the sizes that it was run at
-    text = "\n".join(str(one) for one in said)
     secret = [ID, "77777", *(str(size) for size in sizes), *(one.secret_seed for one in drawn)]
-    assert len(set(secret)) == 6 and [word for word in secret if word in text] == []
+    assert len(set(secret)) == 6 and found_in(secret, said) == []
+
+
+def test_a_number_is_found_wherever_it_is_one():
+    """Padded, with a point behind it or before its zeros, as part of a word; not within another number."""
+    for text in ("n=987654", "0" * 26 + "987654", "987654.0", "size_987654.", "0.000987654", "-987654,"):
+        assert found_in([str(SIZE)], [text]) == [str(SIZE)], text
+    assert found_in([str(SIZE)], ["nanos: 198765432", "seconds: 1987654", "9876540"]) == []
 
 
 async def _runs(ledger):
