@@ -14,7 +14,7 @@ from grader.v1 import report_pb2, submission_pb2
 ISOLATIONS = {
     "docker": "docker: a container of its own for each build and run, without network",
     "bubblewrap": "bubblewrap: a sandbox of its own for each build and run, without network",
-    "process": "process: UNSAFE, resource limits only; for your own kernels ('grader-cli doctor' says why nothing stronger works)",
+    "process": "process: UNSAFE, resource limits only; for your own kernels ('grader-cli doctor' says what stronger ones need)",
 }
 NOT_RANKED = "times are of an emulated device and are not ranked"
 FLAGS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,8 +22,13 @@ async def embedded(
     reader: shows what is there, takes no lock, grades nothing. Otherwise the state directory's lock is needed: `waiting` is told
     when another process has it, and then it is waited for; without `waiting`, StateDirectoryInUse.
     """
-    # Not in the state directory: a unix socket's path has at most 107 bytes, and two programs may read at once.
+    # Not in the state directory: two programs may read at once.
     with tempfile.TemporaryDirectory(prefix="grader-") as directory:
-        here = settings.model_copy(update={"listen": f"unix:{directory}/{SOCKET_NAME}"})
-        async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
-            yield running.address
+        # By a descriptor: a unix socket's path has at most 107 bytes, and $TMPDIR may lie deep. Only this process listens and connects.
+        descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        try:
+            here = settings.model_copy(update={"listen": f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}"})
+            async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
+                yield running.address
+        finally:
+            os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -39,6 +40,7 @@ log = structlog.get_logger()
 
 SERVICE_NAME = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"].full_name
 STOP_GRACE_S = 5.0  # for answers that are being sent when everything is done
+SOCKET_PATH_BYTES = 107  # on Linux
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port is an error and no lottery
@@ -190,7 +192,10 @@ async def _start(
 def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> str:
     """Bind, and say where: port 0 becomes the port that the system chose."""
     if listen.startswith("unix:"):
-        _remove_stale(Path(listen.removeprefix("unix:")))
+        path = listen.removeprefix("unix:")
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            raise SettingsInvalid("listen", f"a socket's path has at most {SOCKET_PATH_BYTES} bytes, {path!r} more; take a shorter one")
+        _remove_stale(Path(path))
     try:
         port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
     except RuntimeError as error:

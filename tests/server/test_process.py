@@ -4,6 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 
 import pytest
@@ -168,6 +169,25 @@ async def test_a_port_that_is_taken_is_said(settings, place):
         with pytest.raises(errors.SettingsInvalid, match="can't listen"):
             async with serving(taken, fakes.wiring()):
                 pass
+
+
+async def test_a_socket_that_lies_too_deep_is_said(settings, place):
+    """With the reason, and not as if another program were there."""
+    deep = settings.model_copy(update={"listen": f"unix:{place / ('a' * 107)}"})
+    with pytest.raises(errors.SettingsInvalid, match="at most 107 bytes"):
+        async with serving(deep, fakes.wiring()):
+            pass
+
+
+async def test_an_embedded_server_does_not_mind_how_deep_the_temporary_directory_lies(settings, place, monkeypatch):
+    """Nobody chose its socket's path; it is gone when the server has ended."""
+    deep = place / ("a" * 100) / ("b" * 100)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    async with embedded(settings, wiring=fakes.wiring()) as address, GraderClient(address) as client:
+        assert [one.name for one in (await client.list_problems()).problems] == ["problems/other", "problems/sum"]
+        assert [path.is_socket() for path in deep.glob("grader-*/*")] == [True]
+    assert not list(deep.iterdir())
 
 
 def run_server(*options):
