@@ -14,7 +14,7 @@ from sandbox.judge import references
 from sandbox.judge.tolerance import Comparison
 
 FEW = 16  # elements, beyond which an rms is no luck
-SHAKE_COUNT = 8
+SHAKE_COUNTS = (8, 32)  # at first, and where those do not excuse: of eight, the rms is luck too
 Tensors = Sequence[torch.Tensor]
 
 
@@ -29,16 +29,19 @@ def excused(
 
     exactly: the fp64 results for inputs. again: compares the output of that number. It costs nothing where no output is unlucky.
     """
-    if not any(map(is_unlucky, found)):
-        return found
-    try:
-        shaken = [exactly(shake(inputs)) for _ in range(SHAKE_COUNT)]
-    except references.ReferenceFailed:  # it takes no inputs but exact ones: then nothing is excused
-        return found
-    fitting = [
-        [one for one in moved if one.shape == output.shape] for output, moved in zip(outputs, zip(*shaken, strict=True), strict=True)
-    ]
-    return [again(index, fitting[index]) if is_unlucky(one) else one for index, one in enumerate(found)]
+    shaken: list[Tensors] = []
+    for count in SHAKE_COUNTS:
+        if not any(map(is_unlucky, found)):
+            break
+        try:
+            shaken += [exactly(shake(inputs)) for _ in range(count - len(shaken))]
+        except references.ReferenceFailed:  # it takes no inputs but exact ones: then nothing is excused
+            break
+        fitting = [
+            [one for one in moved if one.shape == output.shape] for output, moved in zip(outputs, zip(*shaken, strict=True), strict=True)
+        ]
+        found = [again(index, fitting[index]) if is_unlucky(one) else one for index, one in enumerate(found)]
+    return found
 
 
 def is_unlucky(found: Comparison) -> bool:
