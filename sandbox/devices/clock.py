@@ -103,8 +103,8 @@ Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]  # (to, from), contiguous an
 
 
 class _Stage:
-    """One place in this process's memory for what is copied inside the clock, the same in every turn: by where they lie, copies of 16 MiB
-    take up to 2 us more or less, and torch's allocator hands places out by turns (docs/decisions/0014)."""
+    """One place in this process's memory for what is copied inside the clock, the same in every turn: torch's allocator hands places out
+    by turns, and where a copy reads from is nothing that should be in anybody's time (docs/decisions/0014)."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -34,8 +34,6 @@ COLUMNS = (
     "null, forth - back",
     "do_bench, subject - eager",
 )
-
-
 SUMMARY = (
     "workload",
     "measurements",
