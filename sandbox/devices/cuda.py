@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ class CudaDevice:
     def __init__(self) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._one = torch.zeros(1, device="cuda")  # makes the primary context, and current
-        self._two = torch.zeros(2, device="cuda")
+        self._small = _small_operations()
         self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
         self._watch: Watch | None = None
@@ -140,16 +141,8 @@ class CudaDevice:
     def take_over(self) -> None:
         """By random numbers of the driver's small operations. How many there were before decides, in a cycle of four, how long those of
         the judge's turn take, by up to 2 us: a kernel whose turns always fall on one of the four looked slower or faster (record 0014)."""
-        word, event = torch.zeros(1), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        kinds = (
-            self.launch_null,
-            lambda: self._two[1:].copy_(self._two[:1]),
-            self._two.zero_,
-            lambda: self._two[:1].copy_(word),
-            event.record,
-        )
         self.launch_null()
-        for kind in kinds:
+        for kind in (self.launch_null, *self._small):
             for _ in range(secrets.randbelow(SHIFT_COUNT)):
                 kind()
         self.synchronize()
@@ -272,6 +265,13 @@ class CudaDevice:
         if self._watch is None:
             self._watch = Watch(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
         return self._watch
+
+
+def _small_operations() -> tuple[Callable[[], object], ...]:
+    """A copy within the device, a fill, a copy from the host, and an event."""
+    word, two, event = torch.zeros(1), torch.zeros(2, device="cuda"), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    first, second = two[:1], two[1:]
+    return partial(second.copy_, first), two.zero_, partial(first.copy_, word), event.record
 
 
 def others() -> Others:

@@ -1,0 +1,34 @@
+"""When two tensors have the same bytes."""
+
+import pytest
+import torch
+
+from sandbox.judge.tensors import same_bytes
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 4096, 4099])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex64])
+@pytest.mark.parametrize("begin", [0, 1])
+def test_one_bit_makes_a_difference(count: int, dtype: torch.dtype, begin: int) -> None:
+    """The first byte and the last, of whole words or not, and where a tensor begins inside a word."""
+    left = torch.randint(0, 2, (begin + count,)).to(dtype)[begin:]
+    right = left.clone()
+    assert same_bytes(left, right)
+    for at in (0, -1) if count else ():
+        other = left.clone()
+        other.view(torch.uint8)[at] ^= 1
+        assert not same_bytes(left, other) and not same_bytes(other, right)
+
+
+def test_nan_is_what_its_bits_are() -> None:
+    """One payload is itself and no other; the two zeros are two."""
+    left = torch.full((8,), 0x7FC01234, dtype=torch.int32).view(torch.float32)
+    assert same_bytes(left, left.clone())
+    assert not same_bytes(left, torch.full((8,), 0x7FC01235, dtype=torch.int32).view(torch.float32))
+    assert not same_bytes(torch.zeros(8), -torch.zeros(8))
+
+
+def test_shapes_are_looked_at_and_strides_are_not() -> None:
+    """A view of the same values in another order of memory is the same."""
+    left = torch.arange(24.0).view(4, 6)
+    assert same_bytes(left, left.t().contiguous().t()) and not same_bytes(left, left.view(6, 4))
