@@ -32,9 +32,10 @@ KERNEL_LIMIT, NAME_LIMIT_CHARS = 32, 200
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[a-z]?")
 FALLBACK_LIMIT_CHARS = 300
 HEADERS = frozenset({"", "light", "full"})
-COMPILER_SAYS_NO = 1
-BUILD_REASONS = {3: "UNSUPPORTED", 4: "ENTRY_NOT_FOUND"}  # the builder's exit codes, `sandbox/box/build.py`
-BUILDER_BROKEN = 5
+# The builder's exit codes, `sandbox/box/attempt.py`. An interpreter that can't begin ends with 1 or 2, and a box that finds none with 127.
+COMPILER_SAYS_NO = 7
+BUILD_REASONS = {3: "UNSUPPORTED", 4: "ENTRY_NOT_FOUND"}
+BUILDER_BROKEN = frozenset({1, 2, 5, 127})
 # So that __DATE__ and __TIME__ are the same in every build of the same source.
 BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 
@@ -167,7 +168,7 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
             return BuildOutcome.OUTPUT_EXCEEDED, None
         case BoxCause.EXITED if end.exit_code == 0:
             return BuildOutcome.BUILT, None
-        case BoxCause.EXITED if end.exit_code == BUILDER_BROKEN:
+        case BoxCause.EXITED if end.exit_code in BUILDER_BROKEN:
             raise SandboxBroken(f"the builder failed: {end.output[-2000:].decode('utf-8', 'replace')}")
         case BoxCause.EXITED:
             return BuildOutcome.REJECTED, BUILD_REASONS.get(end.exit_code or 0)

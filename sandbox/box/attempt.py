@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Not 1 nor 2, with which an interpreter ends that could not even begin: that is no verdict.
 # IMPORT_FAILED: a Python module could not be imported. Another build of it may end otherwise, so nobody remembers this one.
-BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN, IMPORT_FAILED = 0, 1, 3, 4, 5, 6
+BUILT, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN, IMPORT_FAILED, REJECTED = 0, 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

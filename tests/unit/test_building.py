@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grader import building
 from grader.artifacts import ArtifactCache
 from grader.building import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
 from grader.errors import JudgeBroken, SandboxBroken
@@ -19,6 +20,7 @@ from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile, Submission, SubmissionState
 from sandbox import wire
+from sandbox.box import attempt
 from sandbox.wire import BuildOutcome
 from tests import fakes
 
@@ -43,7 +45,7 @@ def test_bytes_that_are_no_text_are_cut_too() -> None:
     ("end", "outcome"),
     [
         (BoxExit(cause=BoxCause.EXITED, exit_code=0), (BuildOutcome.BUILT, None)),
-        (BoxExit(cause=BoxCause.EXITED, exit_code=1), (BuildOutcome.REJECTED, None)),
+        (BoxExit(cause=BoxCause.EXITED, exit_code=7), (BuildOutcome.REJECTED, None)),
         (BoxExit(cause=BoxCause.EXITED, exit_code=3), (BuildOutcome.REJECTED, "UNSUPPORTED")),
         (BoxExit(cause=BoxCause.EXITED, exit_code=4), (BuildOutcome.REJECTED, "ENTRY_NOT_FOUND")),
         (BoxExit(cause=BoxCause.SIGNALLED, signal=11), (BuildOutcome.REJECTED, "BUILDER_DIED")),
@@ -58,10 +60,19 @@ def test_only_a_clean_exit_is_a_build(end: BoxExit, outcome: tuple[BuildOutcome,
     assert _build_outcome(end) == outcome
 
 
-def test_a_broken_builder_is_our_fault() -> None:
-    """Then the attempt is repeated and nobody is blamed."""
-    with pytest.raises(SandboxBroken):
-        _build_outcome(BoxExit(cause=BoxCause.EXITED, exit_code=5, output=b"Traceback"))
+@pytest.mark.parametrize("code", [5, 1, 2, 127])
+def test_a_broken_builder_is_our_fault(code: int) -> None:
+    """Then the attempt is repeated and nobody is blamed: also where its interpreter could not even import it."""
+    with pytest.raises(SandboxBroken, match="ModuleNotFoundError"):
+        _build_outcome(BoxExit(cause=BoxCause.EXITED, exit_code=code, output=b"ModuleNotFoundError: No module named 'tree_sitter'"))
+
+
+def test_both_sides_know_the_builders_exit_codes() -> None:
+    """They share no module."""
+    said = {attempt.UNSUPPORTED: "UNSUPPORTED", attempt.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND"}
+    assert said == building.BUILD_REASONS and attempt.REJECTED == building.COMPILER_SAYS_NO
+    assert attempt.BROKEN in building.BUILDER_BROKEN
+    assert not building.BUILDER_BROKEN & {attempt.BUILT, attempt.REJECTED, attempt.IMPORT_FAILED, *said}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------
@@ -256,7 +267,7 @@ async def test_what_was_built_while_the_toolchain_changed_is_not_kept(host: Fake
     assert not (await built(host))[0].cached
 
 
-@pytest.mark.parametrize("end", [BoxExit(cause=BoxCause.EXITED, exit_code=1), BoxExit(cause=BoxCause.WALL_LIMIT)])
+@pytest.mark.parametrize("end", [BoxExit(cause=BoxCause.EXITED, exit_code=7), BoxExit(cause=BoxCause.WALL_LIMIT)])
 async def test_what_was_not_built_is_not_kept(host: FakeHost, end: BoxExit) -> None:
     """The next one is judged anew."""
     host.isolation.end = end

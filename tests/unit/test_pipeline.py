@@ -194,7 +194,7 @@ async def test_a_lost_device_is_our_fault_and_the_next_job_is_right(make, judges
 async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes, judges) -> None:
     """Its waiting box is gone, and nothing had run on the device that would have to be checked."""
     fleet = make(gpus=(H200,))
-    boxes.build_end = BoxExit(cause=BoxCause.EXITED, exit_code=1, output=b"error")
+    boxes.build_end = BoxExit(cause=BoxCause.EXITED, exit_code=7, output=b"error")
     facts = await graded(fleet)
     assert isinstance(facts[-1], wire.Build) and boxes.open == []
     boxes.build_end = BoxExit(cause=BoxCause.EXITED, exit_code=0)
