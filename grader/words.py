@@ -20,7 +20,7 @@ NOT_RANKED = "times are of an emulated device and are not ranked"
 FLAGS = {
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
     "DONE_TOO_EARLY": "its process said that it had ended while its work still ran; it is forgiven the least that the clock itself takes",
-    "DEVICE_NOT_QUIET": "somebody kept the device busy while this kernel was timed; it is forgiven the least that the clock itself takes",
+    "DEVICE_NOT_QUIET": "device or host were busy while this kernel was timed; it is forgiven the least the clock costs, and may be faster",
     "BASELINE_SLOWED": "PyTorch ran slower beside this kernel than alone; its time alone was taken",
     "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, for the judge's clock to tell; that workload is not scored",
     "THROTTLED": "the device slowed itself down while it was timed, for heat or power; cool it, and grade again",

@@ -40,7 +40,11 @@ def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], f
     own_ns = floors_ns if early else forgiven(parties, times, nulls[parties.copies], unrest)
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
     less_ns = floors_ns if clock is wire.Clock.HOST else own_ns
-    kept = _counting(times.taken_ns.get(OWN_NULL, []), null_turns, alone_ns) or list(range(len(subject_ns)))
+    own_nulls = times.taken_ns.get(OWN_NULL, [])
+    kept = _counting(own_nulls, null_turns, alone_ns)
+    if not kept:
+        kept = list(range(len(subject_ns)))
+        unrest = Unrest.OWN if own_nulls and unrest is Unrest.NONE else unrest
     values_ns = [steady(subject_ns[turn]) - less_ns[turn] for turn in kept]
     baselines = baseline_times(parties, times, nulls[True])
     speedups = [

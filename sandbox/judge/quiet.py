@@ -14,11 +14,13 @@ SCATTER_NS = 15_000  # on a quiet device the middle half of the null runs lies w
 
 
 class Unrest(Enum):
-    """How null runs show that somebody kept device or host busy: they scatter, or are slower in most turns than they were alone."""
+    """How null runs show that somebody kept device or host busy: they scatter, or are slower in most turns than they were alone; or the
+    subject's own are slower in most turns than is believed."""
 
     NONE = "none"
     SLOWER = "slower"
     SCATTER = "scatter"
+    OWN = "own"
 
 
 def quiet_turns(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from sandbox import wire
 from sandbox.judge import turns
 from sandbox.judge.measure import confirmed, is_early
-from sandbox.judge.net import _counting, forgiven
+from sandbox.judge.net import _counting, forgiven, net_times
 from sandbox.judge.quiet import Unrest, quiet_turns, unrest_of
 from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
@@ -19,6 +19,7 @@ from sandbox.judge.turns import (
     PASSED,
     REPEAT_LIMIT,
     SLOW_TURN_COUNT,
+    SUBJECT,
     TURN_COUNT,
     TURN_FLOOR,
     TURN_LIMIT,
@@ -202,3 +203,18 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
     bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
     facts = list(turns.take_turns(parties, bench, bench, Times()))  # type: ignore[arg-type]
     assert sum(isinstance(one, wire.Trial) for one in facts) == taken
+
+
+def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
+    """Its time holds what its own null runs took more, which is no kernel's fault; where a few turns are so, the others count."""
+    parties = SimpleNamespace(
+        clock=wire.Clock.DEVICE_EVENTS, copies=True, launch_ns=0.0, alone=Alone(null_ns={True: [300_000]}, floor_ns=[], run_ns={})
+    )
+    still, slow = [300_000] * 8, [309_000] * 8
+
+    def unrest(own: list[list[int]]) -> Unrest:
+        times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 4, NULL[True]: [still] * 4, OWN_NULL: own})
+        return net_times(parties, times, {True: []}, 0, early=False).unrest  # type: ignore[arg-type]
+
+    assert unrest([slow, slow, slow, still]) is Unrest.OWN
+    assert unrest([slow, slow, still, still]) is Unrest.NONE
