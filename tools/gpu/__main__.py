@@ -165,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=_absolute, metavar="DIR", help="also write DIR/gpu.md and DIR/gpu.json")
     parser.add_argument("--isolation", default="auto", choices=("auto", "docker", "bubblewrap", "process"))
     parser.add_argument("--seconds", type=float, metavar="S", help="each section's time, instead of its own")
-    parser.add_argument("--measure-s", type=float, help="for each workload: in agreement and examples (default 2), in aa (default 8)")
+    parser.add_argument("--measure-s", type=float, help="for each workload: in agreement and examples (default 2), in aa (default 10)")
     parser.add_argument("--repetitions", type=int, default=3, help="of the plain do_bench (default 3)")
     parser.add_argument("--aa-count", type=int, default=30, help="gradings of a kernel against itself (default 30)")
     parser.add_argument("--lane-jobs", type=int, default=12, help="jobs on one lane; twice as many on two (default 12)")

@@ -21,7 +21,7 @@ class Choices:
 
     device: str
     isolation: str
-    measure_s: float | None  # of a workload, in sections that measure many; None: the section's own
+    measure_s: float | None  # of a workload, in sections that measure many; None: the section's own, in aa a server's
     repetitions: int
     aa_count: int
     lane_jobs: int

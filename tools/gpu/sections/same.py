@@ -12,7 +12,6 @@ from tools.gpu.run import FIRST_GPU, Run
 from tools.gpu.sections.attempt import attempt
 from tools.gpu.sections.six import interval
 
-MEASURE_S = 8.0
 BASELINE = "eager"
 COLUMNS = (
     "size",
@@ -61,7 +60,7 @@ async def run(run: Run) -> None:
     async with grader(isolation=run.choices.isolation, lanes=FIRST_GPU) as grading:
         run.environment = await grading.environment(run.choices.device)
         run.say(f"the judge is up: {run.environment.device}")
-        with grading.profile(measure_s=run.choices.measure_s or MEASURE_S):
+        with grading.profile(measure_s=run.choices.measure_s or grading.fleet.profile.measure_s):  # as a server measures
             await asyncio.gather(*(one(number, grading) for number in range(run.choices.aa_count)))
     run.section.notes += rejected
     run.section.raw["intervals"] = {
