@@ -99,6 +99,10 @@ def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[
                         gate.reply(last, answer)
                         device.synchronize()
                         continue
+                    case Operation.CALL | Operation.NULL if placed is not None and not placed.verifying:
+                        _start(operation, placed, device)
+                        _finish(gate, last, device)
+                        continue
                     case Operation.EXIT:
                         pass
                     case _:
@@ -144,14 +148,25 @@ def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: De
         device.synchronize()
         return Answer(status=Status.OK, samples_ns=samples)
     for _ in range(WARM_COUNT if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
-        if operation in (Operation.NULL, Operation.WARM_NULL):
-            _run_nothing(placed, device)
-        else:
-            _run(placed, device)
+        _start(operation, placed, device)
         device.synchronize()
         if placed.verifying:
             _flush()
     return FINE
+
+
+def _start(operation: Operation, placed: _Placed, device: Device) -> None:
+    if operation in (Operation.NULL, Operation.WARM_NULL):
+        _run_nothing(placed, device)
+    else:
+        _run(placed, device)
+
+
+def _finish(gate: Gate, number: int, device: Device) -> None:
+    """Wait for the device and reply; DeviceFault where it was stopped."""
+    if code := gate.reply_after(device.wait, number):
+        device.synchronize()  # says which fault that is
+        raise DeviceFault(str(code))
 
 
 def _flush() -> None:

@@ -94,6 +94,9 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Wait until everything launched on the device by this process has ended; DeviceFault where the device stopped it."""
 
+    def wait(self) -> int:
+        """As `synchronize`, but 0 or the driver's code; as plain a function as there is, for it ends inside the clock."""
+
     def launch_null(self) -> None:
         """Launch the smallest kernel there is; not waited for."""
 

@@ -6,6 +6,7 @@ namespace for both sides. Every call is in the device's primary context, which i
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import math
@@ -103,6 +104,7 @@ class CudaDevice:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._one = torch.zeros(1, device="cuda")  # makes the primary context, and current
         self._small = _small_operations()
+        self.wait: Callable[[], int] = ctypes.CDLL("libcuda.so.1").cuCtxSynchronize  # the bindings take microseconds after it
         self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
         self._watch: Watch | None = None

@@ -97,6 +97,10 @@ class EmulatedDevice:
     def synchronize(self) -> None:
         """Nothing to wait for: a launch returns when its blocks have ended."""
 
+    def wait(self) -> int:
+        """Nothing, as above."""
+        return 0
+
     def launch_null(self) -> None:
         """Nothing: a kernel that does nothing is a function call here."""
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from sandbox import wire
 from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns, unrest_of
 from sandbox.judge.slowed import BaselineTimes, baseline_times
 from sandbox.judge.speedup import speedup, steady
-from sandbox.judge.turns import NULL, OWN_NULL, SUBJECT, Parties, Times
+from sandbox.judge.turns import NULL, OWN_NULL, QUIET_SHARE, SUBJECT, TURN_COUNT, Parties, Times
 
 # By how much two processes that do the same differ, however long they are timed: from gradings of a kernel against itself (record 0014).
 BIAS_NS = {wire.Clock.DEVICE_EVENTS: 400.0, wire.Clock.HOST: 0.0}
 BIAS_SHARE = {wire.Clock.DEVICE_EVENTS: 0.002, wire.Clock.HOST: 0.0}
+APART_NS = 1_500.0  # where null runs of the two are further apart than this, one is slower than its null runs say, by about as much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,10 @@ def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], f
         unrest = Unrest.OWN if own_nulls and unrest is Unrest.NONE else unrest
     values_ns = [steady(subject_ns[turn]) - less_ns[turn] for turn in kept]
     baselines = baseline_times(parties, times, nulls[True])
+    apart_ns = _apart([own_nulls[turn] for turn in kept], [null_turns[turn] for turn in kept]) if own_nulls else 0.0
+    bias_ns = math.hypot(BIAS_NS[clock], max(0.0, apart_ns - APART_NS))
     speedups = [
-        speedup(name, values_ns, [one.turns_ns[turn] for turn in kept], bias_ns=BIAS_NS[clock], bias_share=BIAS_SHARE[clock])
+        speedup(name, values_ns, [one.turns_ns[turn] for turn in kept], bias_ns=bias_ns, bias_share=BIAS_SHARE[clock])
         for name, one in baselines.items()
     ]
     return Net(
@@ -60,15 +64,20 @@ def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], f
 
 
 def _counting(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
-    """The quiet turns; none where these are fewer than half, for nobody chooses a few good ones."""
+    """The quiet turns; none where these are fewer than half and fewer than were wanted, for nobody chooses a few good ones."""
     quiet = quiet_turns(own, theirs, alone_ns)
-    return quiet if 2 * len(quiet) >= len(own) else []
+    return quiet if 2 * len(quiet) >= len(own) or len(quiet) >= QUIET_SHARE * TURN_COUNT else []
+
+
+def _apart(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
+    """By how much one process does nothing more quickly than the other, in nanoseconds."""
+    return abs(statistics.fmean(steady(ours) - steady(other) for ours, other in zip(own, theirs, strict=True)))
 
 
 def forgiven(parties: Parties, times: Times, nulls: list[int], unrest: Unrest) -> list[float]:
-    """What the subject is forgiven of the protocol's time in each turn: its own null runs' but for the null kernel's own time, where they
-    are no more than the trusted runner's and a little, else the trusted runner's. Not what it made longer by keeping the machine busy:
-    neither in any turn by more than a little, nor at all where that was in most turns; and the least of all runs where they scatter."""
+    """What the subject is forgiven of the protocol's time in each turn: its own null runs' but for the null kernel's own time, and no more
+    than the trusted runner's and a little. Not what it made longer by keeping the machine busy: neither in any turn by more than a
+    little, nor at all where that was in most turns; and the least of all runs where they scatter."""
     alone = parties.alone.null_ns[parties.copies]
     if parties.clock is wire.Clock.HOST:
         return [min(float(statistics.median(nulls)), float(statistics.median(alone)))] * len(times.taken_ns[SUBJECT])
@@ -78,5 +87,5 @@ def forgiven(parties: Parties, times: Times, nulls: list[int], unrest: Unrest) -
     slack_ns = NULL_SLACK_NS if unrest is Unrest.NONE else 0
     most = [min(steady(turn), steady(alone) + slack_ns) for turn in turns]
     own = [steady(turn) for turn in times.taken_ns.get(OWN_NULL, [])] or most
-    believed = [ours if ours <= theirs + OWN_SLACK_NS else theirs for ours, theirs in zip(own, most, strict=True)]
+    believed = [min(ours, theirs + OWN_SLACK_NS) for ours, theirs in zip(own, most, strict=True)]
     return [one - parties.launch_ns for one in believed]

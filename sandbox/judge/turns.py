@@ -23,7 +23,7 @@ from sandbox.gate import Answer, Operation, Status
 from sandbox.judge.quiet import quiet_turns
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink
-from sandbox.judge.speedup import steady
+from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.trial import Bench, How, Run, run
 from sandbox.judge.verify import judge_run
 
@@ -39,6 +39,7 @@ WARMUP_COUNT = 3
 TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
 RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
+WIDE_NS, WIDE_SHARE = 800.0, 0.008  # half of an interval; on a quiet H200 600 ns for 100 us
 QUIET_SHARE = 0.75  # of the turns that were planned; with fewer, as many more are taken at most
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
@@ -190,7 +191,7 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
     turns, repeats = plan_turns(parties.clock, statistics.median(cycles_s), parties.budget_s, max(0.0, subject_ns - null_ns))
     yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
     turn = 0
-    while turn < turns or (turn < 2 * turns and _too_few_quiet(parties, times, turns)):
+    while turn < turns or (turn < 2 * turns and (_too_few_quiet(parties, times, turns) or _too_wide(times))):
         trial = _turn(among, bench, repeats, times, 2 * repeats * turn)
         yield trial
         if trial.outcome is not PASSED:
@@ -203,6 +204,18 @@ def _too_few_quiet(parties: Parties, times: Times, planned: int) -> bool:
     """Whether too many turns will be left out: a host is busy for seconds, and the next turn may be a better one."""
     own, nulls = times.taken_ns.get(OWN_NULL, []), times.taken_ns.get(NULL[parties.copies], [])
     return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * planned
+
+
+def _too_wide(times: Times) -> bool:
+    """Whether turns scatter by more than they do on a quiet host, so that as many more are worth their time. Of kernels that take seconds
+    there are few turns, and there stay few."""
+    arms_ns = [[steady(turn) for turn in times.taken_ns.get(arm, [])] for arm in (SUBJECT, OWN_NULL, EAGER, NULL[True])]
+    if min(map(len, arms_ns)) < TURN_COUNT:
+        return False
+    subject_ns, eager_ns = ([one - null for one, null in zip(*pair, strict=True)] for pair in (arms_ns[:2], arms_ns[2:]))
+    found = speedup(EAGER, subject_ns, eager_ns)
+    half = max((math.log(one.ratio_high / one.ratio_low) / 2 for one in found), default=0.0)
+    return half > WIDE_SHARE and half * statistics.fmean(subject_ns) > WIDE_NS
 
 
 def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: float) -> tuple[int, int]:
