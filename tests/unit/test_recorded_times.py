@@ -16,6 +16,7 @@ import pytest
 from sandbox import wire
 from sandbox.judge import net
 from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest
+from sandbox.judge.speedup import steady
 from sandbox.judge.turns import EAGER, NULL, OWN_NULL, SUBJECT
 from tools.gpu.again import main, net_of, records
 from tools.gpu.figures import HALF_WIDTH, WINNER
@@ -130,6 +131,19 @@ def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> N
         spoilt = _changed(data, OWN_NULL, _in_turns(by_time[round(12 * (1 - share)) :], 50_000))
         honest, liar = map(against_eager, (data, spoilt))
         assert liar.ratio_low <= max(WINNER, honest.ratio_high)
+
+
+@pytest.mark.parametrize("workload", ["add_n4194304", "add_n33554432", "mm_n2304", "mm_n4096"])
+def test_the_best_nine_turns_of_twenty_four_are_no_better(workload: str) -> None:
+    """As many as count: even a subject that knew all its times, and dawdled over its null runs in every other turn, would not win."""
+    chosen = [data for data in recorded(THIRTY) if data["workload"] == workload]
+    for first, second in zip(chosen[::2], chosen[1::2], strict=True):
+        both = {**first, "turns": {arm: first["turns"][arm] + second["turns"][arm] for arm in first["turns"]}}
+        alone = [steady(run) - steady(null) for run, null in zip(both["turns"][SUBJECT], both["turns"][OWN_NULL], strict=True)]
+        by_time = sorted(range(len(alone)), key=alone.__getitem__)
+        spoilt = _changed(both, OWN_NULL, _in_turns(by_time[9:], 50_000))
+        honest, liar = map(against_eager, (both, spoilt))
+        assert net_of(spoilt).unrest is not Unrest.OWN and liar.ratio_low <= max(WINNER, honest.ratio_high)
 
 
 def test_the_table_is_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
