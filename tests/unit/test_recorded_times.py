@@ -6,7 +6,7 @@ in an hour in which the host was busy with somebody else's work.
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from sandbox import wire
 from sandbox.judge import net
-from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest
+from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns
 from sandbox.judge.speedup import steady
 from sandbox.judge.turns import EAGER, NULL, OWN_NULL, SUBJECT
 from tools.gpu.again import main, net_of, records
@@ -45,7 +45,7 @@ def _changed(data: dict[str, Any], arm: str, change: Callable[[int, int], int]) 
     return {**data, "turns": turns}
 
 
-def _in_turns(chosen: Sequence[int], by_ns: int) -> Callable[[int, int], int]:
+def _in_turns(chosen: Collection[int], by_ns: int) -> Callable[[int, int], int]:
     """Slower in these turns."""
     return lambda number, one: one + (by_ns if number in chosen else 0)
 
@@ -137,13 +137,17 @@ def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> N
 def test_the_best_nine_turns_of_twenty_four_are_no_better(workload: str) -> None:
     """As many as count: even a subject that knew all its times, and dawdled over its null runs in every other turn, would not win."""
     chosen = [data for data in recorded(THIRTY) if data["workload"] == workload]
+    counted = 0
     for first, second in zip(chosen[::2], chosen[1::2], strict=True):
         both = {**first, "turns": {arm: first["turns"][arm] + second["turns"][arm] for arm in first["turns"]}}
-        alone = [steady(run) - steady(null) for run, null in zip(both["turns"][SUBJECT], both["turns"][OWN_NULL], strict=True)]
-        by_time = sorted(range(len(alone)), key=alone.__getitem__)
-        spoilt = _changed(both, OWN_NULL, _in_turns(by_time[9:], 50_000))
+        quiet = quiet_turns(both["turns"][OWN_NULL], both["turns"][TRUSTED], steady(first["alone"]["null_ns"]["True"]))
+        net_ns = [steady(run) - steady(null) for run, null in zip(both["turns"][SUBJECT], both["turns"][OWN_NULL], strict=True)]
+        best = sorted(quiet, key=net_ns.__getitem__)[:9]
+        spoilt = _changed(both, OWN_NULL, _in_turns(set(range(len(net_ns))) - set(best), 50_000))
         honest, liar = map(against_eager, (both, spoilt))
-        assert net_of(spoilt).unrest is not Unrest.OWN and liar.ratio_low <= max(WINNER, honest.ratio_high)
+        counted += net_of(spoilt).unrest is not Unrest.OWN
+        assert liar.ratio_low <= max(WINNER, honest.ratio_high)
+    assert counted > 10  # in the others not even nine were quiet
 
 
 def test_the_table_is_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
