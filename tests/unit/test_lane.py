@@ -31,7 +31,7 @@ from sandbox.judge.lane import judge
 from sandbox.judge.measure import measure
 from sandbox.judge.record import VARIABLE
 from sandbox.judge.runner_link import RunnerLink
-from sandbox.judge.trial import Bench, How, run_batch
+from sandbox.judge.trial import Bench, How, run, run_batch
 from sandbox.judge.turns import OWN_NULL, SUBJECT, Alone, Parties
 from sandbox.judge.verify import judge_run
 
@@ -402,6 +402,17 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
     assert len({done.key for done in (*runs, *again)}) == 8
     assert len({float(done.inputs[1]) for done in runs}) == 1
     assert len({float(done.inputs[0][0]) for done in runs}) == 4
+
+
+@pytest.mark.slow
+def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Baseline) -> None:
+    """Nobody reads theirs, and drawing takes longer than they do; every call has fresh ones."""
+    bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda one: [one[0] * 2 + one[1]])
+    with baseline.serve(PROBLEM, "cuda") as trusted:
+        made = [run(trusted, bench, How(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)]
+    first, second, third, fourth = (one.inputs for one in made)
+    assert second[0] is third[0] and judge_run(made[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
+    assert not any(torch.equal(left[0], right[0]) for left, right in ((first, second), (second, fourth)))
 
 
 def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
