@@ -269,7 +269,7 @@ class Gate:
     def reply(self, number: int, answer: Answer) -> None:
         """Write the answer, then `done`."""
         page = self._page
-        if answer is FINE:  # the judge has set the rest to nothing
+        if answer is FINE:  # FLOOR, inside the clock; the judge has set the rest to nothing
             page.done = number
             return
         message = answer.message.encode()[:MESSAGE_LIMIT_BYTES]

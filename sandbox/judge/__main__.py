@@ -38,7 +38,7 @@ def main() -> None:
         _emit(facts, wire.Broken(job_id="", message=f"the judge does not start: {type(error).__name__}: {error}"))
         return
     gc.collect()
-    gc.freeze()  # what is there now stays: to look at all of torch's modules again and again took 80 ms a turn
+    gc.freeze()  # what is there now stays: all of torch's modules would be looked at in every turn
     try:
         for line in sys.stdin.buffer:
             gc.collect()
