@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from grader import devices
@@ -22,6 +23,7 @@ BUDGET_S = 30.0
 PATIENCE_S = (
     240.0  # beyond the budget: importing torch, a GPU's first kernels, and the one workload that takes longer than it was thought to
 )
+NOTICE_S = 30.0  # so often a check that takes long is said to go on
 COMMAND = (sys.executable, "-m", "sandbox.judge.admission")
 
 
@@ -44,11 +46,25 @@ class Admission:
         return not self.refusals and any(one.outcome is wire.FindingOutcome.PASSED for one in self.findings)
 
 
-async def check(problem: Problem, gpu: Gpu | None = None, budget_s: float = BUDGET_S, patience_s: float = PATIENCE_S) -> Admission:
+def say(line: str) -> None:
+    """Tell who waits at a terminal."""
+    sys.stderr.write(f"{line}\n")
+
+
+async def check(
+    problem: Problem,
+    gpu: Gpu | None = None,
+    budget_s: float = BUDGET_S,
+    patience_s: float = PATIENCE_S,
+    *,
+    notice_s: float = NOTICE_S,
+    waiting: Callable[[str], None] = say,
+) -> Admission:
     """Check a problem, on the emulated device where gpu is None: at its workloads for other devices too, as far as budget_s goes.
 
-    A GPU must not be one that a server grades on. JudgeBroken where the check itself fails.
+    A GPU must not be one that a server grades on. waiting: told every notice_s that it goes on. JudgeBroken where the check itself fails.
     """
+    limit_s = budget_s + patience_s
     kind = devices.EMULATED if gpu is None else devices.CUDA
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
@@ -62,13 +78,33 @@ async def check(problem: Problem, gpu: Gpu | None = None, budget_s: float = BUDG
     )
     findings: list[wire.Finding] = []
     try:
-        async with asyncio.timeout(budget_s + patience_s):
-            await _converse(process, wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s), findings)
+        with _told(problem.problem_id, limit_s, notice_s, waiting):
+            async with asyncio.timeout(limit_s):
+                await _converse(process, wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s), findings)
     except TimeoutError:
-        findings.append(_failed("time", f"it took more than {budget_s + patience_s:.0f} s; make the smallest workloads smaller"))
+        text = f"the problem's reference did not come back within {limit_s:.0f} s"
+        findings.append(_failed("time", f"{text}; look for an endless loop in it, or make the smallest workloads smaller"))
     finally:
         await _end(process)
     return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings))
+
+
+@contextlib.contextmanager
+def _told(problem_id: str, limit_s: float, notice_s: float, waiting: Callable[[str], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+    due: asyncio.TimerHandle
+
+    def tell() -> None:
+        nonlocal due
+        waiting(f"still checking {problem_id!r}: {loop.time() - begun_s:.0f} s of at most {limit_s:.0f} s")
+        due = loop.call_later(notice_s, tell)
+
+    due = loop.call_later(notice_s, tell)
+    try:
+        yield
+    finally:
+        due.cancel()
 
 
 async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob, findings: list[wire.Finding]) -> None:

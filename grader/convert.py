@@ -327,17 +327,17 @@ def _trial(trial: wire.Trial, mask: Mask) -> report_pb2.Trial:
         index=trial.index,
         outcome=f"TRIAL_OUTCOME_{trial.outcome.name}",
         hidden=trial.hidden,
-        max_absolute_error=trial.max_absolute_error,
-        max_relative_error=trial.max_relative_error,
-        budget_ratio=trial.budget_ratio,
-        run_duration=_duration(trial.duration_ns),
         run_count=trial.run_count,
     )
-    if trial.hidden:  # counts tell the size, the message may quote it, and with the key the inputs could be made again
+    if trial.hidden:  # counts are the size, the key makes the inputs again, and message, errors and time are what the kernel makes of them
         return message
     message.key, message.message = trial.key, trial.message
     message.element_count, message.mismatched_count = trial.element_count, trial.mismatched_count
     message.unwritten_count, message.nonfinite_count = trial.unwritten_count, trial.nonfinite_count
+    message.run_duration.CopyFrom(_duration(trial.duration_ns))
+    for name in ("max_absolute_error", "max_relative_error", "budget_ratio"):
+        if (value := getattr(trial, name)) is not None:
+            setattr(message, name, value)
     return message
 
 
@@ -378,7 +378,7 @@ def _tell_size(message: report_pb2.Measurement, measurement: wire.Measurement, c
 
 
 def _samples(samples: wire.Samples, full: bool) -> report_pb2.Samples:
-    times = samples.durations_ns
+    times = [max(0, one) for one in samples.durations_ns]  # a run that took less than the protocol seems to
     first, _, third = quantiles(times, n=4, method="inclusive") if len(times) > 1 else (times[0],) * 3
     p20, *_, p80 = quantiles(times, n=5, method="inclusive") if len(times) > 1 else (times[0],) * 2
     return report_pb2.Samples(

@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,7 +36,8 @@ def address(path: str) -> Iterator[str]:
 
 
 def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...], limit_s: float) -> None:
-    """Send the job and the descriptors of gate, arena, artifact and state; TimeoutError where the runner does not read them in time."""
+    """Send the job and the descriptors of gate, arena, artifact and state; TimeoutError where the runner does not read them in time.
+    Later, without descriptors, the job with the templates that were kept back."""
     body, deadline = wire.encode(job), time.monotonic() + limit_s
     data = _HEADER.pack(len(body)) + body
     try:
@@ -61,6 +62,21 @@ def receive(link: socket.socket) -> tuple[wire.RunnerJob, list[int]]:
     if not isinstance(job, wire.RunnerJob):
         raise wire.WireError(f"a {type(job).__name__} is no job of a runner's")
     return job, fds
+
+
+class Templates(Sequence[str]):
+    """A runner's templates, of which some come when they are wanted."""
+
+    def __init__(self, link: socket.socket, known: Sequence[str]) -> None:
+        self._link, self._known = link, known
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not self._known[index]:
+            self._known = receive(self._link)[0].templates
+        return self._known[index]
 
 
 def sealed_copy(data: bytes) -> int:

@@ -243,7 +243,8 @@ class BuildJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerJob:
-    """What the judge tells a runner. Nothing in it helps to guess an input or an answer."""
+    """What the judge tells a runner. Nothing in it helps to guess an input or an answer, or a hidden workload's size: arena_bytes is a
+    round number, and hidden workloads' templates are "" until the first of them is to be run."""
 
     device_kind: str
     language: str

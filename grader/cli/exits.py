@@ -15,7 +15,10 @@ class Exit(IntEnum):
     OTHER_VERDICT = 1
     MISUSE = 2
     GRADER_FAILED = 3
+    # As a shell says it of what a signal ended: 128 and the signal's number.
+    HUNG_UP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class CommandFailed(Exception):

@@ -1,20 +1,14 @@
-"""What the options of several commands have in common, and how a command is run."""
+"""What the options of several commands have in common."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from grader import devices
-from grader.cli.exits import CommandFailed, Exit, exit_of_error
-from grader.cli.progress import stderr_console
-from grader.cli.text import plain
-from grader.errors import GraderError
 
 AUTO = "auto"
 
@@ -64,16 +58,4 @@ DeviceOption = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="submissions/ID, or just ID.")]
 
-EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the grader failed, 130 interrupted."
-
-
-def run(work: Coroutine[Any, Any, Exit]) -> None:
-    """Run a command to its exit code."""
-    try:
-        code = asyncio.run(work)
-    except (CommandFailed, GraderError) as error:
-        stderr_console().print(plain("error: ", "bold red") + plain(str(error)), soft_wrap=True)
-        code = exit_of_error(error)
-    except KeyboardInterrupt:
-        code = Exit.INTERRUPTED
-    raise typer.Exit(code)
+EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the grader failed, 129, 130 or 143 interrupted."

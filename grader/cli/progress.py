@@ -22,6 +22,12 @@ PIPE_WIDTH = 200
 _REFRESHES_PER_S = 8
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which may have something to cancel; rich exits here, with the code of another verdict."""
+        raise BrokenPipeError
+
+
 class Progress(Protocol):
     """Takes events and shows them."""
 
@@ -128,4 +134,4 @@ def seconds(step: Step, now_s: float) -> Text:
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)
+    return _Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)

@@ -122,6 +122,18 @@ async def end(target: Target, name: str, *, json: bool, apply: bool) -> Exit:
         return await _print(client, ended, json=json)
 
 
+async def ask(question: str) -> str:
+    """A line of the terminal. Not read by a thread: that could not be cancelled, and the command would end with it only."""
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    print(question, end="", flush=True)
+    loop.add_reader(sys.stdin.fileno(), typed.set)
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    return sys.stdin.readline()
+
+
 async def _decided(client: GraderClient, made: rejudge_pb2.Rejudge, shown: Progress) -> rejudge_pb2.Rejudge:
     """Follow it until all is decided, or what is left waits for nobody any more; across restarts of the server."""
     loop = asyncio.get_running_loop()
@@ -147,7 +159,7 @@ async def _applied(client: GraderClient, made: rejudge_pb2.Rejudge, *, json: boo
         return made
     if not apply and not json and sys.stdin.isatty() and sys.stdout.isatty():
         await _print(client, made, json=False)
-        apply = (await asyncio.to_thread(input, "apply it? [y/N] ")).strip().lower() in ("y", "yes")
+        apply = (await ask("apply it? [y/N] ")).strip().lower() in ("y", "yes")
     return await client.apply_rejudge(made.name) if apply else made
 
 

@@ -10,8 +10,9 @@ import typer
 
 from grader import devices
 from grader.cli import rejudge as rejudge_command
-from grader.cli.options import AUTO, Json, Server, StateDir, device_choice, run
+from grader.cli.options import AUTO, Json, Server, StateDir, device_choice
 from grader.cli.rejudge import Order
+from grader.cli.running import run
 from grader.cli.session import Target
 
 rejudge_app = typer.Typer(

@@ -13,8 +13,9 @@ from grader.cli import report, sources
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.names import full_name
-from grader.cli.progress import Progress, progress, stdout_console
+from grader.cli.progress import Progress, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
+from grader.cli.text import one_line, plain
 from grader.client import GraderClient
 from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
@@ -63,13 +64,15 @@ async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exi
         if not wait:
             _print(submission, json=json)
             return Exit.ACCEPTED
-        with progress(json=json) as shown:
-            shown.say(f"{submission.name} for {submission.problem} ({submission.language})")
-            try:
+        try:
+            with progress(json=json) as shown:
+                shown.say(f"{submission.name} for {submission.problem} ({submission.language})")
                 final = await follow(client, submission.name, [shown])
-            except asyncio.CancelledError:
+        except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
+            # A server that is named goes on without a reader, as `| head` may want it; Ctrl-C and signals cancel there too.
+            if target.server is None or not isinstance(error, BrokenPipeError):
                 await cancel_quietly(client, submission.name)
-                raise
+            raise
     _print(final, json=json)
     return exit_of(final)
 
@@ -110,9 +113,10 @@ async def follow(client: GraderClient, name: str, shown: Sequence[Progress]) -> 
 
 
 async def cancel_quietly(client: GraderClient, name: str) -> None:
-    """Cancel on the way out: whoever pressed Ctrl-C does not want to read why it could not be."""
-    with contextlib.suppress(GraderError, TimeoutError):
+    """Cancel on the way out, and say so: whoever pressed Ctrl-C does not want to read why it could not be."""
+    with contextlib.suppress(GraderError, TimeoutError, OSError):
         await asyncio.wait_for(client.cancel(name), _CANCEL_TIMEOUT_S)
+        stderr_console().print(plain(f"cancelled {one_line(name)}"), soft_wrap=True)
 
 
 def exit_of(submission: submission_pb2.Submission) -> Exit:

@@ -144,6 +144,8 @@ class JudgeProcess:
                 line = await process.stdout.readline()
         except TimeoutError:
             raise JudgeBroken(f"the judge said nothing for {limit_s:.0f} s") from None
+        except ValueError:  # how readline says that there is no end of the line within the limit
+            raise JudgeBroken(f"the judge said a line of over {wire.LINE_LIMIT_BYTES} bytes") from None
         if not line:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), END_S)

@@ -21,6 +21,7 @@ _EXTRAS = {
     "parts": ("mixture",),
 }
 _WHOLE = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 2}  # the first number that does not fit
+_EXACT = 2**53  # an input without axes travels as a double
 
 
 class Part(BaseModel):
@@ -75,6 +76,16 @@ class Distribution(Part):
                 raise ValueError(f"probabilities are floats; give the tensor another dtype than {dtype}, or another distribution")
             if one.kind == "index" or (one.kind == "sorted" and dtype in _WHOLE):
                 _check_index(one, dtype, axes)
+
+    def check_scalar(self, dtype: str) -> None:
+        """ValueError where an input without axes may be drawn as a whole number that would not reach the kernel as it is."""
+        if dtype not in _WHOLE:
+            return
+        for one in (self, *(self.parts or ())):
+            for key, bound in (("low", one.low), ("high", one.high)):
+                if not isinstance(bound, str) and abs(bound) > _EXACT:
+                    text = f"{key!r} is {bound:.0f}; an integer without axes is given exactly up to 2 ** 53 only"
+                    raise ValueError(f"{text}; take a nearer one, or give the input an axis")
 
     def on_wire(self) -> wire.Distribution:
         """As the judge gets it."""

@@ -110,8 +110,11 @@ class _Problem(_Strict):
             if unknown := sorted(set(own) - set(inputs)):
                 raise ValueError(f"workload {workload.id!r} has a distribution for {unknown[0]!r}; the inputs are {sorted(inputs)}")
             for name, tensor in inputs.items():
+                given = own.get(name, tensor.distribution)
                 try:
-                    own.get(name, tensor.distribution).check(tensor.dtype, workload.axes)
+                    given.check(tensor.dtype, workload.axes)
+                    if not tensor.shape:
+                        given.check_scalar(tensor.dtype)
                 except ValueError as wrong:
                     raise ValueError(f"input {name!r} at workload {workload.id!r}: {wrong}") from None
         return self

@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from grader.errors import LedgerBusy
 from grader.ledger.group_commit import GroupCommit
 from grader.ledger.migrate import migrate
+from grader.state_dir import kept_in
 
 BUSY_TIMEOUT_MS = 10_000
 READER_COUNT = 2
@@ -71,9 +72,9 @@ class SqliteDatabase:
     @classmethod
     @asynccontextmanager
     async def open(cls, path: Path) -> AsyncIterator[SqliteDatabase]:
-        """Open the file, making or migrating it if need be."""
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)  # sources and webhook secrets are in it; what SQLite makes beside it has the same mode
+        """Open the file, making or migrating it if need be; SettingsInvalid where it can't lie there."""
+        with kept_in(path.parent):
+            path.touch(mode=0o600)  # sources and webhook secrets are in it; what SQLite makes beside it has the same mode
         database = cls(path)
         try:
             await database.write(migrate)

@@ -9,14 +9,12 @@ from datetime import UTC
 from typing import Any, NoReturn
 
 import grpc
-import structlog
 
 from grader.config import Settings
 from grader.errors import PermissionDenied, SettingsInvalid, Unauthenticated
 from grader.keys import Key, opens, split
 from grader.ledger.keys import Keys
 from grader.model import Caller, Scope
-from grader.server import caller as caller_module
 from grader.server.tls import server_credentials
 
 REFRESH_S = 2.0  # so old may be what is known of keys: a revoked one opens nothing after this, on every server
@@ -58,7 +56,7 @@ class Gate:
         self._reading = asyncio.Lock()
 
     async def admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Caller:
-        """Who calls; Unauthenticated, or PermissionDenied. From here on this call is the caller's, in its log too."""
+        """Who calls; Unauthenticated, or PermissionDenied."""
         key_id, secret = _sent(metadata)
         key = await self._find(key_id)
         if not opens(secret, key) or key is None:
@@ -70,10 +68,7 @@ class Gate:
         scope = METHODS[name]
         if scope is not None and scope not in key.scopes:
             raise PermissionDenied(scope.value)
-        found = Caller(user=key.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
-        caller_module.enter(found)
-        structlog.contextvars.bind_contextvars(user=found.user, key=found.key_id)
-        return found
+        return Caller(user=key.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
 
     async def hold(self, caller: Caller) -> NoReturn:
         """Look at the caller's key now and then; Unauthenticated once it opens nothing any more."""

@@ -1,4 +1,4 @@
-"""Who makes the call that is being answered.  Set before each method by `grader/server/auth.py`, read by the methods."""
+"""Who makes the call that is being answered.  Set before each method by `grader/server/interceptors.py`, read by the methods."""
 
 from __future__ import annotations
 

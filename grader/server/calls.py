@@ -31,6 +31,8 @@ class CallsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  #
         if handler is None or method is None:
             return handler
         reader, writer = handler.request_deserializer, handler.response_serializer
+        if handler.request_streaming:  # a call that was refused before its request was taken
+            return grpc.stream_stream_rpc_method_handler(self._unary(handler.stream_stream, method), reader, writer)
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(self._stream(handler.unary_stream, method), reader, writer)
         return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method), reader, writer)

@@ -19,6 +19,7 @@ from grpc_status import rpc_status
 from grader.errors import CallRefused, FieldViolation, InvalidRequest
 from grader.model import Caller
 from grader.server.auth import Gate
+from grader.server.caller import enter
 from grader.statuses import to_status
 
 log = structlog.get_logger()
@@ -41,7 +42,8 @@ class _Unreadable:
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
-    """Wraps both kinds of handler that the API has. gate None: anybody may call. Health and reflection are always open."""
+    """Wraps both kinds of handler that the API has. gate None: anybody may call, else whoever has a key, which is looked at before the
+    request is taken. Health and reflection are always open."""
 
     def __init__(self, gate: Gate | None = None) -> None:
         self._gate = gate
@@ -55,11 +57,26 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  #
             return handler
         if not method.startswith(_API_PREFIX):
             return None if self._gate else handler  # what is not known to be open is not
+        caller = None
+        if self._gate is not None:
+            try:
+                caller = await self._gate.admit(method, handler_call_details.invocation_metadata or ())
+            except Exception as error:  # noqa: BLE001  # answered, as below
+                return grpc.stream_stream_rpc_method_handler(_refusal(method, error))
         reader = _reader(handler.request_deserializer)
         if handler.response_streaming:
-            stream = _stream(handler.unary_stream, method, self._gate)
+            stream = _stream(handler.unary_stream, method, self._gate, caller)
             return grpc.unary_stream_rpc_method_handler(stream, reader, handler.response_serializer)
-        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, method, self._gate), reader, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, method, caller), reader, handler.response_serializer)
+
+
+def _refusal(method: str, error: Exception) -> Callable[[Any, Any], Awaitable[None]]:
+    """Answers without taking the request, as only a stream's handler can: strangers' requests would fill the memory."""
+
+    async def call(_: Any, context: Any) -> None:
+        await _abort(context, method, error)
+
+    return call
 
 
 def _reader(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -72,11 +89,10 @@ def _reader(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return read
 
 
-def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, gate: Gate | None) -> Callable[[Any, Any], Awaitable[Any]]:
+def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, caller: Caller | None) -> Callable[[Any, Any], Awaitable[Any]]:
     async def call(request: Any, context: Any) -> Any:
         try:
-            if gate is not None:
-                await gate.admit(name, context.invocation_metadata() or ())
+            _enter(caller)
             return await method(_readable(request), context)
         except grpc.aio.AbortError:
             raise
@@ -86,10 +102,12 @@ def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, gate: Gate |
     return call
 
 
-def _stream(method: Callable[[Any, Any], AsyncIterator[Any]], name: str, gate: Gate | None) -> Callable[[Any, Any], AsyncIterator[Any]]:
+def _stream(
+    method: Callable[[Any, Any], AsyncIterator[Any]], name: str, gate: Gate | None, caller: Caller | None
+) -> Callable[[Any, Any], AsyncIterator[Any]]:
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
         try:
-            caller = None if gate is None else await gate.admit(name, context.invocation_metadata() or ())
+            _enter(caller)
             messages = method(_readable(request), context)
             while (message := await _next(messages, gate, caller)) is not _END:
                 yield message
@@ -99,6 +117,13 @@ def _stream(method: Callable[[Any, Any], AsyncIterator[Any]], name: str, gate: G
             await _abort(context, name, error)
 
     return call
+
+
+def _enter(caller: Caller | None) -> None:
+    """From here on this call is the caller's, in its log too."""
+    if caller is not None:
+        enter(caller)
+        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
 
 
 async def _next(messages: AsyncIterator[Any], gate: Gate | None, caller: Caller | None) -> Any:

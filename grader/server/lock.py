@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from grader.errors import StateDirectoryInUse
+from grader.state_dir import kept_in
 
 RETRY_S = 0.2
 
@@ -20,10 +21,10 @@ RETRY_S = 0.2
 async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -> AsyncIterator[None]:
     """Hold the lock. Held by another: wait for it, after saying so with `waiting`; without `waiting`, StateDirectoryInUse.
 
-    The system gives the lock up when the process ends, however it ends.
+    SettingsInvalid where there can be no lock. The system gives the lock up when the process ends, however it ends.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with kept_in(path.parent):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _try_lock(descriptor):
             busy = StateDirectoryInUse(str(path.parent), _holder(path))

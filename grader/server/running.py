@@ -44,7 +44,7 @@ SOCKET_PATH_BYTES = 107  # on Linux
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port is an error and no lottery
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # sources over the limit are refused by intake, which says why
+    ("grpc.max_receive_message_length", 8 * 1024 * 1024),  # sources over their limit of 1 MiB are refused by intake, which says why
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -199,7 +199,8 @@ def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredenti
     try:
         port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
     except RuntimeError as error:
-        raise SettingsInvalid("listen", f"can't listen on {listen!r}: {error}; is another program there?") from None
+        told = str(error).split(";")[0]  # then gRPC tells how to have it print more
+        raise SettingsInvalid("listen", f"can't listen on {listen!r}: {told}; is another program there?") from None
     return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
 
 

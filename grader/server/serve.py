@@ -19,6 +19,7 @@ from grader.isolation.errors import IsolationBroken
 from grader.server.grading import Wiring
 from grader.server.running import serving
 from grader.server.wiring import wired
+from grader.state_dir import kept_in
 
 log = structlog.get_logger()
 
@@ -39,6 +40,8 @@ def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     sys.setswitchinterval(SWITCH_S)
     try:
+        with kept_in(settings.state_dir):  # before problems are looked for in it
+            pass
         asyncio.run(_serve(settings, wiring))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-server: {error}\n")

@@ -16,3 +16,9 @@ class Attempt:
     code: int
     log: str
     artifact: bytes | None = None
+
+
+def spoiled(error: Exception) -> Attempt:
+    """What becomes of a build where something failed once the submission had run in its box: that is the submission's doing."""
+    sentence = f"the submission left the build box unusable when it was imported: {type(error).__name__}: {error}"
+    return Attempt(code=IMPORT_FAILED, log=f"error: {sentence}\n")

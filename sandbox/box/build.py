@@ -6,20 +6,23 @@ a claim, and a lie only makes a worse artifact.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sandbox import wire
 from sandbox.box import gcc, nvcc, ptxas, steps
-from sandbox.box.attempt import BROKEN, BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, Attempt
+from sandbox.box.attempt import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, Attempt, spoiled
 from sandbox.box.elf import NotAnObject
 from sandbox.box.emulation import Unsupported
+from sandbox.box.enter import PR_SET_DUMPABLE
 from sandbox.box.headers import Headers
 from sandbox.box.languages.registry import LANGUAGES
 
@@ -34,6 +37,7 @@ ATTEMPT_S = 90.0
 
 def main() -> int:
     """Build; usage: `build SRC OUT`. BROKEN where the fault is ours."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # a submission has our uid: it may not write to /proc/PID/mem
     try:
         return build(Path(sys.argv[1]), Path(sys.argv[2]))
     except RecursionError:
@@ -49,24 +53,44 @@ def build(source_dir: Path, out_dir: Path, languages: Mapping[str, Any] = LANGUA
     job = wire.decode((source_dir / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
     language, files = languages[job.language], source_dir / "files"
-    with tempfile.TemporaryDirectory(prefix="build-", ignore_cleanup_errors=True) as place:
+    with _place() as place:
         if not hasattr(language, "build"):
-            tried, note = _compile(job, language, files, Path(place))
+            tried, note = _compile(job, language, files, place)
             return _leave(tried, note, out_dir)
+        tried, note = language.build(job, files, place)
+        # From here on the submission has run in this box: what it reported, or where that is to go, may be anything.
         try:
-            tried, note = language.build(job, files, Path(place))
             return _leave(tried, note, out_dir)
-        except OSError as error:  # the submission has run here, and may have filled or locked every place where it may write
-            print(f"error: the submission left the build box unusable when it was imported: {error}")
-            return IMPORT_FAILED
+        except Exception as error:  # noqa: BLE001  whatever it is, the grader would be blamed for it
+            failed = spoiled(error)
+            with suppress(Exception):
+                _say(failed.log)
+            return failed.code
+
+
+@contextmanager
+def _place() -> Iterator[Path]:
+    """An empty directory to build in. A submission may have left there what can't be removed, which changes no outcome."""
+    directory = tempfile.TemporaryDirectory(prefix="build-", ignore_cleanup_errors=True)
+    try:
+        yield Path(directory.name)
+    finally:
+        with suppress(Exception):
+            directory.cleanup()
 
 
 def _leave(tried: Attempt, note: wire.BuildNote, out_dir: Path) -> int:
     leave(out_dir, NOTE, wire.encode(note))
-    print(tried.log, end="", flush=True)
+    _say(tried.log)
     if tried.artifact is not None:
         leave(out_dir, ARTIFACT, tried.artifact)
     return tried.code
+
+
+def _say(text: str) -> None:
+    """Print; what the output can't encode, such as half a surrogate pair, is escaped."""
+    encoding = sys.stdout.encoding
+    print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
 
 
 def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:

@@ -1,11 +1,18 @@
-"""Reads the names that a shared object exports and wants, without loading it.  Layout: ELF-64, System V gABI, chapters 4 and 5."""
+"""Reads the names that a shared object exports and wants, without loading it.  Layout: ELF-64, System V gABI, chapters 4 and 5.
+
+The judge reads what an attacker chose: work and memory stay in proportion to the file, whatever its numbers say.
+"""
 
 from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 
 Bytes = bytes | mmap.mmap
+MAGIC = b"\x7fELF\x02\x01"
+NAME_LIMIT_BYTES = 4096  # a template's has thousands
+_HEADER = struct.Struct("<40xQ10xHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _DYNAMIC_ENTRY = struct.Struct("<QQ")
@@ -17,56 +24,75 @@ class NotAnObject(ValueError):
     """Not a 64-bit little-endian ELF file with section headers."""
 
 
+class Damaged(NotAnObject):
+    """It begins as one, but no linker writes it so. It may still load: the dynamic loader reads program headers only."""
+
+
 def exported_names(data: Bytes) -> list[str]:
-    """The defined global and weak functions of the dynamic symbol table, in its order."""
+    """The defined global and weak functions of the dynamic symbol table, in its order; each is cut to NAME_LIMIT_BYTES."""
     return [name for name, info, section in _dynamic_symbols(data) if section != 0 and info & 0xF in (2, 10) and info >> 4 in (1, 2)]
 
 
-def undefined_names(data: Bytes) -> list[str]:
-    """What the object wants of others."""
-    return [name for name, _, section in _dynamic_symbols(data) if section == 0 and name]
+def undefined_names(data: Bytes) -> Iterator[str]:
+    """What the object wants of others, cut likewise; that it is no object may come out after some of them."""
+    return (name for name, _, section in _dynamic_symbols(data) if section == 0 and name)
 
 
 def soname(data: Bytes) -> str | None:
     """What the object is called by those that need it; None where it has no name."""
-    try:
-        for kind, offset, size, strings_at in _sections(data):
-            for at in range(offset, offset + size if kind == _DYNAMIC else offset, _DYNAMIC_ENTRY.size):
-                tag, value = _DYNAMIC_ENTRY.unpack_from(data, at)
-                if tag == _DT_SONAME:
-                    return _text(data, strings_at + value)
-        return None
-    except (struct.error, IndexError, ValueError, OverflowError) as error:
-        raise NotAnObject(f"damaged: {error}") from None
+    entries, strings_at = _table(data, _DYNAMIC, _DYNAMIC_ENTRY) or (range(0), 0)
+    for at in entries:
+        tag, value = _unpacked(_DYNAMIC_ENTRY, data, at)
+        if tag == _DT_SONAME:
+            return _text(data, strings_at + value)
+    return None
 
 
-def _dynamic_symbols(data: Bytes) -> list[tuple[str, int, int]]:
+def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
     """Each symbol's name, info byte and section index."""
-    try:
-        symbols = []
-        for kind, offset, size, strings_at in _sections(data):
-            for at in range(offset, offset + size if kind == _DYNSYM else offset, _SYMBOL.size):
-                name, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
-                symbols.append((_text(data, strings_at + name), info, section))
-        return symbols
-    except (struct.error, IndexError, ValueError, OverflowError) as error:
-        raise NotAnObject(f"damaged: {error}") from None
+    table = _table(data, _DYNSYM, _SYMBOL)
+    if table is None:
+        raise Damaged("it has no dynamic symbols")
+    entries, strings_at = table
+    left = len(data)
+    for at in entries:
+        name_at, info, _, section, _, _ = _unpacked(_SYMBOL, data, at)
+        name = _text(data, strings_at + name_at)
+        left -= len(name)
+        if left < 0:
+            raise Damaged("its names are longer than it is: symbols share them")
+        yield name, info, section
 
 
-def _sections(data: Bytes) -> list[tuple[int, int, int, int]]:
-    """Each section's kind, offset and size, and where the section that it links to begins."""
-    if data[:6] != b"\x7fELF\x02\x01":
+def _table(data: Bytes, wanted: int, entry: struct.Struct) -> tuple[range, int] | None:
+    """Where the entries of the one section of a kind are, and where the section that it links to begins; None where there is none."""
+    if data[: len(MAGIC)] != MAGIC:
         raise NotAnObject("no 64-bit ELF file")
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    entry_size, count = struct.unpack_from("<HH", data, 0x3A)
-    sections = [_SECTION.unpack_from(data, table + index * entry_size) for index in range(count)]
-    return [
-        (kind, offset, size, sections[link][4]) for _, kind, _, _, offset, size, link, _, _, _ in sections if kind in (_DYNAMIC, _DYNSYM)
-    ]
+    headers, header_bytes, count = _unpacked(_HEADER, data, 0)
+    if count and header_bytes != _SECTION.size:
+        raise Damaged(f"section headers of {header_bytes} bytes")
+    found = None
+    for index in range(count):
+        _, kind, _, _, offset, size, link, _, _, entry_bytes = _unpacked(_SECTION, data, headers + index * _SECTION.size)
+        if kind != wanted:
+            continue
+        if found is not None:  # the gABI allows one
+            raise Damaged(f"two sections of kind {kind}")
+        if entry_bytes != entry.size or offset + size > len(data) or link >= count:
+            raise Damaged(f"a section of kind {kind} with {size} bytes at {offset}, {entry_bytes} an entry, linked to {link}")
+        found = range(offset, offset + size, entry.size), _unpacked(_SECTION, data, headers + link * _SECTION.size)[4]
+    return found
+
+
+def _unpacked(layout: struct.Struct, data: Bytes, at: int) -> tuple[int, ...]:
+    if at + layout.size > len(data):
+        raise Damaged(f"it ends before byte {at + layout.size}")
+    return layout.unpack_from(data, at)
 
 
 def _text(data: Bytes, start: int) -> str:
-    end = data.find(b"\0", start)
-    if end < 0:
-        raise ValueError("a name that does not end")
-    return data[start:end].decode("utf-8", "replace")
+    limit = min(start + NAME_LIMIT_BYTES, len(data))
+    end = data.find(b"\0", start, limit) if start < limit else -1
+    if end < 0 and limit - start < NAME_LIMIT_BYTES:
+        raise Damaged("a name that does not end")
+    return data[start : end if end >= 0 else limit].decode("utf-8", "replace")

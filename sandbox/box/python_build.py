@@ -17,7 +17,7 @@ from typing import IO
 
 from sandbox import wire
 from sandbox.box import nvcc, python_archive
-from sandbox.box.attempt import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, Attempt
+from sandbox.box.attempt import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, Attempt, spoiled
 from sandbox.box.python_module import Place, names_extensions
 
 OUTPUT_KEPT_BYTES = 16 * 1024
@@ -43,8 +43,29 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[Attempt, wire.B
     (place / "job.json").write_bytes(wire.encode(job))
     report_path = place / "report.json"
     words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), IMPORTER, str(place), str(report_path)]
-    output, exit_code = run(words, place / "work", {**os.environ, **module.environment(job.device_kind)})
-    # From here on the submission has run in this box: believe nothing that lies here.
+    process = _started(words, place / "work", {**os.environ, **module.environment(job.device_kind)})
+    # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
+    try:
+        return _made(process, report_path, module, path, source)
+    except Exception as error:  # noqa: BLE001  it may have filled or locked every place, and taken memory and threads
+        return spoiled(error), wire.BuildNote()
+
+
+def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        words,
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _made(process: subprocess.Popen[bytes], report_path: Path, module: Place, path: str, source: bytes) -> tuple[Attempt, wire.BuildNote]:
+    """What came of an import."""
+    output, exit_code = _ended(process)
     reported, note = _reported(report_path)
     if reported is None:
         log = f"error: the module ended its process while it was imported (exit code {exit_code}); let it end by itself\n{output}"
@@ -58,18 +79,10 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[Attempt, wire.B
     return Attempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
 
 
-def run(words: Sequence[str], place: Path, environment: dict[str, str]) -> tuple[str, int]:
-    """Run a command until it ends: the first of what it printed, and its exit code. Its children go with it."""
+def _ended(process: subprocess.Popen[bytes]) -> tuple[str, int]:
+    """Wait for a process: the first of what it printed, and its exit code. Its children go with it."""
     kept = bytearray()
-    with subprocess.Popen(
-        words,
-        cwd=place,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
+    with process:
         assert process.stdout is not None
         # A thread: a child that holds the pipe open must not keep us.
         reader = threading.Thread(target=_keep, args=(process.stdout, kept), daemon=True)
@@ -100,6 +113,6 @@ def _reported(path: Path) -> tuple[Attempt | None, wire.BuildNote]:
         code, log, noted = said["code"], said["log"], wire.decode(said["note"].encode())
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None, note
-    if code not in CODES or not isinstance(log, str):
+    if type(code) is not int or code not in CODES or not isinstance(log, str):  # 7.0 is in CODES, too, and no exit code
         return None, note
     return Attempt(code=code, log=log), noted if isinstance(noted, wire.BuildNote) else note

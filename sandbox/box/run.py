@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox import arena as link_protocol
 from sandbox.box.languages import Bound, Loaded, Refused
@@ -35,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     warm = preload(arguments)  # while the kernel is still being built
     link = _connect(arguments[0])
     job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
+    job = replace(job, templates=link_protocol.Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
     device = warm if warm is not None and job.device_kind == warm.KIND else open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
     first = gate.next(0)
@@ -120,9 +121,12 @@ def failure(error: Exception, device: Device) -> Answer:
     """What an exception comes to. The device is asked first: after a fault of its own every later error is only an echo."""
     if isinstance(error, Refused):
         return Answer(status=error.status, message=error.message)
+    fault = error if isinstance(error, DeviceFault) else None
     try:
         device.synchronize()
-    except DeviceFault as fault:
+    except DeviceFault as told:
+        fault = told
+    if fault is not None:
         return Answer(status=Status.DEVICE_FAULT, message=f"{fault.code}: {error}")
     message = f"{type(error).__name__}: {error}"
     return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)

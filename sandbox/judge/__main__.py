@@ -17,12 +17,14 @@ from sandbox import wire
 from sandbox.devices import Device, Others, open_device
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
+from sandbox.judge.parent import end_with_parent
 
 DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file beside which the server's judges of this device agree on what was there first
 
 
 def main() -> None:
     """Judge job after job until standard input ends."""
+    end_with_parent(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to handle
     facts = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the facts

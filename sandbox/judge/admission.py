@@ -22,6 +22,7 @@ from sandbox.devices import Device, open_device
 from sandbox.judge.admission_case import Case
 from sandbox.judge.admission_idle import Idle
 from sandbox.judge.admission_mutants import Mutant, mutants
+from sandbox.judge.parent import end_with_parent
 from sandbox.judge.placement import byte_count
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 
@@ -218,6 +219,7 @@ def _out_of_memory(error: BaseException | None) -> bool:
 
 def main() -> None:
     """Examine problem after problem until standard input ends."""
+    end_with_parent(1)
     said = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the findings
     torch.backends.cudnn.allow_tf32 = False

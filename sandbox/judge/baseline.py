@@ -25,6 +25,7 @@ from sandbox.box.run import serve
 from sandbox.devices import Arena, Device, open_device
 from sandbox.gate import Answer, Call, Gate, Status
 from sandbox.judge.batch import BATCH_BYTES
+from sandbox.judge.parent import end_with_parent
 from sandbox.judge.placement import arena_bytes
 from sandbox.judge.references import Reference, load_task
 from sandbox.judge.runner_link import RunnerLink, connect
@@ -168,6 +169,7 @@ class _References:
 def main() -> None:
     """Serve problem after problem until the judge goes away."""
     link = socket.socket(fileno=int(sys.argv[1]))
+    end_with_parent(link.fileno())
     device, references = open_device(sys.argv[2]), _References()
     torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
     gc.collect()

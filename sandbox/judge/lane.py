@@ -54,7 +54,7 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
             yield wire.Progress(stage=wire.Stage.LOADING)
             # From here on the runner has run untrusted code: believe nothing it says.
-            work = runner_job(task.spec, job.language, job.entry, device, task.templates)
+            work = runner_job(task.spec, job.language, job.entry, device, _told_at_once(task))
             subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             yield _load_fact(subject)
             if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
@@ -110,28 +110,29 @@ def _time_alone(job: wire.Job, clock: _Clock, task: Task) -> Iterator[wire.Fact]
 
 
 def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _Clock | None, artifact: bytes) -> Iterator[wire.Fact]:
-    """Every workload is verified before the first is timed. The device's memory was reserved: where it runs out, the subject has it."""
+    """The public workloads to their last measurement, then the hidden ones: whatever a kernel that has met those says, in an error, a
+    claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. The
+    device's memory was reserved: where it runs out, the subject has it."""
     workload = job.problem.workloads[0]
+    found: wire.Evidence | None = None
     try:
-        # The hidden ones last: what the kernel prints from then on may tell of them, and is not shown.
-        for workload in sorted(job.problem.workloads, key=lambda one: one.hidden):
-            yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=_hidden_at(workload))
-            bench = Bench.of(task, workload)
-            for index in range(job.problem.trial_count):
-                done = run(subject, bench, How(poison_allocations=True, stir=True))
-                trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
-                yield trial
-                if trial.outcome is not PASSED:
-                    return
-        if (found := policy.evidence(job.problem, artifact, subject)) is not None:
-            yield found
-        for workload in _measured(job) if clock else ():
-            assert clock is not None
-            yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-            for fact in _measure(job, subject, workload, task, clock):
-                yield fact
-                if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
-                    return
+        for part in _parts(job.problem.workloads):
+            if part[0].hidden and any(task.templates):
+                subject.tell(runner_job(task.spec, job.language, job.entry, subject.device, task.templates), job.load_s)
+            for workload in part:
+                for fact in _verify(job, subject, workload, task):
+                    yield fact
+                    if _failed(fact):
+                        return
+            if (found := policy.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
+                yield found
+            for workload in (one for one in _measured(job) if clock and one in part):
+                assert clock is not None
+                yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
+                for fact in _measure(job, subject, workload, task, clock):
+                    yield fact
+                    if _failed(fact):
+                        return
     except torch.OutOfMemoryError as error:
         yield wire.Trial(
             workload_id=workload.workload_id,
@@ -141,6 +142,30 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
             outcome=wire.TrialOutcome.OUT_OF_MEMORY,
             message=str(error).splitlines()[0],
         )
+
+
+def _told_at_once(task: Task) -> tuple[str, ...]:
+    """The templates, but for those of hidden workloads: the values in them would tell."""
+    return tuple("" if one.hidden else template for one, template in zip(task.spec.workloads, task.templates, strict=False))
+
+
+def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload, ...]]:
+    """The public ones, then the hidden ones; what there is of both."""
+    for hidden in (False, True):
+        if part := tuple(one for one in workloads if one.hidden is hidden):
+            yield part
+
+
+def _verify(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
+    yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=_hidden_at(workload))
+    bench = Bench.of(task, workload)
+    for index in range(job.problem.trial_count):
+        done = run(subject, bench, How(poison_allocations=True, stir=True))
+        yield judge_run(done, bench, wire.TrialPhase.VERIFY, index)
+
+
+def _failed(fact: wire.Fact) -> bool:
+    return isinstance(fact, wire.Trial) and fact.outcome is not PASSED
 
 
 def _hidden_at(workload: wire.Workload) -> int | None:

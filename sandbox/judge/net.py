@@ -14,7 +14,7 @@ from sandbox import wire
 from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns, unrest_of
 from sandbox.judge.slowed import BaselineTimes, baseline_times
 from sandbox.judge.speedup import speedup, steady
-from sandbox.judge.turns import NULL, OWN_NULL, QUIET_SHARE, SUBJECT, TURN_COUNT, Parties, Times
+from sandbox.judge.turns import NULL, OWN_NULL, QUIET_SHARE, SUBJECT, Parties, Times
 
 # By how much two processes that do the same differ, however long they are timed: from gradings of a kernel against itself (record 0014).
 BIAS_NS = {wire.Clock.DEVICE_EVENTS: 400.0, wire.Clock.HOST: 0.0}
@@ -43,7 +43,7 @@ def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], f
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
     less_ns = floors_ns if clock is wire.Clock.HOST else own_ns
     own_nulls = times.taken_ns.get(OWN_NULL, [])
-    kept = _counting(own_nulls, null_turns, alone_ns)
+    kept = _counting(own_nulls, null_turns, alone_ns, times.planned)
     if not kept:
         kept = list(range(len(subject_ns)))
         unrest = Unrest.OWN if own_nulls and unrest is Unrest.NONE else unrest
@@ -63,10 +63,10 @@ def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], f
     )
 
 
-def _counting(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
+def _counting(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float, planned: int) -> list[int]:
     """The quiet turns; none where these are fewer than half and fewer than were wanted, for nobody chooses a few good ones."""
     quiet = quiet_turns(own, theirs, alone_ns)
-    return quiet if 2 * len(quiet) >= len(own) or len(quiet) >= QUIET_SHARE * TURN_COUNT else []
+    return quiet if 2 * len(quiet) >= len(own) or len(quiet) >= QUIET_SHARE * planned else []
 
 
 def _apart(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:

@@ -15,6 +15,8 @@ ALIGN_BYTES = 256  # what cudaMalloc promises; vector loads rely on it
 BAND_BYTES = 8192
 WANDER_BYTES = 64 * 1024  # how far offsets may be pushed about, per tensor
 BATCH_LIMIT = 64  # placements side by side
+LEAST_ARENA_BYTES = 64 << 20
+ARENA_STEPS_BITS = 2  # an arena is a power of two, or that and one, two or three quarters more
 _RANDOM = random.SystemRandom()
 
 
@@ -43,9 +45,11 @@ def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
 
 
 def arena_bytes(problem: wire.ProblemSpec, batch_bytes: int = 0) -> int:
-    """Enough for every workload, wherever its tensors are pushed, and for batches as far as batch_bytes go."""
-    one = [placement_bytes(problem, workload.axes) for workload in problem.workloads]
-    return max(*one, *(min(BATCH_LIMIT * each, batch_bytes) for each in one))
+    """Enough for every workload, wherever its tensors are pushed, and for batches of batch_bytes. The runner is told it, so it is a round
+    number: what is needed to the byte would tell the size of the largest workload, which may be a hidden one."""
+    needed = max(batch_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload.axes) for workload in problem.workloads))
+    step = 1 << max(0, needed.bit_length() - 1 - ARENA_STEPS_BITS)
+    return -(-needed // step) * step
 
 
 def placement_bytes(problem: wire.ProblemSpec, axes: dict[str, int]) -> int:

@@ -7,6 +7,7 @@ itself. A name in a source decides nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from sandbox import wire
 from sandbox.box import elf
@@ -14,9 +15,12 @@ from sandbox.gate import Answer, Call, Operation, Status
 from sandbox.judge.runner_link import RunnerLink
 
 NAMES_LIMIT = 32
+NAME_LIMIT = 200  # characters of one: a compiler takes names of megabytes, and a fact is one line
 OBSERVE_S = 30.0  # for the observing itself, beside what the launches may take
 LAUNCHES = 2
 UNSEEN = "functions that failed when they were looked at"
+UNREADABLE = "functions that its symbols do not tell"
+ON_HIDDEN = "functions that only hidden workloads meet"
 # Operators that compute nothing: memory, shapes, and moving values as they are.
 _HARMLESS = """
     alias as_strided chunk clone contiguous copy copy_ data_ptr detach detach_ empty empty_like empty_strided expand expand_as fill_ flatten
@@ -25,32 +29,33 @@ _HARMLESS = """
     zeros_like _local_scalar_dense _reshape_alias _to_copy _unsafe_view
 """
 HARMLESS = frozenset(_HARMLESS.split())
-_OPERATOR = re.compile(r"_ZN2at4_ops\d+(\w+?)(?:4call|10redispatch)E")
-_INTERNAL = re.compile(r"_ZN2at(?:6native|4cuda4blas)\d+(\w+?)E")
+_OPERATOR = re.compile(r"_ZN2at4_ops\d++(\w+?)(?:4call|10redispatch)E")
+_INTERNAL = re.compile(r"_ZN2at(?:6native|4cuda4blas)\d++(\w+?)E")
 _LIBRARY = re.compile(r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|curand|nccl|npp|mkl_|cblas_)\w+")
 _LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
 _LAST_NAME = re.compile(r"(\w+)$")
 
 
-def evidence(problem: wire.ProblemSpec, artifact: bytes, subject: RunnerLink) -> wire.Evidence | None:
-    """What there is to say; None where the problem does not ask. The runner's last placement is launched once more."""
+def evidence(
+    problem: wire.ProblemSpec, artifact: bytes, subject: RunnerLink, *, hidden: bool, before: wire.Evidence | None
+) -> wire.Evidence | None:
+    """What there is to say; None where the problem does not ask. The runner's last placement is launched once more. hidden: it is a hidden
+    workload's, and of that no name is told, for the runner makes them up: only whether there is one that is not known from before."""
     if problem.libraries is wire.Libraries.ALLOWED:
         return None
-    imported, hints = from_symbols(artifact)
+    imported, hints = from_symbols(artifact) if before is None else (before.imported, before.hints)
     # A kernel that was right in every trial and fails when it is looked at has something to hide; silence must not acquit it.
     observed = _observed(subject, OBSERVE_S + LAUNCHES * problem.trial_s, thoroughly=problem.libraries is wire.Libraries.FORBIDDEN)
     seen = (UNSEEN,) if observed is None else from_run(observed, artifact)
+    if hidden:
+        seen = (ON_HIDDEN,) if set(seen) - set(() if before is None else before.seen) else ()
     return wire.Evidence(policy=problem.libraries, imported=imported, seen=seen, hints=hints)
 
 
 def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Functions of libraries that the artifact wants, as people call them; and what lets it find more while it runs."""
-    try:
-        wanted = elf.undefined_names(artifact)
-    except elf.NotAnObject:
-        return (), ()
-    found = [name for symbol in wanted if (name := _library_function(symbol)) is not None]
-    return _few(found), _few([name for name in wanted if name in _LOADER])
+    imported = _few(name for symbol in _wanted(artifact) if (name := _library_function(symbol)) is not None)
+    return imported, _few(symbol for symbol in _wanted(artifact) if symbol in _LOADER)
 
 
 def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
@@ -70,13 +75,23 @@ def _observed(subject: RunnerLink, limit_s: float, *, thoroughly: bool) -> str |
     return reply.message if isinstance(reply, Answer) and reply.status is Status.OK else None
 
 
+def _wanted(artifact: bytes) -> Iterator[str]:
+    """The symbols that it wants of others; none of what is no ELF file, such as an archive of Python sources."""
+    try:
+        yield from elf.undefined_names(artifact)
+    except elf.Damaged:  # no linker wrote it, and it was loaded all the same: silence must not acquit it
+        yield UNREADABLE
+    except elf.NotAnObject:
+        return
+
+
 def _library_function(symbol: str) -> str | None:
     if match := _OPERATOR.match(symbol):
         name = _operator(match[1])
         return None if name in HARMLESS else f"at::{name}"
     if match := _INTERNAL.match(symbol):
         return f"at::native::{match[1]}"
-    return symbol if _LIBRARY.match(symbol) else None
+    return symbol if symbol == UNREADABLE or _LIBRARY.match(symbol) else None
 
 
 def _operator(name: str) -> str:
@@ -95,5 +110,11 @@ def _without_arguments(name: str) -> str:
     return "".join(kept).split("(")[0].strip()
 
 
-def _few(names: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))[:NAMES_LIMIT]
+def _few(names: Iterable[str]) -> tuple[str, ...]:
+    """The first ones, each once: no more is asked for, and what differs only after the cut is one."""
+    few: dict[str, None] = {}
+    for name in names:
+        few[name if len(name) <= NAME_LIMIT else f"{name[:NAME_LIMIT]}..."] = None
+        if len(few) == NAMES_LIMIT:
+            break
+    return tuple(few)

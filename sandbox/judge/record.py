@@ -29,6 +29,7 @@ def record(parties: Parties, bench: Bench, times: Times, claim: wire.Samples | N
         "launch_ns": parties.launch_ns,
         "alone": {**asdict(parties.alone), "null_ns": {str(copies): taken for copies, taken in parties.alone.null_ns.items()}},
         "turns": times.taken_ns,
+        "planned": times.planned,
         "reported": {name: statistics.median(one.durations_ns) for name, one in {SUBJECT: claim, **reported}.items() if one is not None},
     }
     path = Path(place) / f"{os.getpid()}-{time.time_ns()}.json"

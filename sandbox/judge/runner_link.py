@@ -87,6 +87,17 @@ class RunnerLink:
         self.silence = {Ending.TIMED_OUT: Silence.TIMED_OUT, Ending.GONE: Silence.GONE}.get(taken.ending)
         return taken
 
+    def tell(self, job: wire.RunnerJob, limit_s: float) -> None:
+        """Send the job once more, with what was kept back of it."""
+        if self.silence is not None:
+            return
+        try:
+            link_protocol.send(self.link, job, (), limit_s)
+        except TimeoutError:
+            self.silence = Silence.TIMED_OUT
+        except (BrokenPipeError, ConnectionResetError):
+            self.silence = Silence.GONE
+
     def reply(self) -> Answer | Silence:
         """What the runner wrote beside its last `done`, or why there was none."""
         return self.silence or self.gate.answer()

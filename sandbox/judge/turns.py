@@ -22,7 +22,7 @@ from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
 from sandbox.judge.quiet import quiet_turns
 from sandbox.judge.references import ReferenceFailed
-from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.trial import Bench, How, Run, run
 from sandbox.judge.verify import judge_run
@@ -97,11 +97,13 @@ class Took(NamedTuple):
 
 @dataclass(slots=True)
 class Times:
-    """By arm, and for each turn: how long the runs took, and how much of that was after `done`."""
+    """By arm, and for each turn: how long the runs took, and how much of that was after `done`. planned: how many turns there were to be,
+    before any had to be taken again."""
 
     taken_ns: dict[str, list[list[int]]] = field(default_factory=dict)
     read_ns: dict[str, list[int]] = field(default_factory=dict)
     throttle_reasons: set[str] = field(default_factory=set)
+    planned: int = TURN_COUNT
 
     def flat(self, arm: str) -> list[int]:
         """All runs of an arm that is there."""
@@ -114,15 +116,15 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
     for name in variants:
         how = How(variant=VARIANTS[name], limit_s=COMPILE_S)
         first = [run(trusted, bench, how) for _ in range(WARMUP_COUNT)]
+        hidden = "on a hidden workload" if bench.workload.hidden else ""  # an error may quote its size
         if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
             running.append(name)
         elif trusted.silence is not None:
-            raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {first[-1].reply}")
+            raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {_failure(first)}")
         elif name == EAGER:
-            raise ReferenceFailed(f"the reference does not run by itself: {first[-1].reply}")
+            raise ReferenceFailed(f"the reference does not run by itself: {hidden or _failure(first)}")
         else:
-            why = "on a hidden workload" if bench.workload.hidden else first[-1].reply  # which may quote its size
-            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {why}\n")
+            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {hidden or _failure(first)}\n")
     runs, nulls = (
         _alone_by_host_clock(trusted, bench, running) if clock is wire.Clock.HOST else _alone_by_device_clock(trusted, bench, running)
     )
@@ -132,6 +134,19 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
         run_ns={name: [one.duration_ns for one in runs[name]] for name in running},
         read_ns=steady([one.read_ns for one in runs[EAGER]]) if EAGER in running else 0.0,
     )
+
+
+def _failure(runs: list[Run]) -> str:
+    """What the first run that failed came to."""
+    for one in runs:
+        match one.reply:
+            case Silence.GONE:
+                return "its process ended"
+            case Silence.TIMED_OUT:
+                return "it did not come back in time"
+            case Answer(status=status, message=message) if status is not Status.OK:
+                return message or status.name.lower().replace("_", " ")
+    raise ValueError("all of these runs were answered")
 
 
 def _alone_by_host_clock(trusted: RunnerLink, bench: Bench, names: list[str]) -> tuple[dict[str, list[Took]], dict[bool, list[int]]]:
@@ -190,8 +205,8 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
     # The first of the cycles may have had something to load.
     turns, repeats = plan_turns(parties.clock, statistics.median(cycles_s), parties.budget_s, max(0.0, subject_ns - null_ns))
     yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
-    turn = 0
-    while turn < turns or (turn < 2 * turns and (_too_few_quiet(parties, times, turns) or _too_wide(times))):
+    times.planned, turn = turns, 0
+    while turn < turns or (turn < 2 * turns and (_too_few_quiet(parties, times) or _too_wide(times))):
         trial = _turn(among, bench, repeats, times, 2 * repeats * turn)
         yield trial
         if trial.outcome is not PASSED:
@@ -200,10 +215,10 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
         times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
 
 
-def _too_few_quiet(parties: Parties, times: Times, planned: int) -> bool:
+def _too_few_quiet(parties: Parties, times: Times) -> bool:
     """Whether too many turns will be left out: a host is busy for seconds, and the next turn may be a better one."""
     own, nulls = times.taken_ns.get(OWN_NULL, []), times.taken_ns.get(NULL[parties.copies], [])
-    return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * planned
+    return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * times.planned
 
 
 def _too_wide(times: Times) -> bool:

@@ -9,6 +9,7 @@ import torch
 
 from sandbox import wire
 from sandbox.gate import Answer, Status
+from sandbox.judge import poison
 from sandbox.judge.luck import excused
 from sandbox.judge.references import Reference, ReferenceFailed
 from sandbox.judge.runner_link import Silence
@@ -87,8 +88,10 @@ def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome | None, str]:
 def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
     problem = bench.problem
     references = expected(bench.reference, done.inputs, problem)
+    triples = zip(done.unwritten, done.outputs, references, strict=True)
+    unwritten = [poison.but_right_nan(mask, output, reference) for mask, output, reference in triples]
     if bench.compare is not None:
-        return bench.compare(bench.workload, done.inputs, done.outputs, references, done.unwritten)
+        return bench.compare(bench.workload, done.inputs, done.outputs, references, unwritten)
     wide = _expected64(done, bench, references)
     found = []
     for index, (output, reference, tensor) in enumerate(zip(done.outputs, references, problem.outputs, strict=True)):
@@ -100,10 +103,10 @@ def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
                 f"the reference's {tensor.name!r} is {reference.dtype} {tuple(reference.shape)}; "
                 f"problem.toml declares {output.dtype} {tuple(output.shape)}"
             )
-        found.append(compare(output, reference, wide[index], done.unwritten[index], bench.tolerance))
+        found.append(compare(output, reference, wide[index], unwritten[index], bench.tolerance))
 
     def again(index: int, shaken: Sequence[torch.Tensor]) -> Comparison:
-        return compare(done.outputs[index], references[index], wide[index], done.unwritten[index], bench.tolerance, shaken)
+        return compare(done.outputs[index], references[index], wide[index], unwritten[index], bench.tolerance, shaken)
 
     return excused(found, done.inputs, references, lambda given: expected(bench.reference64 or bench.reference, given, problem), again)
 

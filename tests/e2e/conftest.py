@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -53,3 +54,22 @@ def cli(environment: dict[str, str], tmp_path: Path) -> Cli:
         return Ended(code=done.returncode, stdout=done.stdout.decode(), stderr=done.stderr.decode())
 
     return run
+
+
+def heed_signals() -> None:
+    """As from a terminal: a shell has its background jobs ignore interrupts, and that would be inherited."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def started(environment: dict[str, str], *words: object) -> subprocess.Popen[str]:
+    """grader-cli with these words, on its way."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "grader.cli.main", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=heed_signals,  # noqa: PLW1509  nothing else runs in this process meanwhile
+    )

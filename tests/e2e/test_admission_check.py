@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import select
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +20,7 @@ from grader.formats import native
 from grader.model import Problem
 from sandbox import wire
 from tests import fakes
-from tests.e2e.conftest import EXAMPLES, Cli
+from tests.e2e.conftest import EXAMPLES, ROOT, Cli
 
 pytestmark = pytest.mark.slow
 
@@ -105,19 +111,43 @@ async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body
 
 async def test_a_reference_that_never_returns_is_refused(tmp_path: Path) -> None:
     """Its process ends with the check."""
-    mark = tmp_path / "pid"
+    mark, told = tmp_path / "pid", []
     body = f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
-    found = await admission.check(load(tmp_path, body), budget_s=1.0, patience_s=12.0)
+    found = await admission.check(load(tmp_path, body), budget_s=1.0, patience_s=12.0, notice_s=5.0, waiting=told.append)
     assert not found.admitted and found.refusals[-1].check == "time"
     assert not Path(f"/proc/{mark.read_text()}").exists()
+    assert "the problem's reference did not come back within 13 s; look for an endless loop" in found.refusals[-1].message
+    assert len(told) == 2 and all(line.startswith("still checking 'mean': ") and line.endswith(" s of at most 13 s") for line in told)
+
+
+@pytest.mark.parametrize("loop", ["[None for _ in iter(int, 1)]", "sum(iter(int, 1))"])
+def test_a_reference_that_loops_ends_with_the_command(environment: dict[str, str], tmp_path: Path, loop: str) -> None:
+    """In Python or in C, however the command ended; as long as the command waits, it goes on."""
+    os.mkfifo(mark := tmp_path / "pid")
+    looping = write(tmp_path, f"open({str(mark)!r}, 'w').write(str(os.getpid())); {loop}")
+    command = [sys.executable, "-m", "grader.cli.main", "problems", "check", str(looping), "--budget", "5"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as asking:
+        child = os.pidfd_open(int(mark.read_text()))  # waits until there is somebody who writes
+        try:
+            waited = select.poll()
+            waited.register(child, select.POLLIN)
+            assert not waited.poll(1000)
+            asking.kill()
+            assert waited.poll(10_000)
+        finally:
+            asking.kill()
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(child, signal.SIGKILL)
+            os.close(child)
 
 
 async def test_a_check_says_which_problem_it_was_of(tmp_path: Path) -> None:
     """By its digest; the control of the refusals here."""
-    problem = load(tmp_path, MEAN)
-    found = await admission.check(problem)
+    problem, told = load(tmp_path, MEAN), []
+    found = await admission.check(problem, waiting=told.append)
     assert found.admitted and (found.problem_id, found.digest) == ("mean", problem.digest)
     assert not dataclasses.replace(found, findings=()).admitted
+    assert told == []  # one that is over soon says nothing in between
 
 
 async def test_a_device_that_is_not_there_is_no_fault_of_the_problem_s(tmp_path: Path) -> None:

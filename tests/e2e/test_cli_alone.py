@@ -12,17 +12,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+from tests.e2e.conftest import Cli, started
 
 pytestmark = pytest.mark.slow
 
 ADD = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
+GONE_S = 4.0  # less than the 5 s of a trial, which end an endless kernel without us
 LOCAL = ("--sandbox", "process", "--device", "emulated")
 ESCAPES = r"\x1b]0;owned\x07\x1b[2J[bold red]ACCEPTED[/]"
 
@@ -225,32 +226,83 @@ def on_a_terminal(words: list[str], environment: dict[str, str]) -> str:
 # -- interruption -----------------------------------------------------------------------------------------------------------
 
 
-def heed_interrupts() -> None:
-    """As from a terminal: a shell has its background jobs ignore them, and that would be inherited."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def descendants(pid: int) -> list[int]:
+    """The processes that this one began, and those that they did."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for one in tasks for child in one.read_text().split()]
+    return children + [below for child in children for below in descendants(child)]
 
 
-def test_ctrl_c_cancels_and_exits_130(cli: Cli, environment: dict[str, str], tmp_path: Path) -> None:
-    """The submission is cancelled, and nothing of it is left running."""
+@contextmanager
+def watched(pids: list[int]) -> Iterator[list[int]]:
+    """Descriptors of the processes that are still there, which can be read once they have ended."""
+    with ExitStack() as stack:
+        found = []
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                found.append(os.pidfd_open(pid))
+                stack.callback(os.close, found[-1])
+        yield found
+
+
+def all_end(descriptors: list[int]) -> bool:
+    """Whether all of them end soon: the last, such as the judge's own, do when those before them have."""
+    return all(select.select([one], [], [], GONE_S)[0] for one in descriptors)
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [((signal.SIGINT,), 130), ((signal.SIGTERM,), 143), ((signal.SIGHUP,), 129), ((signal.SIGTERM, signal.SIGTERM), 143)],
+    ids=["ctrl-c", "term", "hangup", "term-twice"],
+)
+def test_a_signal_cancels(cli: Cli, environment: dict[str, str], tmp_path: Path, signals: tuple[signal.Signals, ...], code: int) -> None:
+    """The command says so and its exit code is the signal's; the submission is cancelled, and nothing of it is left running."""
     mine = write(tmp_path / "mine.cu", ENDLESS)
-    command = [sys.executable, "-m", "grader.cli.main", "submit", str(mine), "--problem", "vector_add", *LOCAL]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        preexec_fn=heed_interrupts,  # noqa: PLW1509  nothing else runs in this process meanwhile
-    ) as process:
-        assert process.stdout is not None
+    with started(environment, "submit", mine, "--problem", "vector_add", *LOCAL) as process:
+        assert process.stdout is not None and process.stderr is not None
+        name = process.stdout.readline().split()[0]
         for line in process.stdout:
             if line.startswith("building: built"):
                 break
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert process.wait(timeout=60) == 130
-    listed = cli("list", "--json")
-    assert [one["state"] for one in listed.json["submissions"]] == ["SUBMISSION_STATE_CANCELLED"]
+        with watched(descendants(process.pid)) as begun:
+            assert begun
+            for one in signals:
+                process.send_signal(one)
+            process.stdout.read()
+            assert process.wait(timeout=60) == code
+            assert process.stderr.read() == f"cancelled {name}\n"
+            assert all_end(begun)
+    assert [one["state"] for one in cli("list", "--json").json["submissions"]] == ["SUBMISSION_STATE_CANCELLED"]
+
+
+@pytest.mark.parametrize("lines", [1, 10_000], ids=["closed", "read"])
+def test_a_closed_pipe_cancels_and_is_no_verdict(cli: Cli, environment: dict[str, str], lines: int) -> None:
+    """As `| head -1` leaves it: 1 would be another verdict. The control reads all, and the kernel is right."""
+    with started(environment, "submit", ADD / "grid_stride.cu", "--mode", "test", *LOCAL) as process:
+        assert process.stdout is not None and process.stderr is not None
+        name = process.stdout.readline().split()[0]
+        for _, _ in zip(range(1, lines), process.stdout, strict=False):
+            pass
+        process.stdout.close()
+        code = process.wait(timeout=60)
+        told = process.stderr.read()
+    states = [one["state"] for one in cli("list", "--json").json["submissions"]]
+    expected = (3, f"cancelled {name}\n", "CANCELLED") if lines == 1 else (0, "", "SUCCEEDED")
+    assert (code, told, states) == (*expected[:2], [f"SUBMISSION_STATE_{expected[2]}"])
+
+
+def test_a_check_of_a_problem_ends_with_the_command(environment: dict[str, str], tmp_path: Path) -> None:
+    """SIGTERM ends what executes the reference, too."""
+    with started(environment, "problems", "check", ADD, "--budget", "3600") as process:
+        deadline_s = time.monotonic() + 60
+        while not descendants(process.pid) and time.monotonic() < deadline_s:
+            os.sched_yield()
+        with watched(descendants(process.pid)) as begun:
+            assert begun
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
+            assert process.wait(timeout=60) == 143
+            assert all_end(begun)
 
 
 # -- afterwards -------------------------------------------------------------------------------------------------------------

@@ -10,16 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from grader.client import GraderClient
 from grader.errors import InvalidSubmission
 from grader.v1 import submission_pb2
-
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+from tests.e2e.conftest import Cli, started
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +86,43 @@ def test_a_submission_can_be_left_and_watched_later(cli: Cli, address: str) -> N
     late = cli("cancel", name, "--server", address)
     assert late.code == 2
     assert "already" in late.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "state"),
+    [(signal.SIGINT, 130, "CANCELLED"), (signal.SIGTERM, 143, "CANCELLED"), (None, 3, "SUCCEEDED")],
+    ids=["ctrl-c", "term", "closed-pipe"],
+)
+def test_a_submission_that_is_waited_for_is_cancelled_by_a_signal(
+    cli: Cli, address: str, environment: dict[str, str], number: signal.Signals | None, code: int, state: str
+) -> None:
+    """At a server, too. A closed pipe ends the command only: the server goes on, as with --no-wait."""
+    with started(environment, "submit", ADD / "grid_stride.cu", "--server", address, "--mode", "test") as process:
+        assert process.stdout is not None and process.stderr is not None
+        name = process.stdout.readline().split()[0]
+        if number is None:
+            process.stdout.close()
+        else:
+            process.send_signal(number)
+            process.stdout.read()
+        assert process.wait(timeout=60) == code
+        assert process.stderr.read() == (f"cancelled {name}\n" if number else "")
+    cli("watch", name, "--server", address)
+    assert cli("show", name, "--server", address, "--json").json["state"] == f"SUBMISSION_STATE_{state}"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_watching_only(cli: Cli, address: str, environment: dict[str, str], number: signal.Signals, code: int) -> None:
+    """What is watched goes on to its verdict."""
+    name = cli("submit", ADD / "grid_stride.cu", "--server", address, "--no-wait", "--json").json["name"]
+    with started(environment, "watch", name, "--server", address) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        process.stdout.read()
+        assert process.wait(timeout=60) == code
+        assert process.stderr.read() == ""
+    assert cli("watch", name, "--server", address).code == 0
 
 
 def test_an_unknown_problem_is_misuse_with_a_server_too(cli: Cli, address: str) -> None:

@@ -88,6 +88,26 @@ async def test_an_unknown_key_and_a_wrong_secret_are_told_the_same(keyed):
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("method", ["Submit", "WatchSubmission"])
+async def test_a_stranger_is_refused_before_its_request_is_taken(keyed, method):
+    """Or many of them would fill the memory. The control has a key, and its request, which never comes, is waited for."""
+
+    async def never():
+        await asyncio.sleep(20)
+        yield b""
+
+    async def code_of(*metadata: tuple[str, str]) -> grpc.StatusCode:
+        async with grpc.aio.insecure_channel(keyed.address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                async for _ in channel.stream_stream(f"/{SERVICE.full_name}/{method}")(never(), metadata=metadata, timeout=0.7):
+                    pass
+        return refused.value.code()
+
+    assert await code_of() is UNAUTHENTICATED
+    assert await code_of(bearer(await keyed.key(scopes=[Scope.ADMIN]))) is DENIED
+    assert await code_of(bearer(await keyed.key())) is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
 async def test_health_and_reflection_ask_for_no_key(keyed):
     """Load balancers have none."""
     async with grpc.aio.insecure_channel(keyed.address) as channel:

@@ -5,12 +5,14 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from sandbox import wire
 from sandbox.box import build, elf, steps
+from sandbox.box.attempt import IMPORT_FAILED
 from sandbox.box.headers import Headers
 from sandbox.box.languages import cuda
 
@@ -122,6 +124,40 @@ def test_headers_alone_are_nothing_to_compile(made, device_kind):
     """The sentence names the suffixes that are compiled."""
     failed = made({"kernel.cuh": KERNEL}, device_kind)
     assert failed.code == build.REJECTED and "*.cu" in failed.log
+
+
+# -- a language that runs the submission -------------------------------------------------------------------------------------
+
+
+def test_what_fails_once_the_submission_has_run_is_its_doing(made):
+    """Whatever the error is: a builder that is broken is tried again, and counts against nobody's quota."""
+    for artifact, note in ((b"", None), ("no bytes", wire.BuildNote())):
+        left = (build.Attempt(code=build.BUILT, log="", artifact=artifact), note)
+        failed = made({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_, left=left: left))
+        assert failed.code == IMPORT_FAILED and "the submission left the build box unusable" in failed.log
+    left = (build.Attempt(code=build.BUILT, log="", artifact=b"made"), wire.BuildNote())
+    assert made({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_: left)).code == build.BUILT
+
+
+@pytest.mark.parametrize("error", [OSError("no room"), MemoryError("none left")])
+def test_what_fails_before_the_submission_runs_is_the_graders(made, error):
+    """The builder ends with BROKEN."""
+
+    def fails(*_):
+        raise error
+
+    with pytest.raises(type(error)):
+        made({"k.py": ""}, "emulated", SimpleNamespace(build=fails))
+
+
+def test_the_builders_memory_is_closed():
+    """To the submission, which has its uid and could make it say that it is broken; the control is an interpreter that builds nothing."""
+    tell = "print(ctypes.CDLL(None).prctl(3))"  # PR_GET_DUMPABLE
+    building = f"sys.argv = ['build', '/nonexistent', '/nonexistent']; print(build.main()); {tell}"
+    for act, said in ((building, ["5", "0"]), (tell, ["1"])):
+        text = f"import ctypes, sys; from sandbox.box import build; {act}"
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout.split() == said
 
 
 # -- several kinds of headers ----------------------------------------------------------------------------------------------

@@ -432,6 +432,17 @@ def test_times_on_a_device_stand_beside_both_baselines() -> None:
     assert "NVIDIA H200, sm_90" in text and "4.1 TB/s" in text and "driver 580.1" in text
 
 
+def test_a_speedup_of_some_workloads_says_of_how_many() -> None:
+    """A mean that leaves out what the clock could not tell is no mean of the problem."""
+    submission = on_a_gpu()
+    speedup = report_pb2.Speedup(baseline="eager", ratio=1.5, ratio_low=1.4, ratio_high=1.6)
+    submission.report.speedups.append(speedup)
+    assert "speedup over eager, geometric mean: 1.5x" in shown(submission)
+    submission.report.measurements.add(workload_id="n65")
+    of = len(submission.report.measurements)
+    assert f"speedup over eager, geometric mean over {of - 1} of {of} workloads: 1.5x" in shown(submission)
+
+
 def test_a_report_of_a_device_fits_100_columns() -> None:
     """Tables are not wrapped on a plain terminal."""
     lines = [line.rstrip() for line in shown(on_a_gpu()).splitlines()]

@@ -1,6 +1,7 @@
 """Whose turn it is on a device, where a job sits down, and when a device is not used any more."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest_asyncio
 
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.fleet import lanes
-from grader.fleet.judge_process import judge_environment
+from grader.fleet.judge_process import JudgeProcess, judge_environment
 from grader.fleet.lanes import Lanes
 from grader.fleet.local import LocalFleet
 from grader.isolation import GpuAccess
@@ -241,6 +242,17 @@ async def test_a_judge_that_dies_with_a_job_is_started_anew(make, judges) -> Non
     with pytest.raises(JudgeBroken, match="ended with 9"):
         await judged(fleet)
     assert (await judged(fleet))[1][-1] == "Finished"
+
+
+async def test_a_line_that_does_not_fit_is_the_judges_fault() -> None:
+    """It is told like all else that a judge does wrong, and the process is ended."""
+    judge = JudgeProcess("emulated", command=(sys.executable, "-c", f"print('x' * {2 * wire.LINE_LIMIT_BYTES})"))
+    try:
+        with pytest.raises(JudgeBroken, match=f"a line of over {wire.LINE_LIMIT_BYTES} bytes"):
+            await judge.environment()
+        assert not judge.running
+    finally:
+        await judge.close()
 
 
 async def test_a_judge_that_does_not_start_takes_its_lane_along(make, judges) -> None:

@@ -210,7 +210,8 @@ def test_the_tables_that_tests_write_are_taken_over_by_their_names(tmp_path: Pat
 def test_a_record_of_the_clock_becomes_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Turns in microseconds; what the subject's own null runs say is beside what the trusted one's say."""
     turns = {"subject": [[500_000] * 4] * 12, "eager": [[480_000] * 4] * 12, "null with copy": [[400_000] * 4] * 12}
-    data = {"workload": "n1", "copies": True, "alone": {"null_ns": {"True": [401_000] * 3}}, "turns": turns}
+    alone = {"null_ns": {"False": [401_000] * 3, "True": [401_000] * 3}, "floor_ns": [400_000], "run_ns": {"eager": [480_000] * 3}}
+    data = {"workload": "n1", "copies": True, "launch_ns": 4_000.0, "alone": alone, "turns": turns}
     (tmp_path / "1-1.json").write_text(json.dumps(data), "utf-8")
     turns["the subject's null"] = [[410_000] * 4] * 12
     data["reported"] = {"subject": 93_100.0, "eager": 92_500.0}
@@ -219,5 +220,6 @@ def test_a_record_of_the_clock_becomes_a_row(tmp_path: Path, capsys: pytest.Capt
     first, second, summary = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| n1")]
     assert "100.0 ± 0.0" in first and "90.0 ± 0.0" not in first
     assert "90.0 ± 0.0" in second and "401.0" in second and second.endswith("| 0.0 | 0.6 |")
-    assert summary == "| n1 | 2 | 15.00 | 5.00 | 20.00 | 0.00 |"
+    # Of the 10 us that its own null runs take longer, 2 are believed: 500 - 402 + 4 - 93.1.
+    assert summary == "| n1 | 2 | 15.00 | 5.00 | 20.00 | 0.00 | 8.90 | 8.90 |"
     assert offsets.main(["nowhere"]) == 2 and "GRADER_CLOCK_RECORD" in capsys.readouterr().err

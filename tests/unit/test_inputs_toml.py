@@ -106,3 +106,36 @@ def test_a_workload_s_distribution_is_checked_too(tmp_path: Path, own: str, said
     with pytest.raises(ProblemInvalid) as caught:
         load(tmp_path, dtype="int64", own=own)
     assert said in str(caught.value)
+
+
+TOO_FAR = 'kind = "integers", low = 0, high = 9007199254740994'
+
+
+def load_scalar(tmp_path: Path, distribution: str, dtype: str = "int64") -> wire.ProblemSpec:
+    """The fake problem with an input that has no axes."""
+    text = fakes.PROBLEM_TOML.format(name="sum")
+    text = text.replace(INPUT, f'name = "a", shape = [], dtype = "{dtype}", distribution = {{ {distribution} }}')
+    return native.load(fakes.write_problem(tmp_path, text=text)).spec
+
+
+@pytest.mark.parametrize(
+    ("distribution", "said"),
+    [
+        (TOO_FAR, "'high' is 9007199254740994"),
+        ('kind = "integers", low = -9007199254740994, high = 0', "'low' is -9007199254740994"),
+        ('kind = "constant", high = 1152921504606846976', "'high' is 1152921504606846976"),
+        (f'kind = "mixture", parts = [{{ weight = 1 }}, {{ weight = 1, {TOO_FAR} }}]', "'high' is 9007199254740994"),
+    ],
+)
+def test_a_whole_number_that_would_not_arrive_is_refused(tmp_path: Path, distribution: str, said: str) -> None:
+    """What has no axes travels as a double: past 2 ** 53 an honest kernel would get another number than the reference."""
+    with pytest.raises(ProblemInvalid) as caught:
+        load_scalar(tmp_path, distribution)
+    assert f"input 'a' at workload 'n64': {said}" in str(caught.value) and "give the input an axis" in str(caught.value)
+
+
+def test_a_number_that_arrives_is_taken(tmp_path: Path) -> None:
+    """The largest that does, in an input of a floating dtype any, and in a tensor any."""
+    assert load_scalar(tmp_path, 'kind = "integers", low = -9007199254740992, high = 9007199254740992')
+    assert load_scalar(tmp_path / "float", TOO_FAR, "float64")
+    assert load(tmp_path / "tensor", TOO_FAR, "int64")

@@ -320,6 +320,7 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
         ((model("return x"), "def get_inputs():\n    return [2 ** 60]\n", NONE), "forward returned a int"),
         ((model("return x"), "def get_inputs():\n    return [torch.rand(3) + 1j]\n", NONE), "complex64"),
         ((model("return x"), "def get_inputs():\n    return [torch.rand([1] * 9)]\n", NONE), "9 axes"),
+        ((model("return x * 2"), "def get_inputs():\n    return [torch.rand(())]\n", NONE), "'x' is a tensor without axes"),
         ((model("return x"), "def get_inputs():\n    return 1 / 0\n", NONE), "get_inputs() raised ZeroDivisionError"),
         ((model("return x"), ROW, "def get_init_inputs():\n    return [object()]\n"), "raised TypeError"),
         (("class Model:\n    def forward(self, x):\n        return x\n", ROW, NONE), "is no torch.nn.Module"),
@@ -331,6 +332,13 @@ def test_a_problem_that_can_not_be_judged_says_why(tmp_path: Path, parts: tuple[
     with pytest.raises(ReferenceFailed) as caught:
         load_task(spec_of(tmp_path, *parts), "cpu")
     assert said in str(caught.value) and "kb_9_made" in str(caught.value)
+
+
+def test_an_output_may_have_no_axes(tmp_path: Path) -> None:
+    """The control of inputs that have none: a loss is one, of an input that has one element or a number beside it."""
+    body = "class Model(nn.Module):\n    def forward(self, x, one, f):\n        return (x * one * f).mean()\n"
+    task = load_task(spec_of(tmp_path, body, "def get_inputs():\n    return [torch.rand(4), torch.rand(1), 2.0]\n", NONE), "cpu")
+    assert [one.shape for one in task.spec.outputs] == [()]
 
 
 def test_arguments_that_can_not_be_sent_are_said(tmp_path: Path) -> None:

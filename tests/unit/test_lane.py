@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from sandbox.devices.clock import Pairs, Taken
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.baseline import Baseline
-from sandbox.judge.lane import judge
+from sandbox.judge.lane import judge, plan_trials
 from sandbox.judge.measure import measure
 from sandbox.judge.record import VARIABLE
 from sandbox.judge.runner_link import RunnerLink
@@ -259,17 +260,42 @@ def test_a_measurement_has_certified_runs_and_a_baseline(tmp_path: Path, baselin
 
 @pytest.mark.slow
 def test_a_kernel_that_stops_computing_when_it_is_timed_is_caught(tmp_path: Path, baseline: Baseline) -> None:
-    """Honest for all six verified calls, then nothing: the first certified run is unwritten, and there is no measurement."""
+    """Honest for the three verified calls, then nothing: the first certified run is unwritten, and there is no measurement."""
     calls: list[int] = []
 
     def lazy(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         calls.append(1)
-        if len(calls) <= 6:
+        if len(calls) <= 3:
             honest(inputs, outputs)
 
     facts = judged(tmp_path, lazy, baseline=baseline)
-    assert outcomes(facts) == ["passed"] * 6 + ["unwritten"]
+    assert outcomes(facts) == ["passed"] * 3 + ["unwritten"]
     assert not any(isinstance(fact, wire.Measurement) for fact in facts)
+
+
+def test_hidden_workloads_are_timed_last_while_nobody_else_is_there(tmp_path: Path) -> None:
+    """Between public ones, each would be seen to take its time."""
+    mixed = replace(PROBLEM, workloads=PROBLEM.workloads[::-1])
+    assert plan_trials(_job(tmp_path, mixed, wire.Mode.RANKED)).measured == ("n100", "n33")
+
+
+@pytest.mark.slow
+def test_what_has_met_a_hidden_workload_says_nothing_that_is_shown(tmp_path: Path, baseline: Baseline) -> None:
+    """An error, an exit code or a claimed time of a public workload could tell a hidden one's size: public ones are over by then."""
+    met: list[int] = []
+
+    def tells(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        met.append(inputs[0].numel())
+        if len(met) > 1 and met[-1] == 100 and 33 in met:
+            raise ValueError(f"I have seen {met}")
+        honest(inputs, outputs)
+
+    facts = judged(tmp_path, tells, baseline=baseline)
+    shown = [getattr(fact, "hidden", None) for fact in facts if isinstance(fact, wire.Trial | wire.Measurement)]
+    assert shown == sorted(shown) and True in shown and any(isinstance(fact, wire.Measurement) for fact in facts)
+    assert isinstance(facts[-1], wire.Finished) and 33 in met and set(outcomes(facts)) == {"passed"}
+    hidden_at = next(index for index, fact in enumerate(facts) if isinstance(fact, wire.Progress) and fact.hidden_at_ns)
+    assert not any(isinstance(fact, wire.Evidence | wire.Measurement) and not getattr(fact, "hidden", True) for fact in facts[hidden_at:])
 
 
 @pytest.mark.slow
@@ -297,6 +323,16 @@ def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, 
     assert measurement.floor_ns == 100
     assert set(measurement.baselines["eager"].durations_ns) == {1_010 - 110}
     assert all(one.ratio < 0.5 for one in measurement.speedups)
+
+
+@pytest.mark.slow
+def test_a_baseline_that_seems_to_take_less_than_the_protocol_has_no_time(tmp_path: Path, baseline: Baseline) -> None:
+    """No time is below nothing; above, it is shown (the test before)."""
+    alone = Alone(null_ns={False: [100] * 3, True: [100] * 3}, floor_ns=[100], run_ns={"eager": [60] * 3})
+    bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
+    with baseline.serve(PROBLEM, "cuda") as trusted:
+        facts = list(measure(Parties(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0), bench, bench, None))
+    assert isinstance(facts[-1], wire.Measurement) and facts[-1].baselines == {} and facts[-1].speedups == ()
 
 
 class EventDevice(EmulatedDevice):

@@ -26,6 +26,7 @@ from sandbox.judge.turns import (
     TURN_LIMIT,
     Alone,
     Times,
+    _too_few_quiet,
     _too_wide,
     plan_turns,
     together,
@@ -175,10 +176,10 @@ def test_turns_in_which_the_subjects_process_was_slow_are_left_out() -> None:
     """What its own null runs took more than is believed would else be in its time; but nobody chooses which few turns count."""
     still, slow = [300_000] * 8, [308_000] * 8
     assert quiet_turns([still, slow, still, still], [still] * 4, 300_000.0) == [0, 2, 3]
-    assert _counting([slow, slow, still, still], [still] * 4, 300_000.0) == [2, 3]
-    assert _counting([slow, slow, still, slow], [still] * 4, 300_000.0) == []
-    assert _counting([slow] * 15 + [still] * 9, [still] * 24, 300_000.0) == list(range(15, 24))  # as many as were wanted
-    assert _counting([slow] * 16 + [still] * 8, [still] * 24, 300_000.0) == []
+    assert _counting([slow, slow, still, still], [still] * 4, 300_000.0, TURN_COUNT) == [2, 3]
+    assert _counting([slow, slow, still, slow], [still] * 4, 300_000.0, TURN_COUNT) == []
+    assert _counting([slow] * 15 + [still] * 9, [still] * 24, 300_000.0, TURN_COUNT) == list(range(15, 24))  # as many as were wanted
+    assert _counting([slow] * 16 + [still] * 8, [still] * 24, 300_000.0, TURN_COUNT) == []
     # A trusted null run that somebody slowed does not make the subject's believed.
     assert quiet_turns([slow, still, still], [slow, still, still], 300_000.0) == [1, 2]
     assert quiet_turns([[306_000] * 8] * 2, [[305_000] * 8] * 2, 300_000.0) == [0, 1]
@@ -222,6 +223,17 @@ def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
 
     assert unrest([slow, slow, slow, still]) is Unrest.OWN
     assert unrest([slow, slow, still, still]) is Unrest.NONE
+
+
+@pytest.mark.parametrize(("planned", "counting"), [(TURN_COUNT, []), (5, []), (4, [4, 5, 6])])
+def test_as_many_quiet_turns_count_as_end_the_wait_for_more(planned: int, counting: list[int]) -> None:
+    """Three quarters of those planned, of a kernel that takes seconds too, of which there are few."""
+    still, slow = [300_000] * 8, [309_000] * 8
+    own, theirs = [slow] * 4 + [still] * 3, [still] * 7
+    assert _counting(own, theirs, 300_000.0, planned) == counting
+    times = Times(taken_ns={OWN_NULL: own, NULL[True]: theirs}, planned=planned)
+    parties = SimpleNamespace(copies=True, alone=Alone(null_ns={True: [300_000]}, floor_ns=[], run_ns={}))
+    assert _too_few_quiet(parties, times) == (not counting)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("apart_ns", "wider"), [(0, False), (1_000, False), (4_000, True), (-4_000, True)])

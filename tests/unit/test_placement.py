@@ -1,5 +1,6 @@
 """Tensors lie apart, aligned, in the arena, and somewhere else each time."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -88,3 +89,17 @@ def test_every_bit_half_of_the_key_matters() -> None:
     base = draw(SPEC.inputs, SPEC.workloads[0].axes, key, EmulatedDevice())[0]
     assert not (base == draw(SPEC.inputs, SPEC.workloads[0].axes, "1" + key[1:], EmulatedDevice())[0]).all()
     assert not (base == draw(SPEC.inputs, SPEC.workloads[0].axes, key[:-1] + "1", EmulatedDevice())[0]).all()
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 2 << 30])
+def test_an_arena_does_not_tell_how_large_the_largest_workload_is(batch_bytes: int) -> None:
+    """The runner is told its size when it loads, before hidden workloads are run: a round number, and enough."""
+
+    def of(size: int) -> int:
+        workloads = (*SPEC.workloads, wire.Workload(workload_id="h", axes=dict.fromkeys(SPEC.workloads[0].axes, size), hidden=True))
+        return arena_bytes(replace(SPEC, workloads=workloads), batch_bytes)
+
+    sizes = {of(size) for size in range(100, 20_000, 7)}
+    assert len(sizes) <= 40 and all(one % (16 << 20) == 0 for one in sizes)
+    assert all(of(size) >= placement_bytes(SPEC, dict.fromkeys(SPEC.workloads[0].axes, size)) for size in range(100, 20_000, 7))
+    assert of(1000) == of(1001) == of(1013)

@@ -1,13 +1,17 @@
 """What is taken for the use of a library, and what is not."""
 
+import time
 from pathlib import Path
 from subprocess import run
+from types import SimpleNamespace
 
 import pytest
 
 from grader.policy import forbidden, used
 from sandbox import wire
-from sandbox.judge.policy import from_run, from_symbols
+from sandbox.box import elf
+from sandbox.gate import Answer, Status
+from sandbox.judge.policy import NAME_LIMIT, ON_HIDDEN, UNREADABLE, evidence, from_run, from_symbols
 
 SOURCE = """
 extern "C" void cublasSgemm_v2();
@@ -43,9 +47,51 @@ def test_symbols_tell_what_an_artifact_calls(tmp_path: Path, cheats: bool) -> No
     assert hints == (("dlopen",) if cheats else ())
 
 
+def built(place: Path, names: list[str]) -> bytes:
+    """What the linker makes of an object that wants these, if they are there."""
+    (place / "kernel.s").write_text("".join(f".weak {name}\n.quad {name}\n" for name in names))
+    run(["gcc", "-shared", "-nostdlib", "kernel.s", "-o", "kernel.so"], cwd=place, check=True)
+    return (place / "kernel.so").read_bytes()
+
+
 def test_an_artifact_that_is_no_object_has_no_symbols() -> None:
-    """A Python module, or hostile bytes."""
-    assert from_symbols(b"\x7fELF\x02\x01" + b"\xff" * 64) == ((), ()) == from_symbols(b"import torch")
+    """An archive of Python sources, or nothing."""
+    assert from_symbols(b"") == ((), ()) == from_symbols(b"import torch")
+
+
+@pytest.mark.parametrize(
+    "artifact", [elf.MAGIC + b"\xff" * 64, elf.MAGIC + bytes(64), elf.MAGIC], ids=["nonsense", "no sections", "a beginning"]
+)
+def test_an_object_whose_symbols_can_not_be_read_is_not_acquitted(artifact: bytes) -> None:
+    """No linker wrote it, and it was loaded: what it may hide counts as found."""
+    imported, hints = from_symbols(artifact)
+    assert imported == (UNREADABLE,) and hints == ()
+    assert forbidden(wire.Evidence(policy=wire.Libraries.FORBIDDEN, imported=imported)) is not None
+
+
+def test_names_of_megabytes_fit_into_a_fact(tmp_path: Path) -> None:
+    """Each is cut, and what differs before the cut stays apart."""
+    names = [f"cublas{letter}{letter * (4 << 20)}" for letter in "abc"]
+    artifact = built(tmp_path, names)
+    imported, _ = from_symbols(artifact)
+    assert sorted(imported) == [f"{name[:NAME_LIMIT]}..." for name in names]
+    fact = wire.Evidence(policy=wire.Libraries.FORBIDDEN, imported=imported)
+    assert wire.decode(wire.encode(fact)) == fact and len(wire.encode(fact)) < 1000
+
+
+def test_names_that_differ_after_the_cut_are_one(tmp_path: Path) -> None:
+    """No more of them are told than fit, and short ones are told as they are."""
+    names = ["cublas" + "x" * 300, "cublas" + "x" * 301, "cublasSgemm"]
+    artifact = built(tmp_path, names)
+    assert set(from_symbols(artifact)[0]) == {"cublas" + "x" * (NAME_LIMIT - 6) + "...", "cublasSgemm"}
+
+
+def test_a_name_of_digits_takes_no_time(tmp_path: Path) -> None:
+    """They end where no other digit follows, so there is one way only to read them."""
+    names = [f"_ZN2at4_ops{index}{'1' * 4000}" for index in range(100)]
+    artifact = built(tmp_path, names)
+    begun = time.process_time()
+    assert from_symbols(artifact) == ((), ()) and time.process_time() - begun < 1.0
 
 
 def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
@@ -57,6 +103,23 @@ def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
     )
     artifact = b"... _Z9my_matmulPKfPf ... _Z5tiledILi32EfEvPT0_ ..."
     assert from_run(observed, artifact) == ("torch.mm", "the kernel vectorized_elementwise_kernel")
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_no_name_that_a_runner_made_up_on_a_hidden_workload_is_told(hidden: bool) -> None:
+    """Only that there is one which public workloads did not show; of a public one the name is told."""
+
+    def seen(told: str, known: tuple[str, ...] = ()) -> tuple[str, ...]:
+        subject = SimpleNamespace(call=lambda *_: Answer(status=Status.OK, message=told))
+        problem = SimpleNamespace(libraries=wire.Libraries.LABELLED, trial_s=1.0)
+        before = wire.Evidence(policy=wire.Libraries.LABELLED, seen=known) if known else None
+        found = evidence(problem, b"no elf", subject, hidden=hidden, before=before)  # type: ignore[arg-type]
+        assert found is not None
+        return found.seen
+
+    assert seen("operator sizes_1000003") == ((ON_HIDDEN,) if hidden else ("torch.sizes_1000003",))
+    assert seen("operator mm", ("torch.mm",)) == (() if hidden else ("torch.mm",))
+    assert seen("operator empty") == ()
 
 
 def test_only_a_problem_that_forbids_disqualifies() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import tarfile
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from sandbox import wire
 from sandbox.box import nvcc, python_module
 from sandbox.box.attempt import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
 from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
@@ -157,6 +159,28 @@ def test_a_report_of_the_modules_own_is_only_a_claim(made):
     assert built.code == IMPORT_FAILED or built.names == ["sources/mine/kernel.py"]
     for text in ("'['*100000", "json.dumps({'code': 5, 'log': '', 'note': ''})", "json.dumps([])", "'\\\\udcff'"):
         assert made(forged.replace("TEXT", text)).code == IMPORT_FAILED
+
+
+@pytest.mark.parametrize(
+    ("report", "code", "said"),
+    [
+        ({"code": BUILT, "log": "\ud800"}, BUILT, "\\ud800"),
+        ({"code": REJECTED, "log": "not \ud800"}, REJECTED, "not \\ud800"),
+        ({"code": BUILT, "log": "gr\xfc\xdfe"}, BUILT, "gr\xfc\xdfe"),
+    ],
+)
+def test_a_log_that_can_not_be_printed_is_escaped(made, report, code, said):
+    """Half a surrogate pair: it was taken for the grader's own fault, of which nobody's quota knows."""
+    report["note"] = wire.encode(wire.BuildNote()).decode()
+    built = made(f"import os, sys\nopen(sys.argv[2], 'w').write({json.dumps(report)!r})\nos._exit(0)\n")
+    assert (built.code, built.log) == (code, said)
+
+
+@pytest.mark.parametrize(("code", "found"), [([], IMPORT_FAILED), (7.0, IMPORT_FAILED), (5, IMPORT_FAILED), (7, REJECTED)])
+def test_a_reported_code_is_a_number_that_a_build_ends_with(made, code, found):
+    """What is none can't be told from a broken builder's."""
+    report = {"code": code, "log": "", "note": wire.encode(wire.BuildNote()).decode()}
+    assert made(f"import os, sys\nopen(sys.argv[2], 'w').write({json.dumps(report)!r})\nos._exit(0)\n").code == found
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import pytest
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
 from sandbox.judge import turns
+from sandbox.judge.references import ReferenceFailed
+from sandbox.judge.runner_link import Silence
 from sandbox.judge.speedup import steady
 from sandbox.judge.trial import Run
 
@@ -32,7 +34,7 @@ def _runs(slow_from: int) -> Callable[[Any, Any, Any], Run]:
 def _taken(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> turns.Alone:
     monkeypatch.setattr(turns, "run", _runs(slow_from))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
-    bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0))
+    bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
     return turns.time_alone(trusted, bench, (turns.EAGER, "compile"))  # type: ignore[arg-type]
 
 
@@ -51,3 +53,45 @@ def test_everyone_runs_as_often_and_little_is_kept(monkeypatch: pytest.MonkeyPat
     count = turns.ALONE_COUNT[wire.Clock.DEVICE_EVENTS]
     assert {len(taken) for taken in (*alone.run_ns.values(), *alone.null_ns.values())} == {count}
     assert alone.read_ns == 7 and set(alone.run_ns) == {"eager", "compile"}
+
+
+def _replies(*replies: Answer | Silence) -> Callable[[Any, Any, Any], Run]:
+    """Runs that are answered so, one after the other; a Silence is the runner's from then on."""
+    said = iter(replies)
+
+    def run(runner: Any, bench: Any, how: Any) -> Run:
+        reply = next(said)
+        runner.silence = reply if isinstance(reply, Silence) else None
+        return Run(key="", reply=reply, duration_ns=1, inputs=[])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (Answer(status=Status.RAISED, message="ValueError: oops"), "ValueError: oops"),
+        (Answer(status=Status.OUT_OF_MEMORY), "out of memory"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.MonkeyPatch, bad: Answer, said: str, at: int) -> None:
+    """Whichever of its first runs it was; a person reads it."""
+    fine = Answer(status=Status.OK)
+    with pytest.raises(ReferenceFailed) as caught:
+        _warmed_up(monkeypatch, *(bad if index == at else fine for index in range(turns.WARMUP_COUNT)))
+    assert str(caught.value) == f"the reference does not run by itself: {said}"
+
+
+@pytest.mark.parametrize(("silence", "said"), [(Silence.GONE, "its process ended"), (Silence.TIMED_OUT, "it did not come back in time")])
+def test_a_reference_that_says_nothing_is_put_into_words(monkeypatch: pytest.MonkeyPatch, silence: Silence, said: str) -> None:
+    """As no fault of the reference's: that is not known."""
+    with pytest.raises(RuntimeError) as caught:
+        _warmed_up(monkeypatch, *[silence] * turns.WARMUP_COUNT)
+    assert str(caught.value) == f"the baseline's runner did not answer to 'eager': {said}"
+
+
+def _warmed_up(monkeypatch: pytest.MonkeyPatch, *replies: Answer | Silence) -> None:
+    monkeypatch.setattr(turns, "run", _replies(*replies))
+    trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
+    turns.time_alone(trusted, SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False)), (turns.EAGER,))  # type: ignore[arg-type]

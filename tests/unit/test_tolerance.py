@@ -1,15 +1,21 @@
 """What counts as right, element by element and as a whole."""
 
 import math
+import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from sandbox import wire
+from sandbox.gate import Answer, Status
 from sandbox.judge import poison
 from sandbox.judge.tolerance import Comparison, _rms, compare
+from sandbox.judge.trial import Bench, Run
+from sandbox.judge.verify import judge_run
 
 LOOSE = wire.Tolerance(atol=math.inf, rtol=math.inf, budget_factor=None)
+PASSED = wire.TrialOutcome.PASSED
 TIGHT = wire.Tolerance(atol=1e-5, rtol=1e-5)
 
 
@@ -68,6 +74,64 @@ def test_a_nan_that_the_kernel_made_is_not_called_unwritten() -> None:
     assert found.outcome is wire.TrialOutcome.NON_FINITE
 
 
+def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.Trial:
+    """The fact of a trial in which that was left and this is right."""
+    tensor = wire.TensorSpec(name="c", dtype=str(output.dtype).removeprefix("torch."), shape=tuple(output.shape))
+    workload = wire.Workload(workload_id="w", axes={})
+    problem = wire.ProblemSpec(
+        problem_id="p",
+        format="native",
+        entry="solve",
+        inputs=(),
+        outputs=(tensor,),
+        workloads=(workload,),
+        tolerance=LOOSE,
+        reference="",
+    )
+    done = Run(
+        key="",
+        reply=Answer(status=Status.OK),
+        duration_ns=0,
+        inputs=[],
+        outputs=[output],
+        unwritten=[poison.unwritten(output, bits)],
+    )
+    bench = Bench(problem=problem, workload=workload, reference=lambda _: [reference])
+    return judge_run(done, bench, wire.TrialPhase.VERIFY, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_nan_that_is_right_is_not_called_unwritten(dtype: torch.dtype, fresh: bool) -> None:
+    """The logarithm of a negative number has the bits of torch's fresh memory; as right is NaN with all bits set. Beside it, where the
+    reference is a number, both are unwritten."""
+    output, reference = torch.empty(8, dtype=dtype), torch.ones(8, dtype=dtype)
+    bits = poison.fill(output)
+    output[:] = 1
+    reference[:4] = math.nan
+    output[:5] = math.nan
+    if fresh:
+        output[:5].view(torch.uint8).fill_(0xFF)
+    found = verified(output, bits, reference)
+    assert (found.outcome, found.unwritten_count, found.mismatched_count) == (wire.TrialOutcome.UNWRITTEN, 1, 1)
+    output[4] = 1
+    assert verified(output, bits, reference).outcome is PASSED
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_this_trials_poison_is_unwritten_where_nan_is_right_too(dtype: torch.dtype) -> None:
+    """A kernel that writes nothing has not found out where there is no answer."""
+    output, reference = torch.empty(8, dtype=dtype), torch.full((8,), math.nan, dtype=dtype)
+    found = verified(output, poison.fill(output), reference)
+    assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
+
+
+def test_poison_is_nobodys_own_nan() -> None:
+    """A CPU makes NaN without payload, a GPU NaN with all of it: where the reference has one, a kernel's own is not taken for poison."""
+    output = torch.empty(1, dtype=torch.bfloat16)
+    assert not {poison.fill(output) for _ in range(4000)} & {0x7FC0, 0x7FFF}
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_non_finite_where_the_reference_is_finite_is_wrong(value: float) -> None:
     """No tolerance covers an infinity."""
@@ -82,6 +146,71 @@ def test_finite_where_the_reference_is_infinite_is_wrong() -> None:
     assert compared(torch.tensor([1.0, 3e38]), reference, LOOSE).outcome is wire.TrialOutcome.MISMATCHED
     assert compared(torch.tensor([1.0, -math.inf]), reference, LOOSE).outcome is not wire.TrialOutcome.PASSED
     assert compared(reference.clone(), reference).outcome is wire.TrialOutcome.PASSED
+
+
+@pytest.mark.parametrize("kind", ["right", "wrong", "unwritten", "by fp64"])
+def test_an_infinity_that_is_right_changes_nothing_for_its_neighbours(kind: str) -> None:
+    """Where everything is finite the comparison takes a shorter way, which has to come to the same."""
+    reference = torch.randn(64)
+    output, unwritten = reference + 1e-7, torch.zeros(64, dtype=torch.bool)
+    wide = reference.double() + 0.25 if kind == "by fp64" else None
+    if kind == "wrong":
+        output[5] += 1.0
+    if kind == "by fp64":
+        output[5] += 0.25
+    unwritten[9] = kind == "unwritten"
+    finite = compare(output, reference, wide, unwritten, TIGHT)
+    end = torch.tensor([math.inf])
+    wide = None if wide is None else torch.cat([wide, end.double()])
+    mixed = compare(torch.cat([output, end]), torch.cat([reference, end]), wide, torch.cat([unwritten, end == 0]), TIGHT)
+    assert replace(mixed, element_count=64) == finite
+    assert (finite.outcome is PASSED) == (kind in ("right", "by fp64"))
+    assert finite.mismatched_count == (kind in ("wrong", "unwritten"))
+
+
+def test_an_fp64_result_that_is_no_number_excuses_nothing() -> None:
+    """Not even within an infinite tolerance."""
+    wide = torch.tensor([1.0, math.nan], dtype=torch.float64)
+    found = compared(torch.ones(2), torch.ones(2), LOOSE, wide)
+    assert (found.outcome, found.mismatched_count) == (wire.TrialOutcome.MISMATCHED, 1)
+
+
+def by_hand(out: float, ref: float, ref64: float, poisoned: bool, tolerance: wire.Tolerance) -> tuple[bool, bool, float | None]:
+    """The rule for one element, in Python's own arithmetic: whether it is wrong, whether it is not finite where it should be, its error."""
+    if poisoned:
+        return True, False, None
+    if not (math.isfinite(out) and math.isfinite(ref)):
+        same = out == ref or (math.isnan(out) and math.isnan(ref))
+        return not same, not same and not math.isfinite(out), None
+    errors = [abs(out - ref), abs(out - ref64)]
+    error = math.nan if any(map(math.isnan, errors)) else min(errors)
+    return not error <= tolerance.atol + tolerance.rtol * abs(ref), False, error
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("finite", [True, False])
+def test_the_whole_is_what_its_elements_are_by_hand(dtype: torch.dtype, finite: bool) -> None:
+    """Random outputs, with what is not finite on either side, on both, or on none."""
+    chance = random.Random(f"{dtype} {finite}")
+    strange = [math.nan, math.inf, -math.inf]
+    for _ in range(200):
+        count = chance.randrange(1, 40)
+        reference = (torch.randn(count, dtype=torch.float64) * 10 ** chance.uniform(-4, 4)).to(dtype)
+        output = reference + (torch.randn(count) * 10 ** chance.uniform(-7, 0)).to(dtype)
+        wide = chance.choice([None, reference.double() + torch.randn(count, dtype=torch.float64) * 1e-3])
+        if not finite:
+            for one in (reference, output):
+                one[chance.randrange(count)] = chance.choice(strange)
+            if chance.random() < 0.5:
+                reference[0] = output[0] = chance.choice(strange)
+        unwritten = torch.rand(count) < chance.choice([0.0, 0.1])
+        tolerance = wire.Tolerance(atol=chance.choice([0.0, 1e-3, math.inf]), rtol=chance.choice([0.0, 1e-3]), budget_factor=None)
+        found = compare(output, reference, wide, unwritten, tolerance)
+        columns = [one.tolist() for one in (output, reference, reference if wide is None else wide, unwritten)]
+        by_element = [by_hand(*each, tolerance) for each in zip(*columns, strict=True)]
+        wrong, strangers, errors = zip(*by_element, strict=True)
+        assert (found.mismatched_count, found.nonfinite_count, found.unwritten_count) == (sum(wrong), sum(strangers), int(unwritten.sum()))
+        assert found.max_absolute_error == max((one for one in errors if one is not None), default=0.0)
 
 
 def test_one_wrong_element_in_a_million_is_wrong() -> None:

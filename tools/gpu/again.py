@@ -18,7 +18,7 @@ from typing import Any
 
 from sandbox import wire
 from sandbox.judge.net import Net, net_times
-from sandbox.judge.turns import Alone, Parties, Times
+from sandbox.judge.turns import TURN_COUNT, Alone, Parties, Times
 from tools.gpu.figures import Interval, same_against_same
 from tools.gpu.page import Table, table_lines
 from tools.gpu.problems import SAME
@@ -66,7 +66,8 @@ def net_of(data: dict[str, Any]) -> Net:
         budget_s=0.0,
         launch_ns=data["launch_ns"],
     )
-    return net_times(parties, Times(taken_ns=data["turns"]), {False: [], True: []}, 0, early=False)
+    times = Times(taken_ns=data["turns"], planned=data.get("planned", TURN_COUNT))
+    return net_times(parties, times, {False: [], True: []}, 0, early=False)
 
 
 if __name__ == "__main__":

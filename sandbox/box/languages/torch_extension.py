@@ -100,6 +100,8 @@ def argument(arena: Arena, slot: Slot, tensor: wire.TensorSpec) -> object:
     """An input as a kernel that knows torch gets it: a tensor over the arena, or a number."""
     if slot.shape:
         return arena.tensor(slot.offset, tensor.dtype, slot.shape)
+    if tensor.dtype == "bool":
+        return bool(slot.scalar)
     return slot.scalar if tensor.dtype.startswith(("float", "bfloat")) else int(slot.scalar)
 
 
@@ -136,6 +138,9 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob) -
         if value.layout != torch.strided or value.device != target.device or not value.is_contiguous():
             # A view would leave its work to the copy, which everybody is forgiven.
             told = f"output {tensor.name!r} is not a contiguous tensor on the device; return one, such as by .contiguous()"
+            raise Refused(Status.WRONG_SHAPE, told)
+        if value.is_neg() or value.is_conj():
+            told = f"output {tensor.name!r} is negated or conjugated only when it is copied; return its values, such as by .resolve_neg()"
             raise Refused(Status.WRONG_SHAPE, told)
         with torch.no_grad():
             target.copy_(value)

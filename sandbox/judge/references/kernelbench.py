@@ -152,7 +152,12 @@ def _described(spec: wire.ProblemSpec, seen: trace.Seen, named: list[str]) -> wi
         return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(f"{name}_{index}" for index in range(one.dim())))
 
     names = [*named, *(f"x{index}" for index in range(len(named), len(seen.inputs)))]
-    inputs = tuple(tensor(name, one) for name, one in zip(names, seen.inputs, strict=False))
+    pairs = list(zip(names, seen.inputs, strict=False))
+    for name, one in pairs:
+        if torch.is_tensor(one) and one.dim() == 0:  # what has no axes travels as a number
+            told = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
+            raise references.ReferenceFailed(f"{told}; give it an axis, as torch.rand(1) has, or return a number")
+    inputs = tuple(tensor(name, one) for name, one in pairs)
     several = len(seen.outputs) > 1
     outputs = tuple(tensor(f"output{index}" if several else "output", one) for index, one in enumerate(seen.outputs))
     return replace(spec, inputs=inputs, outputs=outputs, workloads=tuple(replace(one, axes=axes) for one in spec.workloads))

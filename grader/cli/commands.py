@@ -1,0 +1,273 @@
+"""`grader-cli`: its commands and their options.  What they do is in the other modules."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grader import devices
+from grader.cli import admission as admission_command
+from grader.cli import competitions as competitions_command
+from grader.cli import demo as demo_command
+from grader.cli import doctor as doctor_command
+from grader.cli import imports as imports_command
+from grader.cli import leaderboard as leaderboard_command
+from grader.cli import login as login_command
+from grader.cli import problems as problems_command
+from grader.cli import submissions as submissions_command
+from grader.cli import submit as submit_command
+from grader.cli.options import AUTO, EXIT_CODES, DeviceOption, Json, Name, Sandbox, SandboxOption, Server, StateDir, device_choice
+from grader.cli.rejudge_options import final, rejudge_app
+from grader.cli.running import run
+from grader.cli.session import Target
+from sandbox.wire import Mode
+
+app = typer.Typer(
+    name="grader-cli",
+    help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+problems_app = typer.Typer(no_args_is_help=True, help="The problems that kernels can be submitted to.")
+app.add_typer(problems_app, name="problems")
+competitions_app = typer.Typer(no_args_is_help=True, help="Problems that users compete on in a window of time.")
+app.add_typer(competitions_app, name="competitions")
+app.add_typer(rejudge_app, name="rejudge")
+app.command(epilog=EXIT_CODES)(final)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"grader-cli {metadata.version('grader')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=EXIT_CODES)
+def submit(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files.")],
+    problem: Annotated[
+        str | None,
+        typer.Option(help="What it is for. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml beside it."),
+    ] = None,
+    device: DeviceOption = AUTO,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            help="How far: verify only, time too, ranked (hidden workloads too, in several processes), or profile (not there yet). "
+            "[default: benchmark; ranked with --competition]"
+        ),
+    ] = None,
+    competition: Annotated[
+        str, typer.Option(metavar="NAME", help="The competition that it is for, on the server that holds it.", show_default=False)
+    ] = "",
+    sandbox: SandboxOption = Sandbox.AUTO,
+    language: Annotated[str, typer.Option(help="cuda, torch_extension or python. Default: detected.", show_default=False)] = "",
+    entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the server has accepted it; needs --server.")] = False,
+) -> None:
+    """Grade a kernel, and show progress and the report. Ctrl-C cancels it.
+
+    A kernel is one or more files. Their paths are sent relative to their common directory.
+    """
+    order = submit_command.Order(
+        files=tuple(files),
+        problem=problem,
+        language=language,
+        entry=entry,
+        device_kind="" if device == AUTO else device,
+        mode=(mode or (Mode.RANKED if competition else Mode.BENCHMARK)).value,
+        competition=competition,
+    )
+    target = Target(server=server, state_dir=state_dir, sandbox=sandbox.value, device=device, quiet=json and not sys.stderr.isatty())
+    run(submit_command.submit(target, order, json=json, wait=not no_wait))
+
+
+@app.command(epilog=EXIT_CODES)
+def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Follow a submission to its end, from its beginning. Ctrl-C stops the following only."""
+    run(submit_command.watch(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@app.command()
+def show(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Print a submission as it is now."""
+    run(submissions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@app.command("list")
+def list_(
+    problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
+    competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
+    user: Annotated[str, typer.Option(help="Only submissions of this user, as far as you may see them.", show_default=False)] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """List submissions, newest first."""
+    wanted = submissions_command.Wanted(problem=problem, competition=competition, user=user, limit=limit)
+    run(submissions_command.list_(Target(server=server, state_dir=state_dir), wanted, json=json))
+
+
+@app.command()
+def cancel(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Cancel a submission that is queued or running."""
+    run(submissions_command.cancel(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@app.command()
+def leaderboard(
+    competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
+    problem: Annotated[str, typer.Option(help="The board of this problem. Default: over all of them.", show_default=False)] = "",
+    device: Annotated[
+        str, typer.Option(help="The device's model name, or a part of it. Default: the first with entries.", show_default=False)
+    ] = "",
+    everything: Annotated[bool, typer.Option("--all", help="All entries; else the first 50.")] = False,
+    csv: Annotated[
+        str, typer.Option("--csv", metavar="FILE", help="Write all entries there as CSV, or to stdout with '-'.", show_default=False)
+    ] = "",
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Print a competition's board: the best of each user, with the 95 % interval. Who cannot be told apart shares a rank, shown as 1=."""
+    wanted = leaderboard_command.Wanted(competition=competition, problem=problem, device=device, everything=everything, csv_path=csv)
+    run(leaderboard_command.leaderboard(Target(server=server, state_dir=state_dir), wanted, json=json))
+
+
+@problems_app.command("list")
+def problems_list(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """List the problems."""
+    run(problems_command.list_(Target(server=server, state_dir=state_dir), json=json))
+
+
+@problems_app.command("show")
+def problems_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, or just ID.")],
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Print a problem, and what a kernel for it looks like."""
+    run(problems_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@problems_app.command("import")
+def problems_import(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory that holds problems, at any depth.")],
+    format_name: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="Take only problems of this format. Default: every known one.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="PRECISION", help="fp32, fp16 or bf16, for kernelbench: what floating tensors are cast to.")
+    ] = None,
+    state_dir: StateDir = None,
+    check: Annotated[
+        bool | None,
+        typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Keep what the check refuses, too.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+) -> None:
+    """Keep problems in the state directory, for every later command there.
+
+    Exit code: 0 if any was imported, 2 if none.
+    """
+    wanted = imports_command.Wanted(format_name=format_name, precision=precision, check=check, force=force)
+    run(imports_command.import_(path, state_dir, wanted, json=json))
+
+
+@problems_app.command("check")
+def problems_check(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory of problems.")],
+    device: Annotated[
+        str,
+        typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to check on: {devices.FORMS}. No GPU that a server grades on."),
+    ] = devices.EMULATED,
+    budget: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds for each problem; larger workloads are left out.")] = 30.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say whether a problem tells right answers from wrong ones: executes its reference, and tries wrong answers on its tolerance.
+
+    Exit code: 0 if it is admitted, 1 if not.
+    """
+    run(admission_command.check_all(path, device, budget, json=json))
+
+
+@competitions_app.command("list")
+def competitions_list(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """List the competitions, and where they are in their life."""
+    run(competitions_command.list_(Target(server=server, state_dir=state_dir), json=json))
+
+
+@competitions_app.command("show")
+def competitions_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="competitions/ID, or just ID.")],
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Print a competition: its problems, its time, its limits, and what is compared."""
+    run(competitions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@app.command()
+def login(
+    server: Server = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The certificate of the server's authority, in PEM. Default: those that everybody trusts."),
+    ] = None,
+    insecure_plain_text: Annotated[
+        bool, typer.Option("--insecure-plain-text", help="Send the key in plain text beyond this host. Who sees the network can use it.")
+    ] = False,
+) -> None:
+    """Store a key for a server: typed at a prompt that does not show it, or piped in. GRADER_KEY goes before it where it is set."""
+    run(login_command.login(server, ca, plain_text=insecure_plain_text))
+
+
+@app.command()
+def logout(server: Server = None) -> None:
+    """Remove a server's key from where `login` stored it."""
+    run(login_command.logout(server))
+
+
+@app.command()
+def whoami(server: Server = None, json: Json = False) -> None:
+    """Say who you are to a server, and what your key is for."""
+    run(login_command.whoami(server, json=json))
+
+
+@app.command()
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
+    """Say which devices, isolations and compilers work here; of the others why not, and what to do.
+
+    Exit code: 0 if kernels can be graded here, 3 if not.
+    """
+    run(doctor_command.doctor(json=json))
+
+
+@app.command(epilog=EXIT_CODES)
+def demo(sandbox: SandboxOption = Sandbox.AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
+    """Grade the six kernels of the triangular matmul story, and check that each gets its verdict.
+
+    Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
+    """
+    run(demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox.value, device=device)))

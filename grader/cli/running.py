@@ -1,0 +1,105 @@
+"""Runs a command to its exit code.  Told to end, it cancels the command, so that no untrusted code is left running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import typer
+
+from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error
+from grader.cli.progress import stderr_console
+from grader.cli.text import plain
+from grader.errors import GraderError
+
+ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: told once, not twice
+_CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
+
+
+def run(work: Coroutine[Any, Any, Exit]) -> None:
+    """Run a command to its exit code."""
+    ending = _Ending()
+    try:
+        code = _run(work, ending)
+    except OSError as error:
+        # Whoever read our output has seen enough, or the terminal went away and said so with SIGHUP.
+        if ending.code is None and not isinstance(error, BrokenPipeError):
+            raise
+        code = ending.code or Exit.GRADER_FAILED
+    _drop_unwritten()
+    raise typer.Exit(code)
+
+
+class _Ending:
+    """Cancels a command at the first SIGTERM or SIGHUP, as asyncio does at Ctrl-C, and breaks it off at the next."""
+
+    def __init__(self) -> None:
+        self.code: Exit | None = None  # None until told
+        self._told_s = 0.0
+
+    async def heeded(self, work: Coroutine[Any, Any, Exit]) -> Exit:
+        """Do the work, and be told meanwhile. What is ignored, as under nohup, stays so."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def hear(number: int, _: FrameType | None) -> None:
+            if self.code is None:
+                self.code, self._told_s = _CODES[signal.Signals(number)], time.monotonic()
+                loop.call_soon_threadsafe(task.cancel)
+            elif time.monotonic() - self._told_s > ECHO_S:
+                raise KeyboardInterrupt
+
+        # Not the loop's own handlers: those do not run while something keeps the loop, such as a prompt.
+        alone = threading.current_thread() is threading.main_thread()  # no other may take signals
+        taken = [number for number in _CODES if alone and signal.getsignal(number) is signal.SIG_DFL]
+        for number in taken:
+            signal.signal(number, hear)
+        try:
+            return await work
+        finally:
+            for number in taken:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _run(work: Coroutine[Any, Any, Exit], ending: _Ending) -> Exit:
+    try:
+        code = asyncio.run(ending.heeded(work))
+        _flush()
+    except (CommandFailed, GraderError) as error:
+        stderr_console().print(plain("error: ", "bold red") + plain(str(error)), soft_wrap=True)
+        return exit_of_error(error)
+    except KeyboardInterrupt:
+        return ending.code or Exit.INTERRUPTED
+    except asyncio.CancelledError:
+        if ending.code is None:
+            raise
+        return ending.code
+    return code
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise GraderFailed(f"the output can't be written: {error}") from None
+
+
+def _drop_unwritten() -> None:
+    """Have what can't be written go nowhere: the interpreter tries again on its way out, and would end with a code of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())

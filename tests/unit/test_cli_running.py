@@ -1,0 +1,157 @@
+"""How a command ends: by itself, by a signal, or because nobody reads what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from grader.cli import running
+from grader.cli.exits import Exit
+from grader.cli.progress import stdout_console
+
+DEADLINE_S = 30.0
+# What a user's Ctrl-C does where it meets `module` being imported: the command line begins like the installed script does.
+INTERRUPTED_AT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["grader-cli", "--version"]
+from grader.cli.main import main
+sys.exit(main())
+"""
+
+PRINTING = """
+import typer
+from grader.cli import exits, running
+async def work():
+    print("a line")
+    return exits.Exit.DONE
+try:
+    running.run(work())
+except typer.Exit as ended:
+    raise SystemExit(ended.exit_code)
+"""
+
+
+@pytest.fixture(params=[(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)], ids=lambda given: given[0].name)
+def order(request: pytest.FixtureRequest) -> Iterator[tuple[signal.Signals, int]]:
+    """A signal that ends a command, and the exit code for it; as if nobody had taken or ignored it before."""
+    number, code = request.param
+    former = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield number, code
+    signal.signal(number, former)
+
+
+class Work:
+    """A command that waits for ever, and takes a while to clean up."""
+
+    def __init__(self, *signals: signal.Signals, cleaning_s: float = 0.2) -> None:
+        self.signals, self.cleaning_s, self.cleaned = signals, cleaning_s, False
+
+    async def run(self) -> Exit:
+        """Send the signals to this process, once it would wait."""
+        for one in self.signals:
+            os.kill(os.getpid(), one)
+        try:
+            await asyncio.sleep(DEADLINE_S)
+        finally:
+            await asyncio.sleep(self.cleaning_s)
+            self.cleaned = True
+        return Exit.DONE
+
+
+async def at_once(code: Exit) -> Exit:
+    return code
+
+
+def ended(work: Work) -> int:
+    with pytest.raises(typer.Exit) as raised:
+        running.run(work.run())
+    return raised.value.exit_code
+
+
+def test_a_signal_ends_a_command_in_order(order: tuple[signal.Signals, int]) -> None:
+    """What it holds is given up first, and the exit code is the signal's."""
+    number, code = order
+    work = Work(number)
+    assert ended(work) == code
+    assert work.cleaned
+
+
+def test_a_signal_that_comes_twice_at_once_is_one_order() -> None:
+    """`timeout` signals its command, then the group that this is in."""
+    work = Work(signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)
+    assert ended(work) == 143
+    assert work.cleaned
+
+
+def test_a_second_signal_breaks_the_cleaning_up_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it comes later than an echo would; the code is that of the first."""
+    monkeypatch.setattr(running, "ECHO_S", -1.0)
+    work = Work(signal.SIGTERM, signal.SIGTERM, cleaning_s=DEADLINE_S)
+    assert ended(work) == 143
+    assert not work.cleaned
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    """The control, and nohup: the command ends by itself."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        with pytest.raises(typer.Exit) as raised:
+            running.run(at_once(Exit.OTHER_VERDICT))
+        assert raised.value.exit_code == 1
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
+def test_signals_do_what_they_did_before_once_a_command_has_ended() -> None:
+    """It is not alone in its process in tests."""
+    with pytest.raises(typer.Exit):
+        running.run(at_once(Exit.DONE))
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_closed_pipe_is_no_exit_of_the_consoles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich would raise SystemExit(1), which no command can tell from another verdict."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        with pytest.raises(BrokenPipeError):
+            stdout_console().print("a line")
+        monkeypatch.undo()
+        os.dup2(1, writer)  # so that it can be closed
+
+
+@pytest.mark.parametrize(("output", "code", "told"), [("/dev/full", 3, "the output can't be written"), ("/dev/null", 0, "")])
+def test_an_output_that_can_not_be_written_is_no_verdict(output: str, code: int, told: str) -> None:
+    """Even where Python has kept it until the end. The control can be written."""
+    kept = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path(output).open("w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-c", PRINTING], env=kept, stdout=stdout, stderr=subprocess.PIPE, timeout=DEADLINE_S, check=False, text=True
+        )
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("module", "code"), [("typer", 130), ("grader.cli.submit", 130), ("no_such_module", 0)])
+def test_ctrl_c_during_the_imports_is_quiet(module: str, code: int) -> None:
+    """No traceback; the control meets no such import."""
+    command = [sys.executable, "-c", INTERRUPTED_AT.format(module=module)]
+    done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")

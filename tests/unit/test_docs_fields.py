@@ -1,0 +1,130 @@
+"""The pages on `problem.toml` and `competition.toml` say what the code takes, and their examples load."""
+
+import dataclasses
+import re
+import tomllib
+import typing
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from grader import competition_file
+from grader.competitions import Competitions
+from grader.formats import distributions, native
+from grader.problems import Problems
+from sandbox import wire
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBLEMS, COMPETITIONS = "problems.md", "competitions.md"
+MODELS = [
+    (PROBLEMS, "problem", native._Problem),
+    (PROBLEMS, "tensor", native._Tensor),
+    (PROBLEMS, "distribution", distributions.Distribution),
+    (PROBLEMS, "tolerance", native._Tolerance),
+    (PROBLEMS, "workload", native._Workload),
+    (COMPETITIONS, "competition", competition_file.CompetitionFile),
+    (COMPETITIONS, "secret", competition_file.Secret),
+    (COMPETITIONS, "range", competition_file.SizeRange),
+]
+PARTS = [  # models whose fields are those of one above
+    (native._Output, native._Tensor),
+    (native._OwnTolerance, native._Tolerance),
+    (distributions.Part, distributions.Distribution),
+]
+
+
+def page(name):
+    return (ROOT / "docs" / name).read_text()
+
+
+def rows(name, of):
+    """Type and default of each key, as the page's table has them."""
+    cells = [re.split(r"\s*\|\s*", line.strip("| \n")) for line in page(name).splitlines() if line.startswith(f"| {of} | ")]
+    assert all(len(row) == 5 for row in cells)
+    return {key.strip("`"): (kind, default) for _, key, kind, default, _ in cells}
+
+
+def block(name, language):
+    """The page's one fenced block of this language."""
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
+    return text
+
+
+def fields(model):
+    """Every field with its default; what problem.toml may leave to the judge's side has the default that it has there."""
+    there = {one.name: one.default for one in dataclasses.fields(wire.Distribution)} if model is distributions.Distribution else {}
+    return {key: one.default if one.default is not None else there.get(key) for key, one in model.model_fields.items()}
+
+
+@pytest.mark.parametrize(("name", "of", "model"), MODELS)
+def test_every_field_has_a_row_and_no_row_is_of_anything_else(name, of, model):
+    """A key that is added to the code has to be added to its page."""
+    assert set(rows(name, of)) == set(model.model_fields)
+
+
+@pytest.mark.parametrize(("name", "of", "model"), MODELS)
+def test_the_defaults_are_those_of_the_code(name, of, model):
+    """What is required says so, and a plain value is written as TOML writes it."""
+    for key, default in fields(model).items():
+        told = rows(name, of)[key][1]
+        if model.model_fields[key].is_required():
+            assert told == "required", key
+        elif isinstance(default, str | int | float | list):
+            assert tomllib.loads(f"it = {told.strip('`')}")["it"] == default, key
+        else:
+            assert told and told != "required", key
+
+
+@pytest.mark.parametrize(("part", "whole"), PARTS)
+def test_no_field_is_of_a_part_only(part, whole):
+    """What shares a row with a larger model has no key beside its."""
+    assert set(part.model_fields) <= set(whole.model_fields)
+
+
+def test_no_model_is_left_out():
+    """A model that is added to the code has to be added here."""
+    known = {model for _, _, model in MODELS} | {part for part, _ in PARTS}
+    for module in (native, distributions, competition_file):
+        made = {one for one in vars(module).values() if isinstance(one, type) and issubclass(one, BaseModel) and one.model_fields}
+        assert made <= known
+
+
+def test_every_word_that_a_key_may_be_is_on_its_page():
+    """Kinds of distribution, dtypes, devices, scores and so on."""
+    for name, _, model in MODELS:
+        for key, one in model.model_fields.items():
+            for word in words(one.annotation):
+                assert f"`{word}`" in page(name), f"{key} = {word!r}"
+
+
+def words(annotation):
+    """The literals in an annotation, however deep; not those of another model."""
+    if typing.get_origin(annotation) is typing.Literal:
+        yield from typing.get_args(annotation)
+    else:
+        for inner in typing.get_args(annotation):
+            yield from words(inner)
+
+
+def test_the_problem_of_the_page_loads(tmp_path):
+    """As it is printed, with its reference."""
+    (tmp_path / "problem.toml").write_text(block(PROBLEMS, "toml"))
+    (tmp_path / "reference.py").write_text(block(PROBLEMS, "python"))
+    spec = native.load(tmp_path).spec
+    assert [one.hidden for one in spec.workloads] == [False, False, True] and spec.inputs[0].distribution.kind == "heavy_tail"
+    compile(spec.reference, "reference.py", "exec")
+
+
+def test_the_competition_of_the_page_loads(tmp_path):
+    """As it is printed, over the problems of kernels_examples."""
+    (tmp_path / "competition.toml").write_text(block(COMPETITIONS, "toml"))
+    (found,) = Competitions.load([tmp_path], Problems.load([ROOT / "kernels_examples"])).all()
+    assert {key: len(one) for key, one in found.secret_workloads.items()} == {"vector_add": 1, "row_softmax": 2}
+
+
+@pytest.mark.parametrize("name", [PROBLEMS, COMPETITIONS])
+def test_what_a_user_reads_first_leads_there(name):
+    """README and the page for sites name both."""
+    for first in ("README.md", "docs/api.md"):
+        assert name in (ROOT / first).read_text(), first
