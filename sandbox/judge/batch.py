@@ -7,12 +7,15 @@ Every launch has inputs and a place of its own and is verified. Launches may ove
 from __future__ import annotations
 
 import statistics
+import time
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from sandbox import wire
 from sandbox.gate import Operation
 from sandbox.judge.placement import BATCH_LIMIT, placement_bytes
 from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.signs import Signs
 from sandbox.judge.trial import Bench, How, run_batch
 from sandbox.judge.verify import judge_run
 
@@ -20,6 +23,7 @@ BATCH_BYTES = 2 << 30  # what an arena is made larger for
 BELOW_NS = 500_000
 BATCH_NS = 2_000_000
 BATCH_COUNT = 6
+BATCHES_S = 20.0  # beyond this one is enough: where a reference takes a second, comparing takes minutes
 FLOOR = 4
 
 
@@ -40,19 +44,22 @@ def batch_size(estimate_ns: int, bench: Bench, arena_bytes: int) -> int:
 
 
 def time_batches(
-    subject: RunnerLink, trusted: RunnerLink, bench: Bench, own: Bench, estimate_ns: int, *, copies: bool
-) -> Batch | wire.Trial | None:
+    subject: RunnerLink, trusted: RunnerLink, bench: Bench, own: Bench, estimate_ns: int, signs: Signs, *, copies: bool
+) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
     """Time some batches, less what publishing and reading that many takes; a trial where a launch failed; None where none is needed."""
     size = batch_size(estimate_ns, bench, min(subject.arena.size_bytes, trusted.arena.size_bytes))
     if not size:
         return None
-    nulls, taken = [], []
-    for _ in range(BATCH_COUNT + 1):
+    nulls, taken, begun = [], [], time.monotonic()
+    for index in range(BATCH_COUNT + 1):
+        if index > 1 and time.monotonic() - begun > BATCHES_S:
+            break
         empty = run_batch(trusted, own, How(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm=True, inspect=False))
         nulls.append(empty[0].duration_ns)
         done = run_batch(subject, bench, How(count=size, warm=True))
         for one in done:
             trial = judge_run(one, bench, wire.TrialPhase.CERTIFY, 0)
+            yield from signs.due()
             if trial.outcome is not wire.TrialOutcome.PASSED:
                 return trial
         taken.append(done[0].duration_ns)

@@ -106,7 +106,7 @@ def _time_alone(job: wire.Job, clock: _Clock, task: Task) -> Iterator[wire.Fact]
     for workload in _measured(job):
         yield wire.Progress(stage=wire.Stage.LOADING)
         bench = Bench.of(task, workload)
-        clock.alone[workload.workload_id] = time_alone(clock.trusted, bench, variants)
+        clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
 
 
 def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _Clock | None, artifact: bytes) -> Iterator[wire.Fact]:

@@ -6,7 +6,7 @@ How it is taken is in `turns.py`; why it is taken so, in docs/decisions/0008 and
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
 from sandbox import wire
@@ -16,6 +16,7 @@ from sandbox.judge.net import net_times
 from sandbox.judge.quiet import Unrest
 from sandbox.judge.record import record
 from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.signs import Signs
 from sandbox.judge.speedup import steady
 from sandbox.judge.trial import Bench, How, run
 from sandbox.judge.turns import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Parties, Times, null_runs, take_turns
@@ -31,17 +32,20 @@ def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int |
     trusted, clock = parties.trusted, parties.clock
     nulls = {copies: null_runs(trusted, own, copies=copies) for copies in {True, parties.copies}}
     floors = [*parties.alone.floor_ns, *null_runs(trusted, own, floor=True)]
-    times = Times()
-    for fact in take_turns(parties, bench, own, times):
+    times, signs = Times(), Signs(wire.Stage.MEASURING, bench.workload.workload_id)
+    for fact in take_turns(parties, bench, own, times, signs):
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
-    batch = _batches(parties, bench, own, times, nulls[parties.copies])
+    batch = yield from _batches(parties, bench, own, times, nulls[parties.copies], signs)
     if isinstance(batch, wire.Trial):
         yield batch
         return
     patient = How(limit_s=BASELINE_S + bench.problem.trial_s)
-    reported = {name: _reported(trusted, own, replace(patient, variant=VARIANTS[name])) for name in parties.alone.run_ns}
+    reported = {}
+    for name in parties.alone.run_ns:
+        reported[name] = _reported(trusted, own, replace(patient, variant=VARIANTS[name]))
+        yield from signs.due()
     claim = _reported(parties.subject, bench, How(), statistics.median(times.flat(SUBJECT)))
     for copies, taken in nulls.items():
         taken += null_runs(trusted, own, copies=copies)
@@ -61,11 +65,13 @@ def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int |
     )
 
 
-def _batches(parties: Parties, bench: Bench, own: Bench, times: Times, nulls: list[int]) -> Batch | wire.Trial | None:
+def _batches(
+    parties: Parties, bench: Bench, own: Bench, times: Times, nulls: list[int], signs: Signs
+) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
     if parties.clock is wire.Clock.HOST:
         return None
     estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(nulls))
-    return time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, copies=parties.copies)
+    return (yield from time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, signs, copies=parties.copies))
 
 
 def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> wire.Measurement:

@@ -13,7 +13,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from sandbox.gate import Answer, Operation, Status
 from sandbox.judge.quiet import quiet_turns
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink, Silence
+from sandbox.judge.signs import Signs
 from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.trial import Bench, How, Run, run
 from sandbox.judge.verify import judge_run
@@ -45,7 +46,7 @@ SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
-COMPILE_S = 900.0  # max-autotune tries many kernels
+COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
 PASSED = wire.TrialOutcome.PASSED
 
 Arm = Callable[[], Run]
@@ -95,6 +96,9 @@ class Took(NamedTuple):
         return cls(done.duration_ns, done.read_ns)
 
 
+_Alone = tuple[dict[str, list[Took]], dict[bool, list[int]]]  # baselines' runs, and null runs without and with a copy
+
+
 @dataclass(slots=True)
 class Times:
     """By arm, and for each turn: how long the runs took, and how much of that was after `done`. planned: how many turns there were to be,
@@ -110,12 +114,15 @@ class Times:
         return [one for turn in self.taken_ns.get(arm, []) for one in turn]
 
 
-def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> Alone:
+def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> Generator[wire.Progress, None, Alone]:
     """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
-    clock, running = trusted.device.CLOCK, []
+    clock, running, signs = trusted.device.CLOCK, [], Signs(wire.Stage.LOADING)
     for name in variants:
-        how = How(variant=VARIANTS[name], limit_s=COMPILE_S)
-        first = [run(trusted, bench, how) for _ in range(WARMUP_COUNT)]
+        how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s if name == EAGER else COMPILE_S)
+        first = []
+        for _ in range(WARMUP_COUNT):
+            first.append(run(trusted, bench, how))
+            yield from signs.due()
         hidden = "on a hidden workload" if bench.workload.hidden else ""  # an error may quote its size
         if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
             running.append(name)
@@ -125,9 +132,8 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
             raise ReferenceFailed(f"the reference does not run by itself: {hidden or _failure(first)}")
         else:
             sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {hidden or _failure(first)}\n")
-    runs, nulls = (
-        _alone_by_host_clock(trusted, bench, running) if clock is wire.Clock.HOST else _alone_by_device_clock(trusted, bench, running)
-    )
+    by_clock = _alone_by_host_clock if clock is wire.Clock.HOST else _alone_by_device_clock
+    runs, nulls = yield from by_clock(trusted, bench, running, signs)
     return Alone(
         null_ns=nulls,
         floor_ns=null_runs(trusted, bench, floor=True),
@@ -149,12 +155,16 @@ def _failure(runs: list[Run]) -> str:
     raise ValueError("all of these runs were answered")
 
 
-def _alone_by_host_clock(trusted: RunnerLink, bench: Bench, names: list[str]) -> tuple[dict[str, list[Took]], dict[bool, list[int]]]:
-    runs = {name: [Took.of(timed(trusted, bench, name)) for _ in range(ALONE_COUNT[wire.Clock.HOST])] for name in names}
+def _alone_by_host_clock(trusted: RunnerLink, bench: Bench, names: list[str], signs: Signs) -> Generator[wire.Progress, None, _Alone]:
+    runs: dict[str, list[Took]] = {name: [] for name in names}
+    for name in names:
+        for _ in range(ALONE_COUNT[wire.Clock.HOST]):
+            runs[name].append(Took.of(timed(trusted, bench, name)))
+            yield from signs.due()
     return runs, {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
 
 
-def _alone_by_device_clock(trusted: RunnerLink, bench: Bench, names: list[str]) -> tuple[dict[str, list[Took]], dict[bool, list[int]]]:
+def _alone_by_device_clock(trusted: RunnerLink, bench: Bench, names: list[str], signs: Signs) -> Generator[wire.Progress, None, _Alone]:
     """In ABBA order, as beside a subject: a baseline less null runs of another second says more of the host than of the baseline."""
     among: dict[str, Arm] = {name: partial(timed, trusted, bench, name) for name in names}
     among |= {NULL[copies]: partial(run, trusted, bench, _null(copies=copies)) for copies in NULL}
@@ -162,6 +172,7 @@ def _alone_by_device_clock(trusted: RunnerLink, bench: Bench, names: list[str]) 
     for _ in range(ALONE_COUNT[wire.Clock.DEVICE_EVENTS] // 2):
         for name in (*among, *reversed(among)):
             runs[name].append(Took.of(among[name]()))
+            yield from signs.due()
     return runs, {copies: [one.duration_ns for one in runs[NULL[copies]]] for copies in NULL}
 
 
@@ -185,7 +196,7 @@ def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
     return found
 
 
-def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iterator[wire.Plan | wire.Trial]:
+def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times, signs: Signs) -> Iterator[wire.Plan | wire.Trial | wire.Progress]:
     """Warm up, say how many runs there will be, and do them; emits a trial per turn, and ends early after one that failed."""
     among = arms(parties, bench, own)
     cycles_s, subject_ns = [], 0
@@ -193,6 +204,7 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
         begun = time.monotonic()
         for name, arm in among.items():
             done = arm()
+            yield from signs.due()
             if name != SUBJECT:
                 continue
             subject_ns = done.duration_ns
@@ -207,7 +219,7 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times) -> Iter
     yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
     times.planned, turn = turns, 0
     while turn < turns or (turn < 2 * turns and (_too_few_quiet(parties, times) or _too_wide(times))):
-        trial = _turn(among, bench, repeats, times, 2 * repeats * turn)
+        trial = yield from _turn(among, bench, repeats, times, 2 * repeats * turn, signs)
         yield trial
         if trial.outcome is not PASSED:
             return
@@ -252,13 +264,16 @@ def _needed(subject_ns: float) -> int:
     return max(1, math.ceil(runs / (2 * TURN_COUNT)))
 
 
-def _turn(among: dict[str, Arm], bench: Bench, repeats: int, times: Times, index: int) -> wire.Trial:
+def _turn(
+    among: dict[str, Arm], bench: Bench, repeats: int, times: Times, index: int, signs: Signs
+) -> Generator[wire.Progress, None, wire.Trial]:
     """One turn of so many ABBAs. Returns what stands for the subject's runs: the first that failed, or all."""
     taken: dict[str, list[int]] = {name: [] for name in among}
     trials: list[wire.Trial] = []
     for _ in range(repeats):
         for name in (*among, *reversed(among)):
             done = among[name]()
+            yield from signs.due()
             taken[name].append(done.duration_ns)
             times.read_ns.setdefault(name, []).append(done.read_ns)
             if name != SUBJECT:

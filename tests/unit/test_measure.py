@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Generator
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from sandbox.judge import turns
 from sandbox.judge.measure import confirmed, is_early
 from sandbox.judge.net import _counting, forgiven, net_times
 from sandbox.judge.quiet import Unrest, quiet_turns, unrest_of
+from sandbox.judge.signs import Signs
 from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.turns import (
@@ -190,7 +192,10 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
     """Until enough of them were quiet; a host that is never quiet, or a subject that dawdles, gets twice as many and no more."""
     trial = wire.Trial(workload_id="n", hidden=False, phase=wire.TrialPhase.CERTIFY, index=0, key="", duration_ns=1, outcome=PASSED)
 
-    def turn(among: object, bench: object, repeats: int, times: Times, index: int) -> wire.Trial:
+    def turn(
+        among: object, bench: object, repeats: int, times: Times, index: int, signs: Signs
+    ) -> Generator[wire.Progress, None, wire.Trial]:
+        yield from signs.due()
         number = len(times.taken_ns.setdefault(OWN_NULL, []))
         times.taken_ns[OWN_NULL].append([300_000 + (9_000 if number < noisy else 0)])
         times.taken_ns.setdefault(NULL[True], []).append([300_000])
@@ -206,7 +211,9 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
         subject=SimpleNamespace(device=SimpleNamespace(conditions=dict)),
     )
     bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
-    facts = list(turns.take_turns(parties, bench, bench, Times()))  # type: ignore[arg-type]
+    monkeypatch.setattr("sandbox.judge.signs.SIGN_S", 0.0)
+    facts = list(turns.take_turns(parties, bench, bench, Times(), Signs(wire.Stage.MEASURING)))  # type: ignore[arg-type]
+    assert sum(isinstance(one, wire.Progress) for one in facts) == taken
     assert sum(isinstance(one, wire.Trial) for one in facts) == taken
 
 

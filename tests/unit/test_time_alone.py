@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from grader.fleet.judge_process import CUDA_SILENCE_S, SILENCE_S
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
-from sandbox.judge import turns
+from sandbox.judge import signs, turns
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import Silence
 from sandbox.judge.speedup import steady
 from sandbox.judge.trial import Run
+from tests.draining import drained
 
 PROTOCOL_NS, COPY_NS, EAGER_NS, SPELL_NS = 600_000, 40_000, 90_000, 30_000
 
@@ -35,7 +37,7 @@ def _taken(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> turns.Alone:
     monkeypatch.setattr(turns, "run", _runs(slow_from))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
-    return turns.time_alone(trusted, bench, (turns.EAGER, "compile"))  # type: ignore[arg-type]
+    return drained(turns.time_alone(trusted, bench, (turns.EAGER, "compile")))[1]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("slow_from", [0, 6, 30, 54, 78, 10_000])
@@ -94,4 +96,31 @@ def test_a_reference_that_says_nothing_is_put_into_words(monkeypatch: pytest.Mon
 def _warmed_up(monkeypatch: pytest.MonkeyPatch, *replies: Answer | Silence) -> None:
     monkeypatch.setattr(turns, "run", _replies(*replies))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
-    turns.time_alone(trusted, SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False)), (turns.EAGER,))  # type: ignore[arg-type]
+    bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
+    drained(turns.time_alone(trusted, bench, (turns.EAGER,)))  # type: ignore[arg-type]
+
+
+def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the host's clock and by a device's: whoever waits for it takes a silent one for dead."""
+    bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
+    monkeypatch.setattr(signs, "SIGN_S", 0.0)
+    for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 3)):
+        monkeypatch.setattr(turns, "run", _runs(10_000))
+        trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None)
+        said, _ = drained(turns.time_alone(trusted, bench, (turns.EAGER,)))  # type: ignore[arg-type]
+        assert said == [wire.Progress(stage=wire.Stage.LOADING)] * count
+
+
+def test_a_reference_has_as_long_as_a_run_of_it_and_a_compiler_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference that never ends is known within the time after which a silent judge is taken for dead, and so is a compiler."""
+    limits: dict[int, float] = {}
+
+    def run(runner: Any, bench: Any, how: Any) -> Run:
+        limits.setdefault(how.variant, how.limit_s)
+        return Run(key="", reply=Answer(status=Status.OK), duration_ns=1, inputs=[])
+
+    monkeypatch.setattr(turns, "run", run)
+    trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
+    bench = SimpleNamespace(problem=SimpleNamespace(trial_s=3.0), workload=SimpleNamespace(hidden=False))
+    drained(turns.time_alone(trusted, bench, (turns.EAGER, "compile")))  # type: ignore[arg-type]
+    assert limits[0] + 3.0 < SILENCE_S and limits[0] < limits[1] < CUDA_SILENCE_S

@@ -1,0 +1,19 @@
+"""What a generator says, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+Said = TypeVar("Said")
+Returned = TypeVar("Returned")
+
+
+def drained(generator: Generator[Said, Any, Returned]) -> tuple[list[Said], Returned]:
+    """Everything that it yields, and its value."""
+    said = []
+    while True:
+        try:
+            said.append(next(generator))
+        except StopIteration as end:
+            return said, end.value
