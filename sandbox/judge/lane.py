@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -106,7 +106,8 @@ def _time_alone(job: wire.Job, clock: _Clock, task: Task) -> Iterator[wire.Fact]
     for workload in _measured(job):
         yield wire.Progress(stage=wire.Stage.LOADING)
         bench = Bench.of(task, workload)
-        clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
+        with _discreet(hidden=workload.hidden):
+            clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
 
 
 def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _Clock | None, artifact: bytes) -> Iterator[wire.Fact]:
@@ -120,19 +121,21 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
             if part[0].hidden and any(task.templates):
                 subject.tell(runner_job(task.spec, job.language, job.entry, subject.device, task.templates), job.load_s)
             for workload in part:
-                for fact in _verify(job, subject, workload, task):
-                    yield fact
-                    if _failed(fact):
-                        return
+                with _discreet(hidden=workload.hidden):
+                    for fact in _verify(job, subject, workload, task):
+                        yield fact
+                        if _failed(fact):
+                            return
             if (found := policy.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
                 yield found
             for workload in (one for one in _measured(job) if clock and one in part):
                 assert clock is not None
                 yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-                for fact in _measure(job, subject, workload, task, clock):
-                    yield fact
-                    if _failed(fact):
-                        return
+                with _discreet(hidden=workload.hidden):
+                    for fact in _measure(job, subject, workload, task, clock):
+                        yield fact
+                        if _failed(fact):
+                            return
     except torch.OutOfMemoryError as error:
         yield wire.Trial(
             workload_id=workload.workload_id,
@@ -142,6 +145,17 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
             outcome=wire.TrialOutcome.OUT_OF_MEMORY,
             message=str(error).splitlines()[0],
         )
+
+
+@contextmanager
+def _discreet(*, hidden: bool) -> Iterator[None]:
+    """What goes wrong with the reference on a hidden workload is not quoted: it may tell its size."""
+    try:
+        yield
+    except ReferenceFailed:
+        if not hidden:
+            raise
+        raise ReferenceFailed("the reference fails on a hidden workload; `grader-cli problems check` says how") from None
 
 
 def _told_at_once(task: Task) -> tuple[str, ...]:

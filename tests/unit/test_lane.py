@@ -237,6 +237,17 @@ def test_a_reference_that_raises_is_not_the_kernels_fault(tmp_path: Path) -> Non
     assert isinstance(last, wire.Broken) and last.problem_at_fault
 
 
+@pytest.mark.parametrize("hidden", [True, False])
+def test_of_a_reference_that_fails_on_a_hidden_workload_nothing_is_quoted(tmp_path: Path, hidden: bool) -> None:
+    """Its error may tell the size; on a public one it is quoted."""
+    small, other = PROBLEM.workloads
+    reference = "def reference(a, b):\n    assert len(a) != 33, f'not of {len(a)}'\n    return a * 2 + b\n"
+    problem = replace(PROBLEM, reference=reference, workloads=(small, replace(other, hidden=hidden)))
+    last = judged(tmp_path, honest, problem=problem)[-1]
+    assert isinstance(last, wire.Broken) and last.problem_at_fault
+    assert ("33" in last.message) is not hidden and ("hidden workload" in last.message) is hidden
+
+
 @pytest.fixture(scope="module")
 def baseline() -> Iterator[Baseline]:
     """The real trusted runner, kept from job to job as a judge keeps it."""
