@@ -6,6 +6,7 @@ The judge sends, the runner receives; nothing but the gate's fixed layout ever g
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import struct
@@ -36,9 +37,21 @@ def address(path: str) -> Iterator[str]:
 
 
 def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...], limit_s: float) -> None:
-    """Send the job and the descriptors of gate, arena, artifact and state; TimeoutError where the runner does not read them in time.
-    Later, without descriptors, the job with the templates that were kept back."""
-    body, deadline = wire.encode(job), time.monotonic() + limit_s
+    """Send the job and the descriptors of gate, arena, artifact and state; TimeoutError where the runner does not read them in time."""
+    _send(link, wire.encode(job), fds, limit_s)
+
+
+def send_templates(link: socket.socket, templates: Sequence[str], limit_s: float) -> None:
+    """Send all templates, once some were kept back of a job's: in memory, for nobody reads the link until one is wanted."""
+    fd = sealed_copy(json.dumps(templates).encode())
+    try:
+        _send(link, b"{}", (fd,), limit_s)
+    finally:
+        os.close(fd)
+
+
+def _send(link: socket.socket, body: bytes, fds: tuple[int, ...], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
     data = _HEADER.pack(len(body)) + body
     try:
         link.settimeout(limit_s)
@@ -52,16 +65,21 @@ def send(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...], limit_s
 
 def receive(link: socket.socket) -> tuple[wire.RunnerJob, list[int]]:
     """Receive what `send` sent; waits for ever, for the judge ends the box."""
+    data, fds = _receive(link)
+    job: Any = wire.decode(data)
+    if not isinstance(job, wire.RunnerJob):
+        raise wire.WireError(f"a {type(job).__name__} is no job of a runner's")
+    return job, fds
+
+
+def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
     data, fds, _, _ = socket.recv_fds(link, 1 << 16, FD_COUNT)
     while len(data) < _HEADER.size or len(data) < _HEADER.size + _HEADER.unpack_from(data)[0]:
         more = link.recv(1 << 16)
         if not more:
             raise EOFError("the judge closed the link")
         data += more
-    job: Any = wire.decode(data[_HEADER.size :])
-    if not isinstance(job, wire.RunnerJob):
-        raise wire.WireError(f"a {type(job).__name__} is no job of a runner's")
-    return job, fds
+    return data[_HEADER.size :], fds
 
 
 class Templates(Sequence[str]):
@@ -75,7 +93,10 @@ class Templates(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         if not self._known[index]:
-            self._known = receive(self._link)[0].templates
+            (fd,) = _receive(self._link)[1]
+            with os.fdopen(fd, "rb") as file:
+                file.seek(0)  # it was written through this descriptor's file
+                self._known = json.load(file)
         return self._known[index]
 
 

@@ -7,6 +7,7 @@ after `synchronize` nothing that was launched is still running.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -122,6 +123,9 @@ class Device(Protocol):
 
     def reserve(self, size_bytes: int) -> None:
         """Take so much memory for this process's later tensors, before untrusted code can take it."""
+
+    def levelled(self) -> AbstractContextManager[None]:
+        """Hold so much that what an untrusted process sees free on the device is a round number."""
 
     def conditions(self) -> dict[str, str]:
         """Clocks, temperature, throttle reasons and so on, now."""

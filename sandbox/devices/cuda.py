@@ -14,7 +14,8 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 STIR_SHARE = 0.25  # of what is free: the kernel needs some
 WARMUP_MS = 25
 RESERVE_SHARE = 0.4
+LEVEL_PARTS = 128  # of the device's memory: so round is what a kernel sees free
 SHIFT_COUNT = 8  # fewer than this of each kind
 CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes time slices of tens of ms
 SETTLE_S = 10.0  # the driver takes a moment to take down what a killed process had
@@ -112,11 +114,18 @@ class CudaDevice:
         self._untold_bytes = 0
 
     def create_arena(self, size_bytes: int) -> CudaArena:
-        """Make an arena of at least size_bytes."""
+        """Make an arena of at least size_bytes, all zeros; torch.OutOfMemoryError where there is no room for it."""
         prop, size_bytes = _prop(), _rounded(size_bytes + FLAG_BYTES)
-        handle = _ask(driver.cuMemCreate(size_bytes, prop, 0))
+        answer = driver.cuMemCreate(size_bytes, prop, 0)
+        if answer[0] == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise torch.OutOfMemoryError(f"{size_bytes >> 20} MiB for tensors that two processes see")
+        handle = _ask(answer)
         fd = int(_ask(driver.cuMemExportToShareableHandle(handle, _HANDLE, 0)))
-        return CudaArena(fd, size_bytes, handle)
+        arena = CudaArena(fd, size_bytes, handle)
+        # What another submission's had: nobody promises that the driver clears it between two of one process.
+        _ask(driver.cuMemsetD8(arena.address(0), 0, size_bytes))
+        _ask(driver.cuCtxSynchronize())
+        return arena
 
     def attach_arena(self, fd: int, size_bytes: int) -> CudaArena:
         """Look at the judge's arena."""
@@ -208,6 +217,19 @@ class CudaDevice:
         if size_bytes > have:
             torch.cuda.empty_cache()
             torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
+
+    @contextmanager
+    def levelled(self) -> Iterator[None]:
+        """Hold so much that what is free is a round number: a kernel can ask for it, and to the byte it would tell how large the hidden
+        workloads are at which judge and baselines have worked."""
+        free, total = torch.cuda.mem_get_info()
+        spare = free % (total // LEVEL_PARTS >> 21 << 21)
+        held = _ask(driver.cuMemAlloc(spare)) if spare else None
+        try:
+            yield
+        finally:
+            if held is not None:
+                _ask(driver.cuMemFree(held))
 
     def conditions(self) -> dict[str, str]:
         """What NVML says now."""

@@ -10,6 +10,7 @@ import platform
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,10 @@ class EmulatedDevice:
 
     def reserve(self, size_bytes: int) -> None:
         """Nothing: the box's limit keeps memory for the judge."""
+
+    def levelled(self) -> AbstractContextManager[None]:
+        """Nothing: there is no memory but the host's."""
+        return nullcontext()
 
     def conditions(self) -> dict[str, str]:
         """Nothing that would help."""

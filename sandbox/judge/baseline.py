@@ -26,7 +26,7 @@ from sandbox.devices import Arena, Device, open_device
 from sandbox.gate import Answer, Call, Gate, Status
 from sandbox.judge.batch import BATCH_BYTES
 from sandbox.judge.parent import end_with_parent
-from sandbox.judge.placement import arena_bytes
+from sandbox.judge.placement import arena_bytes, rounded
 from sandbox.judge.references import Reference, load_task
 from sandbox.judge.runner_link import RunnerLink, connect
 from sandbox.judge.turns import EAGER, VARIANTS
@@ -56,10 +56,14 @@ class Baseline:
     def serve(self, problem: wire.ProblemSpec, language: str) -> Iterator[RunnerLink]:
         """Let the process run this problem's reference until the context is left."""
         self.started()
-        assert self._process.stdin is not None
-        self._process.stdin.write(wire.encode(_spec_job(problem, language)))
-        self._process.stdin.flush()
-        with connect(self._device, self._link, runner_job(problem, language, "", self._device), b"", LOAD_S) as runner:
+        job = runner_job(problem, language, "", self._device, trusted=True)
+
+        def tell() -> None:
+            assert self._process.stdin is not None
+            self._process.stdin.write(wire.encode(_spec_job(problem, language)))
+            self._process.stdin.flush()
+
+        with connect(self._device, self._link, job, b"", LOAD_S, before=tell) as runner:
             if not (isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK):
                 raise RuntimeError(f"the baseline did not load: {runner.loaded}")
             yield runner
@@ -77,8 +81,11 @@ class Baseline:
         self._link.close()
 
 
-def runner_job(problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = ()) -> wire.RunnerJob:
-    """What a runner is told of a problem."""
+def runner_job(
+    problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = (), *, trusted: bool = False
+) -> wire.RunnerJob:
+    """What a runner is told of a problem. An arena's exact size is for a trusted one."""
+    needed = arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
     return wire.RunnerJob(
         device_kind=device.KIND,
         language=language,
@@ -87,7 +94,7 @@ def runner_job(problem: wire.ProblemSpec, language: str, entry: str, device: Dev
         outputs=problem.outputs,
         convention=problem.convention,
         templates=templates,
-        arena_bytes=arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0),
+        arena_bytes=needed if trusted else rounded(needed),
     )
 
 

@@ -25,7 +25,7 @@ from sandbox.gate import Answer, GateViolated, Status
 from sandbox.judge import policy
 from sandbox.judge.baseline import Baseline, runner_job
 from sandbox.judge.measure import measure
-from sandbox.judge.placement import byte_count
+from sandbox.judge.placement import byte_count, rounded
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.trial import Bench, How, run
@@ -45,13 +45,14 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         job = replace(job, problem=task.spec)
         artifact = _read_artifact(job)
         yield plan_trials(job)
-        device.reserve(working_bytes(job.problem))
+        device.reserve(rounded(working_bytes(job.problem)))
         with ExitStack() as open_links:
             clock = None
             if _measured(job):
                 clock = _Clock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
                 yield from _time_alone(job, clock, task)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
+            open_links.enter_context(device.levelled())
             yield wire.Progress(stage=wire.Stage.LOADING)
             # From here on the runner has run untrusted code: believe nothing it says.
             work = runner_job(task.spec, job.language, job.entry, device, _told_at_once(task))
@@ -119,7 +120,7 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
     try:
         for part in _parts(job.problem.workloads):
             if part[0].hidden and any(task.templates):
-                subject.tell(runner_job(task.spec, job.language, job.entry, subject.device, task.templates), job.load_s)
+                subject.tell(task.templates, job.load_s)
             for workload in part:
                 with _discreet(hidden=workload.hidden):
                     for fact in _verify(job, subject, workload, task):

@@ -16,7 +16,8 @@ BAND_BYTES = 8192
 WANDER_BYTES = 64 * 1024  # how far offsets may be pushed about, per tensor
 BATCH_LIMIT = 64  # placements side by side
 LEAST_ARENA_BYTES = 64 << 20
-ARENA_STEPS_BITS = 2  # an arena is a power of two, or that and one, two or three quarters more
+STEPS_BITS = 2  # a round number is a power of two, or that and one, two or three quarters more
+STEP_LIMIT_BYTES = 1 << 30  # and of those beyond 4 GiB a multiple of this: a quarter of 16 GiB would be missed
 _RANDOM = random.SystemRandom()
 
 
@@ -45,11 +46,14 @@ def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
 
 
 def arena_bytes(problem: wire.ProblemSpec, batch_bytes: int = 0) -> int:
-    """Enough for every workload, wherever its tensors are pushed, and for batches of batch_bytes. The runner is told it, so it is a round
-    number: what is needed to the byte would tell the size of the largest workload, which may be a hidden one."""
-    needed = max(batch_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload.axes) for workload in problem.workloads))
-    step = 1 << max(0, needed.bit_length() - 1 - ARENA_STEPS_BITS)
-    return -(-needed // step) * step
+    """Enough for every workload, wherever its tensors are pushed, and for batches of batch_bytes."""
+    return max(batch_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload.axes) for workload in problem.workloads))
+
+
+def rounded(size_bytes: int) -> int:
+    """A round number that is no less: what an untrusted process can learn of it must not tell how large hidden workloads are."""
+    step = min(STEP_LIMIT_BYTES, 1 << max(0, size_bytes.bit_length() - 1 - STEPS_BITS))
+    return -(-size_bytes // step) * step
 
 
 def placement_bytes(problem: wire.ProblemSpec, axes: dict[str, int]) -> int:

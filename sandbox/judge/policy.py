@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from sandbox import wire
 from sandbox.box import elf
+from sandbox.box.observe import CUT
 from sandbox.gate import Answer, Call, Operation, Status
 from sandbox.judge.runner_link import RunnerLink
 
@@ -19,6 +20,7 @@ NAME_LIMIT = 200  # characters of one: a compiler takes names of megabytes, and 
 OBSERVE_S = 30.0  # for the observing itself, beside what the launches may take
 LAUNCHES = 2
 UNSEEN = "functions that failed when they were looked at"
+UNTOLD = "functions for which there was no room"
 UNREADABLE = "functions that its symbols do not tell"
 ON_HIDDEN = "functions that only hidden workloads meet"
 # Operators that compute nothing: memory, shapes, and moving values as they are.
@@ -33,7 +35,6 @@ _OPERATOR = re.compile(r"_ZN2at4_ops\d++(\w+?)(?:4call|10redispatch)E")
 _INTERNAL = re.compile(r"_ZN2at(?:6native|4cuda4blas)\d++(\w+?)E")
 _LIBRARY = re.compile(r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|curand|nccl|npp|mkl_|cblas_)\w+")
 _LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
-_LAST_NAME = re.compile(r"(\w+)$")
 
 
 def evidence(
@@ -65,8 +66,10 @@ def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
         kind, _, name = line.partition(" ")
         if kind == "operator" and name and name not in HARMLESS:
             found.append(f"torch.{name}")
-        elif kind == "kernel" and (match := _LAST_NAME.search(_without_arguments(name))) and match[1].encode() not in artifact:
-            found.append(f"the kernel {match[1]}")
+        elif kind == "kernel" and name and name.encode() not in artifact:
+            found.append(f"the kernel {name}")
+        elif kind == CUT:
+            found.append(UNTOLD)
     return _few(found)
 
 
@@ -97,17 +100,6 @@ def _library_function(symbol: str) -> str | None:
 def _operator(name: str) -> str:
     """`matmul` of `add_Tensor`'s kind: an operator's overload is told by what follows its last underscore and a capital letter."""
     return re.sub(r"_[A-Z]\w*$|_out$|_(?:int|dim|names|memory_format|dtype)$", "", name)
-
-
-def _without_arguments(name: str) -> str:
-    """A demangled kernel's name without what it is made for: `void f<int>(float*)` is `f`."""
-    depth, kept = 0, []
-    for character in name:
-        depth += character == "<"
-        if depth == 0:
-            kept.append(character)
-        depth -= character == ">" and depth > 0
-    return "".join(kept).split("(")[0].strip()
 
 
 def _few(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -87,12 +87,12 @@ class RunnerLink:
         self.silence = {Ending.TIMED_OUT: Silence.TIMED_OUT, Ending.GONE: Silence.GONE}.get(taken.ending)
         return taken
 
-    def tell(self, job: wire.RunnerJob, limit_s: float) -> None:
-        """Send the job once more, with what was kept back of it."""
+    def tell(self, templates: tuple[str, ...], limit_s: float) -> None:
+        """Send the templates that were kept back when it loaded."""
         if self.silence is not None:
             return
         try:
-            link_protocol.send(self.link, job, (), limit_s)
+            link_protocol.send_templates(self.link, templates, limit_s)
         except TimeoutError:
             self.silence = Silence.TIMED_OUT
         except (BrokenPipeError, ConnectionResetError):
@@ -112,15 +112,23 @@ class RunnerLink:
 
 @contextmanager
 def connect(
-    device: Device, link: socket.socket, job: wire.RunnerJob, artifact: bytes, load_s: float, state: bytes = b""
+    device: Device,
+    link: socket.socket,
+    job: wire.RunnerJob,
+    artifact: bytes,
+    load_s: float,
+    state: bytes = b"",
+    before: Callable[[], None] = lambda: None,
 ) -> Iterator[RunnerLink]:
-    """Hand memory, artifact and state to the runner at the other end, and wait until it has loaded them."""
+    """Hand memory, artifact and state to the runner at the other end, and wait until it has loaded them. torch.OutOfMemoryError where there
+    is no memory, and then `before` is not done: nobody at the other end waits for a job that does not come."""
     arena = device.create_arena(job.arena_bytes)
     gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(link_protocol.sealed_copy(data) for data in (artifact, state))
     gate = Gate(gate_fd)
     try:
         first = int.from_bytes(os.urandom(7), "little") | 1
         gate.expect(first)
+        before()
         try:
             begun = time.monotonic()
             link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)

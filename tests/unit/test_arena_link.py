@@ -1,13 +1,18 @@
 """What goes over the link between judge and runner."""
 
 import socket
-from dataclasses import replace
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
 
 from sandbox import arena, wire
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.baseline import runner_job
 from sandbox.judge.lane import _told_at_once
 from sandbox.judge.references import Task
+from sandbox.judge.runner_link import connect
 from tests.unit.test_lane import PROBLEM
 
 
@@ -22,5 +27,36 @@ def test_hidden_templates_come_when_they_are_wanted() -> None:
         assert len(descriptors) == arena.FD_COUNT and received == job and b"hidden" not in wire.encode(received)
         templates = arena.Templates(theirs, received.templates)
         assert templates[0] == "public" and len(templates) == 2
-        arena.send(ours, replace(job, templates=task.templates), (), 1.0)
+        arena.send_templates(ours, task.templates, 1.0)
         assert [templates[1], templates[0], templates[1]] == ["hidden", "public", "hidden"]
+
+
+@pytest.mark.parametrize("length", [10, 3_000_000])
+def test_long_templates_need_nobody_who_reads_at_once(length: int) -> None:
+    """The runner reads when it is asked for the first of them, after they were sent."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        templates = arena.Templates(theirs, ("public", ""))
+        arena.send_templates(ours, ("public", "x" * length), 1.0)
+        assert templates[1] == "x" * length
+
+
+class TooSmall(EmulatedDevice):
+    """A device without memory for an arena."""
+
+    def create_arena(self, size_bytes: int) -> Any:
+        raise torch.OutOfMemoryError(f"{size_bytes} bytes")
+
+
+def test_a_baseline_is_told_of_no_job_for_which_there_is_no_memory() -> None:
+    """It would wait for that job's memory, and take the next one's."""
+    told: list[str] = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for device, count in ((TooSmall(), 0), (EmulatedDevice(), 1)):
+            with (
+                suppress(torch.OutOfMemoryError),
+                connect(device, ours, runner_job(PROBLEM, "cuda", "solve", device), b"", 0.1, before=lambda: told.append("job")),
+            ):
+                pass
+            assert len(told) == count

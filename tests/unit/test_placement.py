@@ -7,8 +7,9 @@ import pytest
 
 from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge.baseline import runner_job
 from sandbox.judge.inputs import draw, fresh_key
-from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes
+from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes, rounded
 from sandbox.judge.trial import Bench
 
 SPEC = wire.ProblemSpec(
@@ -97,9 +98,24 @@ def test_an_arena_does_not_tell_how_large_the_largest_workload_is(batch_bytes: i
 
     def of(size: int) -> int:
         workloads = (*SPEC.workloads, wire.Workload(workload_id="h", axes=dict.fromkeys(SPEC.workloads[0].axes, size), hidden=True))
-        return arena_bytes(replace(SPEC, workloads=workloads), batch_bytes)
+        return rounded(arena_bytes(replace(SPEC, workloads=workloads), batch_bytes))
 
     sizes = {of(size) for size in range(100, 20_000, 7)}
     assert len(sizes) <= 40 and all(one % (16 << 20) == 0 for one in sizes)
     assert all(of(size) >= placement_bytes(SPEC, dict.fromkeys(SPEC.workloads[0].axes, size)) for size in range(100, 20_000, 7))
     assert of(1000) == of(1001) == of(1013)
+
+
+@pytest.mark.parametrize("gigabytes", [1, 2, 6, 8, 12, 24])
+def test_little_is_missed_for_a_round_number(gigabytes: int) -> None:
+    """Tensors of a power of two and their guard bands lie just above a step."""
+    needed = 2 * (gigabytes << 30) + 6 * BAND_BYTES
+    assert needed <= rounded(needed) <= needed + min(1 << 30, needed // 4)
+
+
+def test_a_trusted_runner_has_the_arena_that_it_needs() -> None:
+    """Who may know the sizes does not take memory that the kernel could use."""
+    large = wire.Workload(workload_id="n", axes=dict.fromkeys(SPEC.workloads[0].axes, 30_000))
+    spec, device = replace(SPEC, workloads=(large,)), EmulatedDevice()
+    own, told = (runner_job(spec, "cuda", "solve", device, trusted=trusted).arena_bytes for trusted in (True, False))
+    assert own == arena_bytes(spec) < told == rounded(own)

@@ -1,0 +1,2 @@
+def reference(alpha, x, y):
+    return alpha * x + y

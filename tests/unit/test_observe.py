@@ -1,0 +1,78 @@
+"""One launch under observation: what the runner tells of it."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
+
+from sandbox.box.observe import CUT, kernel_name, observe
+from sandbox.gate import MESSAGE_LIMIT_BYTES
+from sandbox.judge.policy import UNTOLD, from_run
+
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 1ul> >(int, {}, std::array<char*, 1ul>)"
+COPY = (
+    "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda"
+    "(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda()#7}::operator()() const::{lambda(float)#1}>"
+    "(at::TensorIteratorBase&, ...)::{lambda(int)#1}>"
+)
+# With ProfilerActivity.CUDA alone torch's profiler has the runtime's and the driver's calls, too, and its own work.
+ON_HOST = ("cudaLaunchKernel", "cuLaunchKernelEx", "cudaDeviceSynchronize", "Activity Buffer Request", "Lazy Function Loading")
+ON_DEVICE = ("Memcpy DtoD (Device -> Device)", "Memset (Device)", "Context Sync", "add(float const*, float*)")
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("add(float const*, float*)", "add"),
+        ("void tiled<32, float>(float*)", "tiled"),
+        ("void mine::inner::f<g<int> >(h<2>)", "f"),
+        ("(anonymous namespace)::hidden_away(float*)", "hidden_away"),
+        ("void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float>(float*)", "cunn_SoftMaxForward"),
+        ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32", "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32"),
+        (ELEMENTWISE.replace("{}", "at::native::AddFunctor<float>"), "vectorized_elementwise_kernel"),
+        (ELEMENTWISE.replace("{}", "at::native::FillFunctor<float>"), ""),
+        (COPY, ""),
+    ],
+)
+def test_a_kernel_has_the_name_of_its_source(told: str, name: str) -> None:
+    """Without namespace, template and arguments; what only copies or fills has none, as the operators that call it are harmless."""
+    assert kernel_name(told) == name
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
+    """What torch's profiler will have seen."""
+    events: list[SimpleNamespace] = []
+
+    @contextmanager
+    def profile(activities):
+        yield SimpleNamespace(events=lambda: events)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.profiler, "profile", profile)
+    return events
+
+
+def test_only_kernels_are_told_of_what_the_profiler_sees(launched: list[SimpleNamespace]) -> None:
+    """A kernel of one's own was refused for cudaDeviceSynchronize, which is no kernel and in no artifact."""
+    launched += [SimpleNamespace(name=name, device_type=DeviceType.CPU) for name in ON_HOST]
+    launched += [SimpleNamespace(name=name, device_type=DeviceType.CUDA) for name in ON_DEVICE]
+    told = observe(lambda: torch.empty(3), kernels=True)
+    assert told == "operator empty\nkernel add"
+    assert from_run(told, b"... _Z3addPKfPf ...") == () and from_run(told, b"nothing") == ("the kernel add",)
+
+
+def test_who_launches_more_than_there_is_room_for_is_not_acquitted(launched: list[SimpleNamespace]) -> None:
+    """Its own kernels with long names would push another's out."""
+    launched += [SimpleNamespace(name=f"{'my' * 50}_{index}", device_type=DeviceType.CUDA) for index in range(60)]
+    launched.append(SimpleNamespace(name="sgemm", device_type=DeviceType.CUDA))
+    told = observe(lambda: None, kernels=True)
+    assert len(told.encode()) <= MESSAGE_LIMIT_BYTES and told.splitlines()[0] == CUT
+    own = "\n".join(one.name for one in launched[:-1]).encode()
+    assert from_run(told, own) == (UNTOLD,)
+    del launched[3:-1]
+    assert from_run(observe(lambda: None, kernels=True), own) == ("the kernel sgemm",)
