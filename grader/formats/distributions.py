@@ -72,6 +72,9 @@ class Distribution(Part):
                 raise ValueError(f"'high' is {one.high!r}, which is not in axes; add it there, or give a number")
             if one.kind == "uniform" and isinstance(one.high, str) and dtype in _WHOLE:
                 raise ValueError(f"the whole numbers of {dtype} below an axis are of the kind 'index'; take that instead of 'uniform'")
+            if one.kind == "uniform" and dtype in _WHOLE:
+                text = f"the kind 'uniform' is for floats, and {dtype} is none"
+                raise ValueError(f"{text}; take 'integers', from 'low' to 'high', both of them, or 'index', from 'low' to below 'high'")
             if one.kind == "probabilities" and dtype in _WHOLE:
                 raise ValueError(f"probabilities are floats; give the tensor another dtype than {dtype}, or another distribution")
             if one.kind == "index" or (one.kind == "sorted" and dtype in _WHOLE):
