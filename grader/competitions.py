@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from grader import devices
 from grader.competition_file import CompetitionFile, Secret
 from grader.competition_lines import line_of
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
@@ -173,9 +174,7 @@ class _SecretInvalid(ValueError):
 
 def _workloads(secret: Secret, problem: Problem, place: str, before: int, seed: str) -> list[wire.Workload]:
     """The workloads that one `[[secret]]` stands for. Whatever it does not say is as in the workload `like`, the first that is shown."""
-    like = next(
-        (one for one in problem.spec.workloads if not one.hidden and one.device_kind in ("", secret.device or one.device_kind)), None
-    )
+    like = _first_shown(problem, secret.device)
     if like is None:
         raise _SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
     if problem.spec.format not in ("native", "reference_kernels") or not like.axes:
@@ -184,7 +183,24 @@ def _workloads(secret: Secret, problem: Problem, place: str, before: int, seed: 
         )
     if set(secret.axes) != set(like.axes):
         raise _SecretInvalid("axes", f"must give exactly the axes {sorted(like.axes)}")
+    if secret.device is None and (differs := _differs_by_device(problem)):
+        text = f"is left out, and the {differs} of {problem.problem_id!r} is another on cuda than on emulated"
+        raise _SecretInvalid("device", f'{text}; write device = "cuda" or "emulated", and a [[secret]] for each that is competed on')
     return [_workload(secret, problem, like, f"{place}/{number}", before + number + 1, seed) for number in range(secret.count)]
+
+
+def _first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | None:
+    """The first public workload that is run on this kind of device, or on any."""
+    shown = (one for one in problem.spec.workloads if not one.hidden)
+    return next((one for one in shown if device_kind is None or one.device_kind in ("", device_kind)), None)
+
+
+def _differs_by_device(problem: Problem) -> str:
+    """What a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
+    firsts = [one for kind in (devices.CUDA, devices.EMULATED) if (one := _first_shown(problem, kind)) is not None]
+    if any((one.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for one in firsts):
+        return "tolerance"
+    return "distribution of inputs" if any(one.distributions != firsts[0].distributions for one in firsts) else ""
 
 
 def _workload(secret: Secret, problem: Problem, like: wire.Workload, place: str, number: int, seed: str) -> wire.Workload:

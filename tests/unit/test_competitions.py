@@ -14,6 +14,7 @@ from grader.model import Phase, ScoreKind, TieRule, Visibility
 from grader.problems import Problems
 from grader.server.wiring import box_settings
 from sandbox import wire
+from tests import fakes
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "competitions"
@@ -98,6 +99,49 @@ def test_a_mistake_is_told_with_file_line_and_key(load, old, new, said):
     with pytest.raises(ProblemInvalid) as caught:
         load(TEXT.replace(old, new, 1))
     assert said in str(caught.value) and str(SIZE) not in str(caught.value) and "0011" not in str(caught.value)
+
+
+SMALL, LARGE = 'id = "small", axes = { n = 64 }', 'id = "large", axes = { n = 99 }, device = "cuda"'
+OWN_TOLERANCE, OWN_INPUTS = "tolerance = { atol = 0.5 }", "distributions = { a = { scale = 9.0 } }"
+
+
+@pytest.fixture
+def secret_of(tmp_path):
+    """Load a competition with a secret of a problem with these public workloads."""
+
+    def loaded(small, large, device=""):
+        text = fakes.PROBLEM_TOML.format(name="sum")
+        text = f"{text[: text.index('workloads')]}workloads = [{{ {small} }}, {{ {large} }}]\n"
+        fakes.write_problem(tmp_path / "problems", text=text)
+        head = TEXT[: TEXT.index("[[secret]]")].replace('"vector_add", "row_softmax"', '"sum"')
+        (tmp_path / "competition.toml").write_text(f"{head}[[secret]]\nproblem = 'sum'\naxes = {{ n = {SIZE} }}\n{device}")
+        found = Competitions.load([tmp_path / "competition.toml"], Problems.load([tmp_path / "problems"])).get("spring")
+        return found.secret_workloads["sum"][0]
+
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "differs"),
+    [
+        (f'{SMALL}, device = "emulated"', f"{LARGE}, {OWN_TOLERANCE}", "tolerance"),
+        (f'{SMALL}, device = "emulated", {OWN_INPUTS}', LARGE, "distribution of inputs"),
+    ],
+)
+def test_a_secret_names_its_device_where_the_devices_differ(secret_of, small, large, differs):
+    """By the tolerance of the wrong one a right kernel would be refused."""
+    with pytest.raises(ProblemInvalid, match=f":21: secret.0.device: is left out, and the {differs} of 'sum'") as caught:
+        secret_of(small, large)
+    assert "write device" in str(caught.value) and str(SIZE) not in str(caught.value)
+    cuda, emulated = (secret_of(small, large, f"device = '{kind}'") for kind in ("cuda", "emulated"))
+    assert (cuda.tolerance, cuda.distributions) != (emulated.tolerance, emulated.distributions)
+
+
+@pytest.mark.parametrize("small", [SMALL, f'{SMALL}, device = "emulated"'])
+def test_a_secret_names_no_device_where_that_decides_nothing(secret_of, small):
+    """The control: the devices' first workloads are one and the same, or agree."""
+    assert secret_of(small, LARGE).device_kind == ""
+    assert secret_of(SMALL, f"{LARGE}, {OWN_TOLERANCE}").tolerance is None
 
 
 def test_two_files_with_one_name_are_refused(tmp_path, problems):
