@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -42,8 +43,13 @@ class _Tensor(_Output):
 class _Tolerance(_Strict):
     atol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     rtol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
-    budget_factor: float | None = Field(default=32.0, gt=0)
-    budget_floor: float = Field(default=2e-6, ge=0)
+    budget_factor: float = Field(default=32.0, gt=0)  # inf: no budget
+    budget_floor: float = Field(default=2e-6, ge=0, allow_inf_nan=False)
+
+    def on_wire(self, own: _OwnTolerance | None = None) -> wire.Tolerance:
+        """As the judge gets it, with what a workload says of its own."""
+        given: dict[str, Any] = {**self.model_dump(), **(own.model_dump(exclude_none=True) if own else {})}
+        return wire.Tolerance(**{**given, "budget_factor": None if math.isinf(given["budget_factor"]) else given["budget_factor"]})
 
 
 class _OwnTolerance(_Strict):
@@ -52,7 +58,7 @@ class _OwnTolerance(_Strict):
     atol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     rtol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     budget_factor: float | None = Field(default=None, gt=0)
-    budget_floor: float | None = Field(default=None, ge=0)
+    budget_floor: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class _Workload(_Strict):
@@ -178,7 +184,7 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
         ),
         outputs=tuple(wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape)) for one in parsed.outputs),
         workloads=tuple(_workload(parsed, one) for one in parsed.workloads),
-        tolerance=wire.Tolerance(**parsed.tolerance.model_dump()),
+        tolerance=parsed.tolerance.on_wire(),
         reference=reference,
         axes=tuple(parsed.axes),
         trial_count=parsed.trials,
@@ -190,9 +196,6 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
 
 
 def _workload(parsed: _Problem, one: _Workload) -> wire.Workload:
-    tolerance = None
-    if one.tolerance is not None:
-        tolerance = wire.Tolerance(**{**parsed.tolerance.model_dump(), **one.tolerance.model_dump(exclude_none=True)})
     return wire.Workload(
         workload_id=one.id,
         axes=one.axes,
@@ -200,7 +203,7 @@ def _workload(parsed: _Problem, one: _Workload) -> wire.Workload:
         moved_bytes=_amount(parsed.moved_bytes, one),
         flops=_amount(parsed.flops, one),
         device_kind=one.device or "",
-        tolerance=tolerance,
+        tolerance=None if one.tolerance is None else parsed.tolerance.on_wire(one.tolerance),
         distributions={name: of.on_wire() for name, of in (one.distributions or {}).items()},
     )
 

@@ -7,6 +7,7 @@ import pytest
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import native
 from grader.problems import Problems
+from sandbox import wire
 from tests import fakes
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
@@ -106,6 +107,25 @@ def test_a_workload_s_tolerance_differs_where_it_says_so(tmp_path):
     assert own.tolerance is not None and other.tolerance is None
     assert (own.tolerance.atol, own.tolerance.rtol, own.tolerance.budget_factor) == (0.5, 0.25, 7.0)
     assert (own.device_kind, other.device_kind) == ("cuda", "")
+
+
+def test_an_infinite_factor_is_no_budget(tmp_path):
+    """The judge takes none for None only: infinity times PyTorch's error of zero is no number. A workload may have one, and have none."""
+    text = fakes.PROBLEM_TOML.format(name="sum")
+    none = native.load(fakes.write_problem(tmp_path / "none", text=text + "[tolerance]\nbudget_factor = inf\n")).spec
+    assert none.tolerance == wire.Tolerance(budget_factor=None)
+    own = text.replace('id = "n64"', 'id = "n64", tolerance = { budget_factor = inf }')
+    own = own.replace('id = "secret33"', 'id = "secret33", tolerance = { budget_factor = 7.0 }')
+    one, other = native.load(fakes.write_problem(tmp_path / "own", text=own)).spec.workloads
+    assert (one.tolerance.budget_factor, other.tolerance.budget_factor) == (None, 7.0)
+    digests = {none.digest, native.load(fakes.write_problem(tmp_path / "old")).digest}
+    assert len(digests) == 2 and OLD_DIGEST in digests
+
+
+@pytest.mark.parametrize(("key", "value"), [("budget_factor", "nan"), ("budget_floor", "inf"), ("budget_floor", "nan")])
+def test_a_budget_is_a_number(tmp_path, key, value):
+    """Which is switched off by its factor."""
+    assert f"tolerance.{key}: Input should be" in wrong(tmp_path, 'axes = ["n"]', f'axes = ["n"]\ntolerance = {{ {key} = {value} }}')
 
 
 def test_what_a_problem_does_not_say_is_no_part_of_its_digest(tmp_path):
