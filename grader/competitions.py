@@ -21,6 +21,7 @@ from grader.competition_file import CompetitionFile, Secret
 from grader.competition_lines import line_of
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
+from grader.mistakes import said
 from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems import Problems
 from sandbox import wire
@@ -118,7 +119,7 @@ def _read(path: Path) -> CompetitionFile:
     except ValidationError as error:
         first = error.errors()[0]
         key = tuple(part for index, part in enumerate(first["loc"]) if index != _TAG_INDEX)
-        raise _invalid(path, key, first["msg"].removeprefix("Value error, ")) from None
+        raise _invalid(path, key, said(first)) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(path), "is no TOML that can be read: a number is too long, or it nests too deep") from None
 

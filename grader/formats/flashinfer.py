@@ -24,6 +24,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import flashinfer_schema as schema
 from grader.formats import safetensors
 from grader.formats.arithmetic import ExpressionInvalid
+from grader.mistakes import said
 from grader.model import Problem
 from sandbox import wire
 
@@ -297,4 +298,4 @@ def _invalid(path: Path, text: str, line: int, error: ValidationError) -> Proble
     at, keys = 0, [str(part) for part in first["loc"] if part not in KINDS]
     for key in keys:
         at = max(at, text.find(f'"{key}"', at))
-    return ProblemInvalid(f"{path}:{line + text.count(chr(10), 0, at)}", f"{'.'.join(keys) or path.name}: {first['msg']}")
+    return ProblemInvalid(f"{path}:{line + text.count(chr(10), 0, at)}", f"{'.'.join(keys) or path.name}: {said(first)}")

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.formats.distributions import Distribution
+from grader.mistakes import said
 from grader.model import Problem
 from sandbox import wire
 
@@ -153,8 +154,8 @@ def load(path: Path) -> Problem:
         raise ProblemInvalid(str(toml_path), f"is no TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "problem.toml"
-        raise ProblemInvalid(str(toml_path), f"{key}: {first['msg']}") from None
+        key = ".".join(str(part) for part in first["loc"])
+        raise ProblemInvalid(str(toml_path), f"{key}: {said(first)}" if key else said(first)) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(toml_path), f"is no TOML that can be read: {error}") from None
     return Problem(

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
+from grader.mistakes import said
 from grader.model import Problem
 from sandbox import wire
 
@@ -188,7 +189,7 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if str(part).isidentifier() or isinstance(part, int)) or path.name
-        raise ProblemInvalid(str(path), f"{key}: {first['msg']}") from None
+        raise ProblemInvalid(str(path), f"{key}: {said(first)}") from None
     except yaml.YAMLError as error:
         raise ProblemInvalid(str(path), f"is no YAML: {' '.join(str(error).split())}") from None
     except (ValueError, RecursionError) as error:

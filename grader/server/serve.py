@@ -16,6 +16,7 @@ from grader import log as log_setup
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.isolation.errors import IsolationBroken
+from grader.mistakes import said
 from grader.server.grading import Wiring
 from grader.server.running import serving
 from grader.server.wiring import wired
@@ -35,7 +36,7 @@ def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
     except ValidationError as error:
         for one in error.errors():
             option = "--" + str(one["loc"][0]).replace("_", "-")
-            sys.stderr.write(f"grader-server: {option}: {one['msg']}\n")
+            sys.stderr.write(f"grader-server: {option}: {said(one)}\n")
         return MISUSED
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     sys.setswitchinterval(SWITCH_S)

@@ -18,6 +18,7 @@ from grader.config import Settings
 from grader.errors import DeliveryNotFound, GraderError, HookNotFound, SettingsInvalid
 from grader.ledger import Ledger
 from grader.ledger.hooks import Delivery, DeliveryState, Hook
+from grader.mistakes import said
 from grader.server.commands.ledger_options import add_ledger_options
 from grader.shown import one_line
 
@@ -77,7 +78,8 @@ async def _run(asked: argparse.Namespace) -> int:
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        raise SettingsInvalid("--" + str(error.errors()[0]["loc"][0]).replace("_", "-"), error.errors()[0]["msg"]) from None
+        first = error.errors()[0]
+        raise SettingsInvalid("--" + str(first["loc"][0]).replace("_", "-"), said(first)) from None
     async with Ledger.open(settings.ledger) as ledger:
         return int(await asked.work(ledger, asked))
 

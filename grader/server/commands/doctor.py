@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pydantic import ValidationError
 
 from grader.config import Settings
+from grader.mistakes import said
 from grader.server.checkup import Finding, Standing, look
 from grader.server.main import parser as server_parser
 
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         settings = Settings(**given)
     except ValidationError as error:
         for one in error.errors():
-            sys.stderr.write(f"grader-server doctor: --{str(one['loc'][0]).replace('_', '-')}: {one['msg']}\n")
+            sys.stderr.write(f"grader-server doctor: --{str(one['loc'][0]).replace('_', '-')}: {said(one)}\n")
         return MISUSED
     findings = list(look(settings))
     well = all(one.standing is not Standing.WRONG for one in findings)
