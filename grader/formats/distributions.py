@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from sandbox import wire
 
@@ -22,16 +22,20 @@ _EXTRAS = {
 }
 _WHOLE = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 2}  # the first number that does not fit
 _EXACT = 2**53  # an input without axes travels as a double
+_High = Annotated[
+    Annotated[float, Tag("number")] | Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$"), Tag("axis")],
+    Discriminator(lambda value: "axis" if isinstance(value, str) else "number"),
+]
 
 
 class Part(BaseModel):
     """A distribution that is no mixture. What is None is as `wire.Distribution` has it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     kind: _Kind = "normal"
     low: float = 0.0
-    high: float | Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = 1.0
+    high: _High = 1.0
     scale: float = Field(default=1.0, gt=0)
     scale_spread: float | None = Field(default=None, ge=0, le=16)
     offset: float | None = Field(default=None, ge=0, allow_inf_nan=False)

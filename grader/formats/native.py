@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
@@ -25,16 +25,20 @@ RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has roo
 
 _Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 _DType = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
+_Size = Annotated[
+    Annotated[str, Tag("axis")] | Annotated[int, Field(ge=0, le=2**31 - 1), Tag("size")],
+    Discriminator(lambda value: "axis" if isinstance(value, str) else "size"),
+]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)  # strict: "64" is no number, and a whole number is a float
 
 
 class _Output(_Strict):
     name: _Identifier
     dtype: _DType = "float32"
-    shape: list[str | Annotated[int, Field(ge=0, le=2**31 - 1)]] = Field(max_length=RANK_LIMIT)
+    shape: list[_Size] = Field(max_length=RANK_LIMIT)
 
 
 class _Tensor(_Output):
@@ -154,7 +158,7 @@ def load(path: Path) -> Problem:
         raise ProblemInvalid(str(toml_path), f"is no TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = _key(first["loc"])
         raise ProblemInvalid(str(toml_path), f"{key}: {said(first)}" if key else said(first)) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(toml_path), f"is no TOML that can be read: {error}") from None
@@ -167,6 +171,12 @@ def load(path: Path) -> Problem:
         moved_bytes=parsed.moved_bytes or "",
         flops=parsed.flops or "",
     )
+
+
+def _key(place: tuple[int | str, ...]) -> str:
+    """Where in the file a mistake is. Of a size and of 'high' the last part is which of two kinds it was taken for, and no key."""
+    tagged = place[-3:-2] == ("shape",) or place[-2:-1] == ("high",)
+    return ".".join(map(str, place[:-1] if tagged else place))
 
 
 def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:

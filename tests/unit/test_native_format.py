@@ -58,6 +58,43 @@ def test_a_wrong_problem_names_file_and_key(tmp_path, old, new, said):
     assert "problem.toml" in message and said in message
 
 
+INTEGER, WHOLE = "Input should be a valid integer", "write a whole number, without a point"
+NUMBER, QUOTES = "Input should be a valid number", "write it without quotes"
+TRUTH = "Input should be a valid boolean; write true or false"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("n = 64 }", 'n = "64" }', f"workloads.0.axes.n: {INTEGER}; {QUOTES}"),
+        ("n = 64 }", "n = 64.0 }", f"workloads.0.axes.n: {INTEGER}; {WHOLE}"),
+        ("n = 64 }", "n = true }", f"workloads.0.axes.n: {INTEGER}"),
+        ("hidden = true", 'hidden = "yes"', f"workloads.1.hidden: {TRUTH}"),
+        ("hidden = true", "hidden = 1", f"workloads.1.hidden: {TRUTH}"),
+        ('["n"] }', "[-1] }", "inputs.0.shape.0: Input should be greater than or equal to 0"),
+        ('["n"] }', "[64.0] }", f"inputs.0.shape.0: {INTEGER}; {WHOLE}"),
+        ('["n"] }', '["n"], distribution = { low = "0" } }', f"inputs.0.distribution.low: {NUMBER}; {QUOTES}"),
+        ('["n"] }', '["n"], distribution = { high = true } }', f"inputs.0.distribution.high: {NUMBER}"),
+        ('axes = ["n"]', 'axes = ["n"]\ntrials = "3"', f"trials: {INTEGER}; {QUOTES}"),
+        ('axes = ["n"]', 'axes = ["n"]\ntolerance = { atol = "1e-3" }', f"tolerance.atol: {NUMBER}; {QUOTES}"),
+        ('title = "A sum"', "title = 3", "title: Input should be a valid string; write it in quotes"),
+    ],
+)
+def test_a_value_of_another_type_names_its_key(tmp_path, old, new, said):
+    """Text that looks like a number or like a truth is none."""
+    assert wrong(tmp_path, old, new).endswith(f"problem.toml: {said}")
+
+
+def test_a_whole_number_is_a_number(tmp_path):
+    """The control: TOML writes 2 where 2.0 is meant, and it is the same problem."""
+    given = 'axes = ["n"]\ntrial_s = 2.0\ntolerance = { atol = 2.0 }'
+    text = fakes.PROBLEM_TOML.format(name="sum").replace('axes = ["n"]', given)
+    text = text.replace('["n"] }', '["n"], distribution = { kind = "uniform", low = 1.0, high = 2.0 } }', 1)
+    fractions = native.load(fakes.write_problem(tmp_path / "fractions", text=text))
+    whole = native.load(fakes.write_problem(tmp_path / "whole", text=text.replace(".0", "")))
+    assert (fractions.spec, fractions.digest) == (whole.spec, whole.digest)
+
+
 OLD_DIGEST = "87f9884dcc5e71a317d2e553aea6b3e39422ec934838a36f7b4e87d4f2e6591c"  # before amounts and devices were in the format
 AMOUNTS = 'moved_bytes = "4 * 2 * n"\nflops = "n // 2"\naxes = ["n"]'
 
