@@ -182,7 +182,10 @@ class Rejudging:
         return found
 
     async def _top(self, order: RejudgeOrder) -> list[str]:
-        """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those."""
+        """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those.
+
+        InvalidRequest where all of them are empty.
+        """
         competition, chosen = self._competitions.get(order.competition_id), dict[str, None]()
         for problem_id in competition.problem_ids:
             if order.problem_id not in ("", problem_id):
@@ -193,6 +196,11 @@ class Rejudging:
             for device in sorted(fitting):
                 entries = board(competition, standings, problem_id=problem_id, device=device).entries
                 chosen |= {entry.submission_id: None for entry in entries if entry.rank <= order.top_count}
+        if not chosen:
+            about = f"competition {order.competition_id!r}" + (f", problem {order.problem_id!r}," if order.problem_id else "")
+            text = f"finds nothing to run again: the board of {about} is empty, for nothing was accepted and scored in ranked mode yet"
+            seen = f"`grader-cli list --competition {order.competition_id}` says what became of what was handed in"
+            raise InvalidRequest([FieldViolation("top_count", f"{text}; {seen}")])
         return list(chosen)
 
     async def _drawn_for(self, order: RejudgeOrder, rejudge_id: str) -> str:

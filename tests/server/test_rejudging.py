@@ -271,6 +271,22 @@ async def test_the_best_are_chosen_by_rank(serve, handed_in, competition):
         assert [found.submission_count for found in tops] == [2, 2, 3]
 
 
+@pytest.mark.parametrize("order", ["", "wrong"])
+async def test_a_final_of_an_empty_board_says_that_it_is_empty(serve, handed_in, competition, order):
+    """Whether nobody handed in, or nothing was right; and it is not kept, so that the same command does it later."""
+    asked = command.Order(cause="", competition="spring", top_count=3, device_kind="emulated")
+    if order:
+        await handed_in("ann", order)
+    async with serve(competitions=(competition(),)) as client:
+        with pytest.raises(errors.InvalidRequest) as refused:
+            await command.final(Target(server=client.address), asked, json=False, apply=False)
+        assert "top_count: finds nothing to run again: the board of competition 'spring' is empty" in str(refused.value)
+        assert "`grader-cli list --competition spring` says" in str(refused.value)
+        with pytest.raises(errors.InvalidRequest, match="competition 'spring', problem 'sum', is empty"):
+            await create(client, competition="competitions/spring", problem="problems/sum", top_count=1)
+        assert not (await client.list_rejudges()).rejudges
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
