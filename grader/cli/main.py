@@ -6,13 +6,14 @@ import sys
 
 try:
     from grader.cli.commands import app
+    from grader.cli.running import begin
 except KeyboardInterrupt:
     sys.exit(130)  # Exit.INTERRUPTED, which may not be there yet
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    begin(app)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -37,6 +37,18 @@ def run(work: Coroutine[Any, Any, Exit]) -> None:
         code = ending.code or Exit.GRADER_FAILED
     _drop_unwritten()
     raise typer.Exit(code)
+
+
+def begin(app: Callable[[], object]) -> None:
+    """Run the command line. Help, the version and usage that nobody reads end as quietly as a command does."""
+    try:
+        app()
+    except SystemExit as end:
+        # typer and rich write those, and end with 1 where a pipe is closed: here that is another verdict.
+        if not isinstance(end.__context__, BrokenPipeError) and _is_read():
+            raise
+        _drop_unwritten()
+        raise SystemExit(int(Exit.GRADER_FAILED)) from None
 
 
 class _Ending:
@@ -93,6 +105,18 @@ def _flush() -> None:
         raise
     except OSError as error:
         raise GraderFailed(f"the output can't be written: {error}") from None
+
+
+def _is_read() -> bool:
+    """Whether what is still to be written has a reader."""
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None where there was none to begin with
+            stream.flush()
+    except BrokenPipeError:
+        return False
+    except OSError:  # such as a full disk, of which the interpreter tells on its way out
+        return True
+    return True
 
 
 def _drop_unwritten() -> None:

@@ -137,6 +137,26 @@ def test_a_closed_pipe_is_no_exit_of_the_consoles(monkeypatch: pytest.MonkeyPatc
         os.dup2(1, writer)  # so that it can be closed
 
 
+@pytest.mark.parametrize("words", [("submit", "--help"), ("--version",), ("nonsense",)])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_help_that_nobody_reads_ends_as_a_command_does(words: tuple[str, ...], unbuffered: str) -> None:
+    """`grader-cli --help | true`: quietly, with the code of an output that can't be written, and not with that of another verdict."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = {"stdout": subprocess.DEVNULL, "stderr": writer} if words == ("nonsense",) else {"stdout": writer, "stderr": subprocess.PIPE}
+    command, given = [sys.executable, "-m", "grader.cli.main", *words], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, env=given, timeout=DEADLINE_S, check=False, **streams)  # type: ignore[call-overload]
+    os.close(writer)
+    assert (done.returncode, done.stderr or b"") == (3, b"")
+
+
+@pytest.mark.parametrize(("words", "code"), [(("submit", "--help"), 0), (("--version",), 0), (("nonsense",), 2)])
+def test_help_that_is_read_ends_as_before(words: tuple[str, ...], code: int) -> None:
+    """The control."""
+    done = subprocess.run([sys.executable, "-m", "grader.cli.main", *words], capture_output=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == code and done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(("output", "code", "told"), [("/dev/full", 3, "the output can't be written"), ("/dev/null", 0, "")])
 def test_an_output_that_can_not_be_written_is_no_verdict(output: str, code: int, told: str) -> None:
     """Even where Python has kept it until the end. The control can be written."""
