@@ -16,7 +16,7 @@ ISOLATIONS = {
     "bubblewrap": "bubblewrap: a sandbox of its own for each build and run, without network",
     "process": "process: UNSAFE, resource limits only; for your own kernels ('grader-cli doctor' says what stronger ones need)",
 }
-NOT_RANKED = "times are of an emulated device and are not ranked"
+PRACTICE = "practice, not official: times are of an emulated device"
 FLAGS = {
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
     "DONE_TOO_EARLY": "its process said that it had ended while its work still ran; it is forgiven the least that the clock itself takes",

@@ -113,7 +113,7 @@ def devices() -> list[Finding]:
             kind="device",
             name="emulated",
             usable=not missing,
-            detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; never ranked",
+            detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
             remedy="install the project's dependencies: make setup" if missing else "",
         ),
     ]

@@ -66,7 +66,7 @@ def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
         frozen = board.freeze_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
         yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
     if board.entries and not board.official:
-        yield plain(f"practice: {words.NOT_RANKED}", "yellow")
+        yield plain(words.PRACTICE, "yellow")
     if not board.entries:
         yield plain("\nno entries yet" + ("" if board.problem else "; --problem shows the board of one problem"))
         return

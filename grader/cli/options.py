@@ -53,7 +53,7 @@ DeviceOption = Annotated[
     typer.Option(
         metavar="DEVICE",
         callback=device_choice,
-        help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, and is never ranked.",
+        help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, for practice.",
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="submissions/ID, or just ID.")]

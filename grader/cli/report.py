@@ -136,4 +136,4 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     isolation = words.ISOLATIONS.get(found.isolation, one_line(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:
-        yield Text(f"note: {words.NOT_RANKED}", style="yellow")
+        yield Text(words.PRACTICE, style="yellow")

@@ -17,7 +17,7 @@ _AT_REST = ("", "GpuIdle")
 
 
 def render(measurements: Sequence[report_pb2.Measurement]) -> Iterator[RenderableType]:
-    """Times by a device's clock with all that is known of them; the host's clock, whose times are not ranked, gets a shorter table."""
+    """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
     if any(one.clock == report_pb2.CLOCK_DEVICE_EVENTS for one in measurements):
         yield _by_device(measurements)
         for one in measurements:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grader.words import (
     FLAGS,
     ISOLATIONS,
-    NOT_RANKED,
+    PRACTICE,
     ceilings,
     duration_ns,
     error,
@@ -25,7 +25,7 @@ from grader.words import (
 __all__ = [
     "FLAGS",
     "ISOLATIONS",
-    "NOT_RANKED",
+    "PRACTICE",
     "ceilings",
     "duration_ns",
     "error",

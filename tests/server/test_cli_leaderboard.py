@@ -79,7 +79,7 @@ async def test_times_are_shown_as_times(board):
 async def test_practice_is_said_to_be_practice(board):
     """Times of an emulated device are on no official board."""
     _, out = await board([row("ann", 2.0, 0.1, 1, clock="host", device="emulated on 2 cores")], problem="sum")
-    assert "practice: times are of an emulated device and are not ranked" in out
+    assert "\npractice, not official: times are of an emulated device\n" in out
 
 
 async def test_a_device_is_found_by_a_part_of_its_name(board):

@@ -71,7 +71,7 @@ async def test_boards_are_per_problem_per_device_and_overall(open_site):
         _, emulated = await here.get(f"{BOARD}?problem=sum&device=emulation")
         _, real = await here.get(f"{BOARD}?problem=sum&device=H200")
         assert 'aria-current="page">Overall' in overall and "ann" in overall and "bob" in overall and "cyd" not in overall
-        assert "cyd" in emulated and "Practice, not official" in emulated and "ann" not in emulated
+        assert "cyd" in emulated and "Practice, not official: times are of an emulated device." in emulated and "ann" not in emulated
         assert "ann" in real and "Practice" not in real and "cyd" not in real
 
 
