@@ -252,8 +252,12 @@ def all_end(descriptors: list[int]) -> bool:
 
 @pytest.mark.parametrize(
     ("signals", "code"),
-    [((signal.SIGINT,), 130), ((signal.SIGTERM,), 143), ((signal.SIGHUP,), 129), ((signal.SIGTERM, signal.SIGTERM), 143)],
-    ids=["ctrl-c", "term", "hangup", "term-twice"],
+    [
+        pytest.param((signal.SIGINT,), 130, id="ctrl-c"),
+        pytest.param((signal.SIGTERM,), 143, id="term", marks=pytest.mark.exhaustive),  # term-twice begins with it
+        pytest.param((signal.SIGHUP,), 129, id="hangup", marks=pytest.mark.exhaustive),
+        pytest.param((signal.SIGTERM, signal.SIGTERM), 143, id="term-twice"),
+    ],
 )
 def test_a_signal_cancels(cli: Cli, environment: dict[str, str], tmp_path: Path, signals: tuple[signal.Signals, ...], code: int) -> None:
     """The command says so and its exit code is the signal's; the submission is cancelled, and nothing of it is left running."""

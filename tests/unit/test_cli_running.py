@@ -137,8 +137,9 @@ def test_a_closed_pipe_is_no_exit_of_the_consoles(monkeypatch: pytest.MonkeyPatc
         os.dup2(1, writer)  # so that it can be closed
 
 
-@pytest.mark.parametrize("words", [("submit", "--help"), ("--version",), ("nonsense",)])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("words", "unbuffered"), [(("submit", "--help"), ""), (("submit", "--help"), "1"), (("--version",), ""), (("nonsense",), "1")]
+)
 def test_help_that_nobody_reads_ends_as_a_command_does(words: tuple[str, ...], unbuffered: str) -> None:
     """`grader-cli --help | true`: quietly, with the code of an output that can't be written, and not with that of another verdict."""
     reader, writer = os.pipe()

@@ -104,6 +104,7 @@ def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, asked: int, excuses
     assert (len(calls), found.outcome is wire.TrialOutcome.PASSED) == (asked, excuses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [in_half, in_tf32])
 def test_less_precision_is_still_over_the_budget(kernel: Kernel) -> None:
     """Nine draws of ten tell it, and a kernel is drawn for many times."""
@@ -158,6 +159,7 @@ def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
     assert set((little / 4 - 1).abs().tolist()) == {2.0**-52}
 
 
+@pytest.mark.slow
 def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
     """Its rule has the budget where an output is faint."""
     random = torch.Generator().manual_seed(8)

@@ -259,7 +259,9 @@ def baseline() -> Iterator[Baseline]:
 @pytest.mark.slow
 def test_a_measurement_has_certified_runs_and_a_baseline(tmp_path: Path, baseline: Baseline) -> None:
     """Every certified run is a verified trial of its own, as many as the plan says, and only public workloads are timed."""
-    facts = judged(tmp_path, honest, baseline=baseline)
+    # A reference that takes long beside what a busy machine adds: else it may have no time.
+    reference = "import time\n\ndef reference(a, b):\n    time.sleep(0.02)\n    return a * 2 + b\n"
+    facts = judged(tmp_path, honest, problem=replace(PROBLEM, reference=reference), baseline=baseline)
     (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
     certified = [fact for fact in facts if isinstance(fact, wire.Trial) and fact.phase is wire.TrialPhase.CERTIFY]
     planned = [fact.trials for fact in facts if isinstance(fact, wire.Plan)][-1]

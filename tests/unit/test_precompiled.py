@@ -33,7 +33,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [EXTENSION, RAW], ids=["torch", "raw"])
+@pytest.mark.parametrize("text", [pytest.param(EXTENSION, marks=pytest.mark.exhaustive, id="torch"), pytest.param(RAW, id="raw")])
 def test_an_object_has_the_same_functions_with_and_without(text: str, ready: Path, tmp_path: Path) -> None:
     """g++ may write them in another order, no more. That the one was read is seen from what g++ says it read."""
     (tmp_path / "files").mkdir()
