@@ -3,7 +3,7 @@
 An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
 kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
 budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precision inside an fp32 task does not (cheating 4.7).
-Where inputs were shaken (`luck.py`), what that does to the fp64 result stands for an error of PyTorch's, too.
+PyTorch's own error is at least an eighth of a unit in the last place. Where inputs were shaken (`luck.py`), what that does to the fp64 result stands for an error of PyTorch's, too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import torch
 from sandbox import wire
 
 FLOAT64_FLOOR = 1e-12
+# PyTorch's own error is taken for no less than this many units of the dtype's last place: rounding a result to it makes a fifth of one.
+# A reference that rounds by itself, such as by .to(torch.float16), does so in fp64, too, and then seems to make no error at all.
+OWN_ULPS = 0.125
 SQUARES = (1e-130, 1e130)  # norms whose squares fp64 holds
 
 
@@ -118,8 +121,9 @@ def _budget_ratio(
         return None
     # PyTorch's own error in fp64 is not seen, and a floor that is made for float32 would let float32 pass.
     floor = min(tolerance.budget_floor, FLOAT64_FLOOR) if dtype == torch.float64 else tolerance.budget_floor
-    own = max(_rms(ref - ref64), spread(ref64, shaken))
-    allowed = tolerance.budget_factor * own + floor * _rms(ref64)
+    size = _rms(ref64)
+    own = max(_rms(ref - ref64), spread(ref64, shaken), OWN_ULPS * torch.finfo(dtype).eps * size)
+    allowed = tolerance.budget_factor * own + floor * size
     spent = _rms(out - ref64)
     if spent == 0.0:
         return 0.0

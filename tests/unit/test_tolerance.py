@@ -235,6 +235,31 @@ def test_half_precision_inside_a_single_precision_task_is_over_budget() -> None:
     assert found.outcome is wire.TrialOutcome.PASSED and found.budget_ratio is not None and found.budget_ratio < 0.25
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("named", ["at the end", "and widened again", "before the weights"])
+def test_a_reference_that_rounds_by_itself_refuses_nobody_who_rounds(
+    dtype: torch.dtype, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fp64 result is rounded, too, so that it seems to make no error. What is six units off as a whole is still over the budget."""
+    x, w, loose = torch.randn(64, 64).to(dtype), torch.rand(64).to(dtype) + 1, wire.Tolerance(atol=1.0, rtol=1.0)
+
+    def reference(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        v = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True))
+        if named == "before the weights":
+            return w.to(dtype) * v.to(dtype)
+        return (v * w.float()).to(dtype).to(x.dtype if named == "and widened again" else dtype)
+
+    wide = reference(x.double(), w.double())
+    once = (x.double() * torch.rsqrt(x.double().square().mean(-1, keepdim=True)) * w.double()).to(dtype)
+    once[:, ::7] = (once[:, ::7].double() * (1 + torch.finfo(dtype).eps)).to(dtype)  # here and there by another order of the sums
+    found = compared(once, reference(x, w), loose, wide)
+    assert found.outcome is PASSED and found.budget_ratio is not None and 0 < found.budget_ratio < 0.5
+    off = (once.double() * (1 + 6 * torch.finfo(dtype).eps)).to(dtype)
+    assert compared(off, reference(x, w), loose, wide).outcome is wire.TrialOutcome.MISMATCHED
+    monkeypatch.setattr("sandbox.judge.tolerance.OWN_ULPS", 0.0)
+    assert compared(once, reference(x, w), loose, wide).outcome is wire.TrialOutcome.MISMATCHED
+
+
 def test_a_kernel_is_not_blamed_for_the_references_own_rounding() -> None:
     """Right by fp64 and different from PyTorch's fp32 is right."""
     wide = torch.full((4,), 1.0, dtype=torch.float64)
