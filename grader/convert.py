@@ -346,7 +346,8 @@ def _measurement(
 ) -> report_pb2.Measurement:
     message = report_pb2.Measurement(
         workload_id=mask.name(measurement.workload_id, measurement.hidden),
-        reported=_samples(measurement.reported, full) if measurement.reported else None,
+        # Of a hidden workload a claim could be its size, in microseconds.
+        reported=_samples(measurement.reported, full) if measurement.reported and not measurement.hidden else None,
         certified=_samples(measurement.certified, full),
         reported_confirmed=measurement.reported_confirmed,
         speedups=_speedups(measurement.speedups),

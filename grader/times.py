@@ -71,6 +71,9 @@ def _below_floor(measurement: wire.Measurement) -> Decision | None:
     slack_ns = BOUND_SLACK_NS + BOUND_SLACK_SHARE * (floor_ns + measurement.floor_ns)
     if measurement.bound_ns < floor_ns - slack_ns:
         return _impossibly_fast(measurement, "The judge's clock saw at most", measurement.bound_ns, floor_ns)
+    # Of a kernel that returns its outputs the copy of them is forgiven, and who writes to where they are copied leaves nothing to copy.
+    if median(measurement.certified) < floor_ns - slack_ns:
+        return _impossibly_fast(measurement, "Less the copy of its outputs the judge's clock saw", median(measurement.certified), floor_ns)
     return None
 
 

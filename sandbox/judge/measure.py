@@ -25,6 +25,8 @@ from sandbox.judge.turns import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Par
 EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_S, BENCH_LAUNCHES = 10.0, 12
+# A judge that waits for longer is taken for dead, and the submission could have it so (grader/fleet/judge_process.py).
+BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 
 
 def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
@@ -113,13 +115,19 @@ def is_early(waited_ns: float, alone_ns: float) -> bool:
     return waited_ns > EARLY_NS + EARLY_SHARE * alone_ns
 
 
+def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
+    """How long a runner may be in its do_bench. That keeps its budget but for a handful of launches and cache writes; one that is slower is
+    not coming back."""
+    launch_s = trial_s if launch_ns is None else 2e-9 * launch_ns
+    return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
+
+
 def _reported(runner: RunnerLink, bench: Bench, how: How, launch_ns: float | None = None) -> wire.Samples | None:
     """do_bench on inputs like all others, by the runner itself; the subject's is a claim. launch_ns: how long a launch takes, where that
     is known."""
     run(runner, bench, how)
-    budget_ns, launch_s = BENCH_NS[runner.device.CLOCK], bench.problem.trial_s if launch_ns is None else 2e-9 * launch_ns
-    # do_bench keeps its budget but for a handful of launches and cache writes; a runner that is slower than this is not coming back.
-    reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), BENCH_S + BENCH_LAUNCHES * launch_s)
+    trial_s, budget_ns = bench.problem.trial_s, BENCH_NS[runner.device.CLOCK]
+    reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), bench_limit_s(trial_s, launch_ns))
     if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
         return wire.Samples(durations_ns=reply.samples_ns)
     return None

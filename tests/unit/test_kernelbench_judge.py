@@ -39,6 +39,7 @@ RAMP, GATE, LOSS, SOFTMAX = (next(FIXTURES.glob(f"{number}_*.py")) for number in
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 ROW = "def get_inputs():\n    return [torch.rand(4, 5)]\n"
+MANY = "class Model(nn.Module):\n    def forward(self, *all):\n        return sum(all)\n"
 NONE = "def get_init_inputs():\n    return []\n"
 
 
@@ -325,6 +326,7 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
         ((model("return x"), ROW, "def get_init_inputs():\n    return [object()]\n"), "raised TypeError"),
         (("class Model:\n    def forward(self, x):\n        return x\n", ROW, NONE), "is no torch.nn.Module"),
         (("raise KeyError('k')", model("return x"), ROW, NONE), "the file raised KeyError"),
+        ((MANY, "def get_inputs():\n    return [torch.rand(2) for _ in range(24)]\n", NONE), "24 inputs and 1 outputs; 24 can be sent"),
         (("import nothing_of_that_name", model("return x"), ROW, NONE), "ModuleNotFoundError"),
     ],
 )

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from grader.fleet.judge_process import CUDA_SILENCE_S, SILENCE_S
 from sandbox import wire
 from sandbox.judge import turns
-from sandbox.judge.measure import confirmed, is_early
+from sandbox.judge.measure import bench_limit_s, confirmed, is_early
 from sandbox.judge.net import _counting, forgiven, net_times
 from sandbox.judge.quiet import Unrest, quiet_turns, unrest_of
-from sandbox.judge.signs import Signs
+from sandbox.judge.signs import SIGN_S, Signs
 from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
 from sandbox.judge.turns import (
@@ -277,3 +278,13 @@ def test_turns_that_scatter_are_worth_as_many_more() -> None:
     short = _turns(1_000)
     short.taken_ns |= {arm: [[one - 90_000 for one in turn] for turn in short.taken_ns[arm]] for arm in (SUBJECT, EAGER)}
     assert not _too_wide(short)
+
+
+@pytest.mark.parametrize("trial_s", [0.1, 1.0, 10.0, 30.0, 300.0])
+@pytest.mark.parametrize("usual_s", [SILENCE_S, CUDA_SILENCE_S])
+def test_who_never_comes_back_from_do_bench_does_not_make_the_judge_look_dead(trial_s: float, usual_s: float) -> None:
+    """A kernel that takes nearly as long as it may in every call, and then for ever: its judge was ended, three times, at nobody's cost.
+    There is time enough for one that comes back."""
+    for launch_ns in (None, trial_s * 1e9):
+        assert bench_limit_s(trial_s, launch_ns) + SIGN_S < usual_s + 3 * trial_s
+    assert bench_limit_s(trial_s, 1e9 * min(trial_s, 20.0)) > 8 * min(trial_s, 20.0)

@@ -44,3 +44,14 @@ def test_a_result_that_is_negated_when_it_is_copied_is_refused() -> None:
     assert caught.value.status is Status.WRONG_SHAPE and not target.any()
     torch_extension.copy_out(lazy.resolve_neg(), [target], JOB)
     assert torch.equal(target, -value)
+
+
+def test_a_result_that_lies_where_it_is_copied_to_is_refused() -> None:
+    """A copy of a tensor to itself takes no time, and what a copy takes is forgiven. Beside it is another's place."""
+    memory = torch.zeros(12)
+    target = memory[4:8]
+    for begin in (3, 4, 7):
+        with pytest.raises(Refused, match="'c' lies where the grader copies it to"):
+            torch_extension.copy_out(memory[begin : begin + 4], [target], JOB)
+    for begin in (0, 8):
+        torch_extension.copy_out(memory[begin : begin + 4], [target], JOB)

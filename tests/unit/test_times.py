@@ -58,6 +58,12 @@ def test_a_certified_bound_far_below_the_physical_floor_is_disqualified() -> Non
     assert reason(measured(110_000, 5_000, **fast)) == reason(measured(None, 5_000, **fast)) == "BELOW_PHYSICAL_FLOOR"
 
 
+def test_who_saves_the_copy_that_is_forgiven_is_held_to_the_floor() -> None:
+    """The bound has the time of it; what is scored has not."""
+    assert reason(measured(110_000, 20_000, bound_ns=110_000)) == "BELOW_PHYSICAL_FLOOR"
+    assert reason(measured(110_000, 90_000, bound_ns=110_000)) == ""
+
+
 def test_the_events_resolution_is_no_offence() -> None:
     """A claim at the floor, less what events do not resolve."""
     assert reason(measured(99_100, 100_000)) == ""
@@ -73,7 +79,7 @@ def test_no_honest_kernel_is_below_the_floor(moved_bytes: int) -> None:
     protocol_ns = 150_000 + moved_bytes // 2_000  # publishing and the snapshot grow with the size
     for _ in range(500):
         bound_ns = work_ns + round(noise.gauss(0, 0.02 * protocol_ns / 3)) + noise.randrange(-20_000, 20_000)
-        honest = measured(work_ns, work_ns, bound_ns=bound_ns, floor_ns=protocol_ns, physical_floor_ns=floor_ns)
+        honest = measured(work_ns, bound_ns, bound_ns=bound_ns, floor_ns=protocol_ns, physical_floor_ns=floor_ns)
         assert reason(honest) == ""
 
 

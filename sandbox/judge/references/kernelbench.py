@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from sandbox import nest, wire
-from sandbox.gate import RANK_LIMIT
+from sandbox.gate import RANK_LIMIT, TENSOR_LIMIT
 from sandbox.judge import references
 from sandbox.judge.references import faint, seeds, trace
 from sandbox.judge.references.trace import Making
@@ -159,6 +159,9 @@ def _described(spec: wire.ProblemSpec, seen: trace.Seen, named: list[str]) -> wi
             raise references.ReferenceFailed(f"{told}; give it an axis, as torch.rand(1) has, or return a number")
     inputs = tuple(tensor(name, one) for name, one in pairs)
     several = len(seen.outputs) > 1
+    if len(inputs) + len(seen.outputs) > TENSOR_LIMIT:
+        text = f"{len(inputs)} inputs and {len(seen.outputs)} outputs; {TENSOR_LIMIT} can be sent"
+        raise references.ReferenceFailed(f"{text}: put several into one tensor")
     outputs = tuple(tensor(f"output{index}" if several else "output", one) for index, one in enumerate(seen.outputs))
     return replace(spec, inputs=inputs, outputs=outputs, workloads=tuple(replace(one, axes=axes) for one in spec.workloads))
 
