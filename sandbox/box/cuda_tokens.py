@@ -10,6 +10,7 @@ from tree_sitter import Language, Node, Parser
 LITERALS = {"string_literal", "raw_string_literal", "char_literal", "system_lib_string"}
 DIRECTIVES = {"preproc_call", "preproc_def", "preproc_function_def", "preproc_include"}
 CONDITIONALS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else"}
+WORK = {"assignment_expression", "update_expression", "return_statement"}
 NAMES = {"identifier", "field_identifier", "type_identifier", "namespace_identifier"}
 
 
@@ -191,6 +192,31 @@ def tested_macros(code: bytes) -> Iterator[str]:
             yield from (
                 leaf.text.decode(errors="surrogateescape") for leaf in _leaves(condition) if leaf.type == "identifier" and leaf.text
             )
+
+
+def left_out_of_device_code(code: bytes, macro: str) -> Iterator[int]:
+    """The lines of conditionals within device code that leave work out where the macro is not defined: true only where it is, with another
+    statement than a call behind them, and nothing instead."""
+    waiting = [(_parser().parse(_mask_specifiers(code)).root_node, _Place())]
+    while waiting:
+        node, place = waiting.pop()
+        inside = _enter(node, place)
+        waiting.extend((child, inside) for child in node.children)
+        condition = node.child_by_field_name("condition") or node.child_by_field_name("name") if node.type in CONDITIONALS else None
+        if condition is None or not place.in_device_code or node.child_by_field_name("alternative") is not None:
+            continue
+        words = {leaf.text for leaf in _leaves(condition)}
+        needs = macro.encode() in words and not words & {b"!", b"<", b"<=", b"||"} and node.children[0].type != "#ifndef"
+        if needs and any(one.type in WORK for guarded in _parts(node) for one in _descendants(guarded)):
+            yield 1 + node.start_point[0]
+
+
+def _descendants(root: Node) -> Iterator[Node]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(node.children)
 
 
 def defined_macros(code: bytes) -> Iterator[str]:

@@ -70,6 +70,8 @@ def translate(source: str, path: str) -> str:
     tokens = parse(code)
     device = path.endswith(DEVICE_SUFFIXES)
     emulation_limits.check(tokens, path, device=device)
+    if b"__CUDA_ARCH__" in code:
+        emulation_limits.check_conditionals(code, path)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path), *_entries(tokens), *_launch_api(tokens)]
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.

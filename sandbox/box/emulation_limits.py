@@ -1,6 +1,6 @@
 """What the emulated device does not cover, found in the source and said in one sentence.  Decides nothing else."""
 
-from sandbox.box.cuda_tokens import Token
+from sandbox.box.cuda_tokens import Token, left_out_of_device_code
 
 
 class Unsupported(Exception):
@@ -21,6 +21,7 @@ CLUSTER = f"the emulated device has no thread block clusters; {ELSEWHERE}"
 TEXTURE = f"the emulated device has no textures or surfaces; {ELSEWHERE}"
 TMA = f"the emulated device has no tensor memory accelerator (TMA) and no asynchronous barriers; {ELSEWHERE}"
 DYNAMIC = f"the emulated device cannot launch a kernel from a kernel (dynamic parallelism); {ELSEWHERE}"
+ARCHITECTURE = f"the emulated device has no __CUDA_ARCH__, and would leave out what this guards; add an #else, or {ELSEWHERE}"
 ODD_SHARED = "this shared variable cannot be read by the emulated device; declare it as `__shared__ T name[size];`"
 GLOBAL_SHARED = "the emulated device has no shared variables outside functions; declare it inside the kernel"
 ODD_LAUNCH = "this launch cannot be read by the emulated device; write it as `kernel<<<grid, block>>>(arguments);`"
@@ -82,6 +83,12 @@ def check(tokens: list[Token], path: str, *, device: bool) -> None:
         sentence = _objection(token, following, device=device)
         if sentence is not None:
             raise Unsupported(path, token.line, sentence)
+
+
+def check_conditionals(code: bytes, path: str) -> None:
+    """Raise Unsupported for work that is done on some architectures only: left out, it would be a wrong answer that nobody understands."""
+    for line in left_out_of_device_code(code, "__CUDA_ARCH__"):
+        raise Unsupported(path, line, ARCHITECTURE)
 
 
 def _objection(token: Token, following: list[str], *, device: bool) -> str | None:

@@ -161,3 +161,40 @@ def test_g_plus_plus_is_told_the_language_and_the_headers() -> None:
     flags = compile_flags()
     assert flags[flags.index("-x") + 1] == "c++"
     assert len(include_dirs()) == 1
+
+
+KERNEL = "__global__ void k(float* x) {{\n{body}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "#if __CUDA_ARCH__ >= 600\n    x[0] = 1;\n#endif",
+        "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 600\n    x[0] = 1;\n#endif",
+        "#ifdef __CUDA_ARCH__\n    for (int i = 0; i < 3; ++i) x[i] += 1;\n#endif",
+        "    int i = threadIdx.x;\n#if __CUDA_ARCH__ > 700\n    if (i < 3) { x[i]++; }\n#endif",
+    ],
+)
+def test_work_for_some_architectures_only_is_refused_and_not_left_out(body: str) -> None:
+    """It was a wrong answer that had written nothing."""
+    with pytest.raises(Unsupported, match="has no __CUDA_ARCH__") as caught:
+        translate(KERNEL.format(body=body), "k.cu")
+    assert caught.value.line == 2 + body.split("#if")[0].count("\n")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        KERNEL.format(body="#if __CUDA_ARCH__ >= 600\n    x[0] = 1;\n#else\n    x[0] = 2;\n#endif"),
+        KERNEL.format(body="#if __CUDA_ARCH__ < 600\n    x[0] = 1;\n#endif"),
+        KERNEL.format(body="#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 600\n    x[0] = 1;\n#endif"),
+        KERNEL.format(body="#ifndef __CUDA_ARCH__\n    x[0] = 1;\n#endif"),
+        KERNEL.format(body="#if __CUDA_ARCH__ >= 800\n    prefetch(x);\n#endif\n    x[0] = 1;"),
+        KERNEL.format(body="#if FAST\n    x[0] = 1;\n#endif"),
+        "#if __CUDA_ARCH__ >= 600\n#define FAST 1\n#endif\n",
+        "__host__ __device__ int f() {\n#ifdef __CUDA_ARCH__\n    return 1;\n#endif\n    return 2;\n}\n",
+    ],
+)
+def test_what_asks_for_the_architecture_otherwise_is_built(source: str) -> None:
+    """With an answer for those that have none, outside of device code, or for a call that may be a hint."""
+    translate(source, "k.cu")
