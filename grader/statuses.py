@@ -61,6 +61,12 @@ def failure_to_status(failure: Failure) -> status_pb2.Status:
     return _packed(code_pb2.INTERNAL, failure.message, [error_details_pb2.ErrorInfo(reason=failure.reason, domain=DOMAIN)])
 
 
+def reason_of(status: status_pb2.Status) -> str:
+    """The reason of its ErrorInfo; nothing where it has none."""
+    info = _detail(status, error_details_pb2.ErrorInfo)
+    return info.reason if info is not None else ""
+
+
 def to_error(status: status_pb2.Status) -> errors.GraderError:
     """The exception that a status was made from; InternalFault for a status that is not of this server's making."""
     info = _detail(status, error_details_pb2.ErrorInfo)

@@ -10,8 +10,12 @@ from rich.text import Text
 
 from grader.cli import times, words
 from grader.cli.text import one_line, plain, visible
+from grader.errors import ProblemBroken
+from grader.statuses import reason_of
 from grader.v1 import report_pb2, submission_pb2
 
+_AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
+_REMEDIES = {ProblemBroken.reason: "Its problem has to be mended first: 'grader-cli problems check PATH' says what is wrong with it."}
 _SAID_BELOW = "EMULATED_NOT_RANKED"  # with the device
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
@@ -32,7 +36,7 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
             yield from _graded(submission.report, _score(submission))
         case submission_pb2.SUBMISSION_STATE_FAILED:
             yield Text("the grader failed", style="bold red") + plain(f": {submission.error.message or 'no reason was given'}")
-            yield Text("This says nothing about the kernel. Submit it again; 'grader-cli doctor' looks for causes on this machine.")
+            yield Text(f"This says nothing about the kernel. {_REMEDIES.get(reason_of(submission.error), _AGAIN)}")
         case submission_pb2.SUBMISSION_STATE_CANCELLED:
             yield Text("cancelled before it was graded", style="yellow")
         case _:

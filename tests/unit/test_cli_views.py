@@ -11,6 +11,8 @@ from grader.cli import doctor, problems, report, words
 from grader.cli.exits import Exit, Misuse, exit_of_error
 from grader.cli.submit import exit_of
 from grader.cli.timeline import Timeline
+from grader.model import Failure
+from grader.statuses import failure_to_status
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
@@ -160,7 +162,15 @@ def test_a_failure_of_the_grader_is_said_to_be_none_of_the_kernel() -> None:
     failed = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_FAILED)
     failed.error.message = "the device is unwell"
     assert "the grader failed: the device is unwell" in shown(failed)
-    assert "says nothing about the kernel" in shown(failed)
+    assert "says nothing about the kernel. Submit it again" in shown(failed)
+
+
+def test_a_broken_problem_is_to_be_mended_and_not_to_be_tried_again() -> None:
+    """The next attempt would end the same way."""
+    failed = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_FAILED)
+    failed.error.CopyFrom(failure_to_status(Failure(reason="PROBLEM_BROKEN", message="the reference raised", final=True)))
+    told = shown(failed)
+    assert "the grader failed: the reference raised" in told and "problems check PATH" in told and "Submit it again" not in told
 
 
 @pytest.mark.parametrize(
