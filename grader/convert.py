@@ -346,8 +346,6 @@ def _measurement(
 ) -> report_pb2.Measurement:
     message = report_pb2.Measurement(
         workload_id=mask.name(measurement.workload_id, measurement.hidden),
-        # Of a hidden workload a claim could be its size, in microseconds.
-        reported=_samples(measurement.reported, full) if measurement.reported and not measurement.hidden else None,
         certified=_samples(measurement.certified, full),
         reported_confirmed=measurement.reported_confirmed,
         speedups=_speedups(measurement.speedups),
@@ -362,6 +360,8 @@ def _measurement(
     for name, samples in measurement.reported_baselines.items():
         message.reported_baselines[name].CopyFrom(_samples(samples, full))
     if not measurement.hidden:
+        if measurement.reported:  # a claim can be any number, such as the size in microseconds
+            message.reported.CopyFrom(_samples(measurement.reported, full))
         _tell_size(message, measurement, environment.ceilings if environment else {}, mask.dtype)
     return message
 

@@ -81,6 +81,14 @@ def _leaves(root: Node) -> Iterator[Node]:
         waiting.extend(reversed(node.children))
 
 
+def _descendants(root: Node) -> Iterator[Node]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(node.children)
+
+
 def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _Place) -> Iterator[Token | None]:
     """Tokens of a tree, None where a directive parts them.  `offset` is where in `code` the tree's text starts."""
     waiting: list[tuple[Node | None, _Place]] = [(root, place)]
@@ -109,12 +117,19 @@ def _parts(node: Node) -> list[Node]:
     """A node's children; of a conditional only what it guards, and of `#if 0` only the other branch."""
     if node.type not in CONDITIONALS:
         return node.children
-    condition = node.child_by_field_name("condition") or node.child_by_field_name("name")
+    condition = _condition(node)
     guarded = [c for c in node.children if not c.type.startswith("#") and c != condition]
     if condition is not None and condition.text == b"0":
         alternative = node.child_by_field_name("alternative")
         return [alternative] if alternative is not None else []
     return guarded
+
+
+def _condition(node: Node) -> Node | None:
+    """What a conditional asks; None of everything else, and of `#else`."""
+    if node.type not in CONDITIONALS:
+        return None
+    return node.child_by_field_name("condition") or node.child_by_field_name("name")
 
 
 def _enter(node: Node, place: _Place) -> _Place:
@@ -183,11 +198,8 @@ def _callee(launch: Node) -> Node | None:
 
 def tested_macros(code: bytes) -> Iterator[str]:
     """The names in the conditions of `#if`, `#ifdef` and their like."""
-    waiting = [_parser().parse(code).root_node]
-    while waiting:
-        node = waiting.pop()
-        waiting.extend(node.children)
-        condition = node.child_by_field_name("condition") or node.child_by_field_name("name") if node.type in CONDITIONALS else None
+    for node in _descendants(_parser().parse(code).root_node):
+        condition = _condition(node)
         if condition is not None:
             yield from (
                 leaf.text.decode(errors="surrogateescape") for leaf in _leaves(condition) if leaf.type == "identifier" and leaf.text
@@ -202,7 +214,7 @@ def left_out_of_device_code(code: bytes, macro: str) -> Iterator[int]:
         node, place = waiting.pop()
         inside = _enter(node, place)
         waiting.extend((child, inside) for child in node.children)
-        condition = node.child_by_field_name("condition") or node.child_by_field_name("name") if node.type in CONDITIONALS else None
+        condition = _condition(node)
         if condition is None or not place.in_device_code or node.child_by_field_name("alternative") is not None:
             continue
         words = {leaf.text for leaf in _leaves(condition)}
@@ -211,20 +223,9 @@ def left_out_of_device_code(code: bytes, macro: str) -> Iterator[int]:
             yield 1 + node.start_point[0]
 
 
-def _descendants(root: Node) -> Iterator[Node]:
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(node.children)
-
-
 def defined_macros(code: bytes) -> Iterator[str]:
     """The names that the code itself defines as macros."""
-    waiting = [_parser().parse(code).root_node]
-    while waiting:
-        node = waiting.pop()
-        waiting.extend(node.children)
+    for node in _descendants(_parser().parse(code).root_node):
         name = node.child_by_field_name("name") if node.type in ("preproc_def", "preproc_function_def") else None
         if name is not None and name.text is not None:
             yield name.text.decode(errors="surrogateescape")

@@ -119,20 +119,19 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
     found: wire.Evidence | None = None
     try:
         for part in _parts(job.problem.workloads):
-            if part[0].hidden and any(task.templates):
-                subject.tell(task.templates, job.load_s)
-            for workload in part:
-                with _discreet(hidden=workload.hidden):
+            with _discreet(hidden=part[0].hidden):
+                if part[0].hidden and any(task.templates):
+                    subject.tell(task.templates, job.load_s)
+                for workload in part:
                     for fact in _verify(job, subject, workload, task):
                         yield fact
                         if _failed(fact):
                             return
-            if (found := policy.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
-                yield found
-            for workload in (one for one in _measured(job) if clock and one in part):
-                assert clock is not None
-                yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-                with _discreet(hidden=workload.hidden):
+                if (found := policy.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
+                    yield found
+                for workload in (one for one in _measured(job) if clock and one in part):
+                    assert clock is not None
+                    yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
                     for fact in _measure(job, subject, workload, task, clock):
                         yield fact
                         if _failed(fact):

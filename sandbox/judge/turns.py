@@ -123,15 +123,15 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
         for _ in range(WARMUP_COUNT):
             first.append(run(trusted, bench, how))
             yield from signs.due()
-        hidden = "on a hidden workload" if bench.workload.hidden else ""  # an error may quote its size
         if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
             running.append(name)
         elif trusted.silence is not None:
             raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {_failure(first)}")
         elif name == EAGER:
-            raise ReferenceFailed(f"the reference does not run by itself: {hidden or _failure(first)}")
+            raise ReferenceFailed(f"the reference does not run by itself: {_failure(first)}")
         else:
-            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {hidden or _failure(first)}\n")
+            why = "on a hidden workload" if bench.workload.hidden else _failure(first)  # an error may quote its size
+            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {why}\n")
     by_clock = _alone_by_host_clock if clock is wire.Clock.HOST else _alone_by_device_clock
     runs, nulls = yield from by_clock(trusted, bench, running, signs)
     return Alone(
