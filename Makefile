@@ -8,14 +8,18 @@ PYTHON :=
 # Further words for pip, such as `--extra-index-url URL` for a build of torch without CUDA.
 PIP_ARGS ?=
 PYTEST_WORKERS ?= 2
+PYTEST_DIST ?= loadfile
 PYTEST_ARGS ?=
+# What has to be over before the tests that need real time: a command.
+BEFORE_TIMING ?= true
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 GPU_ARGS ?=
 ATTACK_ARGS ?=
 EXAMPLES_ARGS ?=
 CONTAINMENT_ARGS ?=
-FAST := not slow and not docker and not bubblewrap and not gpu
+FAST := not slow and not docker and not bubblewrap and not gpu and not timing
+JUNIT := build/junit
 
 export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
@@ -29,16 +33,31 @@ help: ## List these commands
 demo: setup ## Set up, then grade the six kernels of the triangular matmul story and check each verdict
 	@$(BIN)/grader-cli demo $(DEMO_ARGS)
 
-test: setup-dev ## Set up, then run the tests, of long lists of cases a part (those that need Docker or bubblewrap skip where it is absent)
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m 'not gpu and not exhaustive' $(PYTEST_ARGS)
+# Usage: $(call run-tests,options of pytest,options of the report).  The tests marked `timing` run alone, after the others, whatever
+# became of those. pytest ends with 2 where it was interrupted, and with 5 where it has no tests: PYTEST_ARGS may leave one run without.
+define run-tests
+@rm -rf $(JUNIT); failed=0; \
+run() { \
+    $(BIN)/python -m pytest "$$@" $(1) $(PYTEST_ARGS); \
+    case $$? in 0 | 5) ;; 2) exit 2 ;; *) failed=1 ;; esac; \
+}; \
+run -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m 'not gpu and not timing' --junitxml=$(JUNIT)/parallel.xml; \
+$(BEFORE_TIMING) || failed=1; \
+run -n 0 -m 'timing and not gpu' --junitxml=$(JUNIT)/timing.xml; \
+$(BIN)/python -m tests.durations $(JUNIT) --wall-s $$SECONDS $(2) || failed=1; \
+exit $$failed
+endef
 
-test-all: setup-dev ## Run every test but those of `make gpu`; 45 minutes on two cores
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m 'not gpu' $(PYTEST_ARGS)
+test: setup-dev ## Set up, then run the tests (a sample of the long parametrised lists; those that need Docker or bubblewrap skip where it is absent)
+	$(call run-tests)
+
+test-all: setup-dev ## Run every test except those of `make gpu`, with all cases of the long lists
+	$(call run-tests,--all-cases,--all-cases)
 
 check: lint ## Lint, types, architecture, API and fast tests; under two minutes
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile -m '$(FAST)'
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)'
 
-lint: setup-dev ## Of `make check` all but the tests
+lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,10 +1,11 @@
-"""The time of a ledger under test."""
+"""Clocks that stand still until a test, or what it tests, moves them."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """A clock that tests move."""
+    """The time of a ledger under test: a clock that tests move."""
 
     def __init__(self, now=datetime(2026, 1, 1, tzinfo=UTC)):
         self.now = now
@@ -14,3 +15,22 @@ class Clock:
 
     def pass_s(self, seconds):
         self.now += timedelta(seconds=seconds)
+
+
+class SteppedTime:
+    """Stands for the module `time`: passes by step_ns at each look, and by what is slept, however busy the machine is."""
+
+    def __init__(self, step_ns=1_000):
+        self.now_ns, self.step_ns = 1, step_ns
+
+    def monotonic_ns(self):
+        self.now_ns += self.step_ns
+        return self.now_ns
+
+    def monotonic(self):
+        return self.monotonic_ns() / 1e9
+
+    def sleep(self, seconds):
+        """Let other threads go on, for as long as it says of the real time."""
+        self.now_ns += int(seconds * 1e9)
+        time.sleep(seconds)

@@ -1,7 +1,51 @@
-"""What one test does to its process, undone before the next module's."""
+"""What all tests share: the directory of a test run, and the log as it was before a module's tests."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 import structlog
+
+pytest_plugins = ["tests.collection", "tests.sampling"]
+
+RUN_DIR_VARIABLE, CACHE_DIR_VARIABLE, OWNER_VARIABLE = "GRADER_TEST_RUN_DIR", "GRADER_TEST_CACHE_DIR", "GRADER_TEST_OWNER_PID"
+RUN_DIR = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the directory that the processes of this run share: short, for sockets, and other uids may pass it."""
+    if hasattr(config, "workerinput"):
+        return  # xdist's workers inherit the variables
+    directory = Path(tempfile.mkdtemp(prefix="grader-tests-", dir="/tmp"))
+    directory.chmod(0o711)
+    config.stash[RUN_DIR] = directory
+    os.environ[RUN_DIR_VARIABLE] = str(directory)
+    os.environ[CACHE_DIR_VARIABLE] = str(directory / "artifacts")
+    os.environ[OWNER_VARIABLE] = str(os.getpid())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what serves this run, and remove its directory."""
+    directory = config.stash.get(RUN_DIR, None)
+    if directory is None:
+        return
+    if (directory / "grading.pid").exists():
+        from tests.harness import client
+
+        client.stop(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Spread the tests of slow files over the workers; None leaves it to xdist."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.scheduling import FileOrTestScheduling  # xdist is not everywhere where these tests run
+
+    return FileOrTestScheduling(config, log)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -306,11 +306,11 @@ class Judges:
     """Makes judges that are processes and do as told, by lane: "emulated", or a GPU's index."""
 
     def __init__(self, root: Path, *, check_s: float = 30.0) -> None:
-        self._root, self._check_s = root, check_s
+        self._root, self.check_s = root, check_s
 
     def __call__(self, device_kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
         place = self._place(device_kind if gpu is None else str(gpu.index))
-        return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self._check_s)
+        return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self.check_s)
 
     def order(self, lane: str, *orders: str) -> None:
         """What the lane's judge does next, message by message: well, unwell, wrong, lost, die, hush."""

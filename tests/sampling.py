@@ -1,17 +1,131 @@
-"""Long lists of cases, of which every test run takes a part, always the same; `make test-all` takes all."""
+"""Selects the part of the tests that a run takes. Parts rotate with the commit count, so that a few consecutive runs take all.
+
+A test marked `sampled(n)` is taken by one of n consecutive parts; where several such marks meet, by the largest n.
+This module is a pytest plugin too: tests/conftest.py loads it.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import tiers
+
+PART_VARIABLE = "GRADER_TEST_PART"  # set by the controller for its workers: all of them have to select the same tests
+PART_KEY, SCOPE_KEY = pytest.StashKey["Part"](), pytest.StashKey[tiers.Scope]()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which part a run takes, and where the number comes from."""
+
+    number: int
+    source: str
+
+    def takes(self, nodeid: str, nth: int) -> bool:
+        """Whether this part has a test of which one of nth consecutive parts does."""
+        return (zlib.crc32(nodeid.encode()) + self.number) % nth == 0
+
 
 def every(nth: int, cases: Iterable[tuple[str, Any]], marks: Iterable[pytest.MarkDecorator] = ()) -> list[Any]:
-    """Parameters of these names; those that are not in the part are marked `exhaustive`. The part depends on the names alone."""
+    """Parameters of these names, of which one of nth consecutive runs takes each."""
+    return [pytest.param(case, id=name, marks=[*marks, pytest.mark.sampled(nth)]) for name, case in cases]
+
+
+def current_part(chosen: int | None, root: Path) -> Part:
+    """The part asked for by `--part`, else by the environment, else the commit count."""
+    if chosen is not None:
+        return Part(number=chosen, source="--part")
+    if PART_VARIABLE in os.environ:
+        try:
+            return Part(number=int(os.environ[PART_VARIABLE]), source=PART_VARIABLE)
+        except ValueError:
+            raise pytest.UsageError(f"{PART_VARIABLE} is {os.environ[PART_VARIABLE]!r}; write a number") from None
+    try:
+        count = subprocess.run(
+            ["git", "rev-list", "--count", "HEAD"], cwd=root, capture_output=True, text=True, check=True, timeout=30
+        ).stdout
+        return Part(number=int(count), source="the commit count")
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return Part(number=0, source="without git")
+
+
+def sample_of(item: pytest.Item) -> int:
+    """The n of the test's mark `sampled(n)`, the largest of several; 1 where it has none."""
+    nth = 1
+    for mark in item.iter_markers("sampled"):
+        if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], int) or mark.args[0] < 1:
+            raise pytest.UsageError(f"{item.nodeid}: write the mark as sampled(n), with n at least 1")
+        nth = max(nth, mark.args[0])
+    return nth
+
+
+def named(arguments: Sequence[str], directory: Path, root: Path) -> tuple[str, ...]:
+    """The ids of tests among a command line's arguments, as pytest writes them."""
+    ids = []
+    for argument in arguments:
+        path, separator, test = argument.partition("::")
+        if separator:
+            file = Path(os.path.normpath(directory / path))
+            ids.append(f"{file.relative_to(root).as_posix() if file.is_relative_to(root) else path}::{test}")
+    return tuple(ids)
+
+
+def is_named(nodeid: str, ids: Sequence[str]) -> bool:
+    """Whether one of these ids is the test's, its class's, or its own without the parameters."""
+    return any(nodeid == one or nodeid.startswith((f"{one}[", f"{one}::")) for one in ids)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that choose the part."""
+    group = parser.getgroup("sampling")
+    group.addoption("--part", type=int, help="which part of the sampled tests to take (otherwise the commit count)")
+    group.addoption("--all-cases", action="store_true", help="take all sampled tests, and those of all directories")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle on the part once for this process and its workers."""
+    part = current_part(config.getoption("part"), config.rootpath)
+    if not hasattr(config, "workerinput"):
+        os.environ[PART_VARIABLE] = str(part.number)
+    config.stash[PART_KEY] = part
+    scope = os.environ.get(tiers.SCOPE_VARIABLE) or tiers.EVERYTHING
+    try:
+        config.stash[SCOPE_KEY] = tiers.Scope.parse(tiers.EVERYTHING if config.getoption("all_cases") else scope)
+    except ValueError as error:
+        raise pytest.UsageError(f"{tiers.SCOPE_VARIABLE}: {error}") from None
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what this run takes."""
+    if config.getoption("all_cases"):
+        return ["sampled tests: all"]
+    part, scope = config.stash[PART_KEY], config.stash[SCOPE_KEY]
     return [
-        pytest.param(case, id=name, marks=[*marks, *([] if zlib.crc32(name.encode()) % nth == 0 else [pytest.mark.exhaustive])])
-        for name, case in cases
+        f"sampled tests: part {part.number} ({part.source}); a test marked sampled(n) runs in one of n consecutive parts",
+        f"scope: {scope} ({os.environ.get(tiers.REASON_VARIABLE) or 'the default'})",
     ]
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist appends the group to a test's id
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what other parts take, but for tests whose id is on the command line."""
+    if config.getoption("all_cases"):
+        return
+    part, scope = config.stash[PART_KEY], config.stash[SCOPE_KEY]
+    ids = named(config.args, config.invocation_params.dir, config.rootpath)
+    taken: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
+    for item in items:
+        nth = max(sample_of(item), scope.sample_of(item.nodeid))
+        (taken if part.takes(item.nodeid, nth) or is_named(item.nodeid, ids) else deselected).append(item)
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = taken

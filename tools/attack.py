@@ -101,7 +101,7 @@ def put_between(path: Path, name: str, text: str) -> None:
 def _run(part: str, isolations: str, repeat: int, workers: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="grader-attack-") as place:
         result = Path(place) / "result.xml"
-        words = ["-q", "-n", str(workers), "--dist", "loadfile", "-p", "no:cacheprovider", f"--junitxml={result}"]
+        words = ["-q", "-n", str(workers), "--dist", "loadfile", "--all-cases", "-p", "no:cacheprovider", f"--junitxml={result}"]
         if part != "honest" and isolations != "all":
             words += ["-k", isolations.replace(",", " or ")]
         command = [sys.executable, "-m", "pytest", *words, *PARTS[part]]

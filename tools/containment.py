@@ -154,6 +154,8 @@ def _suite(given: argparse.Namespace, place: Path, mark: str) -> Outcome:
     scratch.mkdir(mode=0o700)
     try:
         words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={scratch}/tests", f"--junitxml={result}"]
+        if all(Path(path).resolve().is_relative_to(ROOT / "tests") for path in given.paths):
+            words.append("--all-cases")
         if set(given.isolation) != set(CAGES):
             words += ["-k", " or ".join(given.isolation)]
         command = [sys.executable, "-m", "pytest", *words, *given.paths]

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 SOURCE = Path(__file__).parents[1] / "native" / "clock" / "clock.cpp"
 COMPILE_S = 60.0
@@ -99,7 +101,7 @@ class Signals:
     link_fd: int
 
 
-Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]  # (to, from), contiguous and of the same size
+Pairs = Sequence[tuple["torch.Tensor", "torch.Tensor"]]  # (to, from), contiguous and of the same size
 
 
 class _Stage:
@@ -131,6 +133,8 @@ class _Stage:
         if size_bytes > STAGE_LIMIT_BYTES:
             return None
         if self._memory is None or self._memory.nbytes < size_bytes:
+            import torch
+
             self._memory = None
             with contextlib.suppress(torch.OutOfMemoryError):
                 self._memory = torch.empty(size_bytes, dtype=torch.uint8, device=self._device)

@@ -13,6 +13,7 @@ import pytest
 
 from grader.isolation import BoxCause, Purpose
 from grader.isolation.slots import hold_slot, shared_slot_directory, slot_uid
+from tests.containment.conftest import HANG_S
 
 ROOT = Path(__file__).parents[2]
 CAP_SYS_RESOURCE = 24
@@ -33,12 +34,12 @@ async def test_24_killing_everybody_kills_only_oneself(cage, root_only):
         told.mkdir()
         told.chmod(0o777)
         with subprocess.Popen(["/bin/sleep", "60"], user=uid, group=uid, extra_groups=[]) as canary:
-            async with cage.live(attack, without=without, out_dir=told, words=["{out}"]), asyncio.timeout(20):
+            async with cage.live(attack, without=without, out_dir=told, words=["{out}"]), asyncio.timeout(HANG_S):
                 while canary.poll() is None and not (told / "tried").exists():
                     await asyncio.sleep(0.05)
                 # A signal that was sent need not have arrived. Asked here: at the end we ourselves clear the uid.
                 with suppress(subprocess.TimeoutExpired):
-                    await asyncio.to_thread(canary.wait, 1 if survives else 15)
+                    await asyncio.to_thread(canary.wait, 1 if survives else 30)
                 assert (canary.poll() is None) is survives
             canary.kill()
 
@@ -49,7 +50,7 @@ def peek(path, flags=os.O_RDWR):
     return "opened"
 sibling = os.fork()
 if sibling == 0:
-    time.sleep(5)
+    time.sleep(60)
     os._exit(0)
 """
 
@@ -210,7 +211,9 @@ async def test_49_a_setuid_program_gives_nothing(cage, root_only):
     async with cage.live("", argv=("/grader/setuid/whoami",), extra_binds=[(str(directory), "/grader/setuid")]) as box:
         ended = await box.wait()
     assert ended.output.decode().strip() == str(box.uid)
-    control = await asyncio.to_thread(subprocess.run, [program], user=box.uid, group=box.uid, capture_output=True, timeout=5, check=True)
+    control = await asyncio.to_thread(
+        subprocess.run, [program], user=box.uid, group=box.uid, capture_output=True, timeout=HANG_S, check=True
+    )
     assert control.stdout == b"0\n"
 
 

@@ -10,6 +10,7 @@ import threading
 
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.isolation.runtime import box_output
+from tests.containment.conftest import HANG_S
 
 SPECIAL = """
 os.chdir(sys.argv[1])
@@ -27,7 +28,7 @@ async def test_43_what_is_no_file_is_no_artifact_and_blocks_nobody(cage):
         assert lines == ["fifo DENIED EPERM", "socket THROUGH None", "directory THROUGH None", "device DENIED EPERM"]
         lines = await cage.says(SPECIAL, out_dir=out, words=["{out}"], without=["seccomp"])
         assert lines == ["fifo THROUGH None", "socket DENIED EADDRINUSE", "directory DENIED EEXIST", "device DENIED EPERM"]
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(HANG_S):
             taken = [await asyncio.to_thread(pick_up, out, name, limit_bytes=100) for name in ("fifo", "socket", "directory")]
         assert [refusal_of(one) for one in taken] == [RefusalReason.NOT_A_FILE] * 3
         reader = threading.Thread(target=(out / "fifo").read_bytes, daemon=True)
@@ -78,7 +79,7 @@ async def test_44_an_artifact_that_is_swapped_all_the_time_is_taken_when_nobody_
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         async with cage.live(SWAPPER, out_dir=out, words=["{out}"]):
             seen = set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 while len(seen) < 2:
                     await asyncio.sleep(0.01)
                     seen |= {(out / "artifact").read_text()} if (out / "artifact").exists() else set()

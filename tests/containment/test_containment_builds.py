@@ -11,7 +11,7 @@ from sandbox import wire
 
 ENTRY = 'extern "C" void solve(const float* a, float* b, long n, cudaStream_t stream) {}\n'
 LIMITS = {
-    "wall_s": 60.0,
+    "wall_s": 120.0,
     "cpu_s": 60.0,
     "memory_bytes": 512 << 20,
     "process_count": 64,

@@ -39,7 +39,7 @@ def test_boxes_that_start_at_once_write_the_same_files_and_leave_no_others(tmp_p
     together = threading.Barrier(8)
 
     def write(directory):
-        together.wait(timeout=20)
+        together.wait(timeout=60)
         write_own_etc(directory)
 
     with ThreadPoolExecutor(8) as pool:

@@ -19,6 +19,7 @@ from grader.isolation.removal import remove_tree
 from grader.isolation.runtime import box_output
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from sandbox import wire
+from tests.containment.conftest import HANG_S
 from tests.containment.inventory import SOCKET
 
 NEST = """
@@ -90,7 +91,7 @@ async def test_56_what_one_box_hoards_is_not_missed_in_another_slot(cage, root_o
     held.mkdir()
     held.chmod(0o777)
     async with cage.live(hoard, without=["rlimits"], out_dir=held, words=["{out}"]):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while not (held / "all").exists():
                 await asyncio.sleep(0.05)
         own = cage.slot
@@ -142,7 +143,7 @@ async def test_17_while_the_server_does_not_read_the_box_waits_and_nobody_else(c
     limits = {"output_bytes": 8 << 20}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with cage.live(STALL, limits=limits) as box:
-        until = time.monotonic() + 15
+        until = time.monotonic() + HANG_S
         while not cage.leftovers() and time.monotonic() < until:
             time.sleep(0.02)  # noqa: ASYNC251  the point: the event loop stands still
         while cage.leftovers() and time.monotonic() < until:
@@ -156,7 +157,7 @@ async def test_17_while_the_server_does_not_read_the_box_waits_and_nobody_else(c
 
 
 def engine_answers():
-    client = docker.APIClient(base_url=f"unix://{SOCKET}", version="auto", timeout=5)
+    client = docker.APIClient(base_url=f"unix://{SOCKET}", version="auto", timeout=HANG_S)
     try:
         return client.ping()
     finally:
@@ -164,7 +165,7 @@ def engine_answers():
 
 
 SPIN = """
-until = time.monotonic() + 2.6
+until = time.monotonic() + SECONDS
 for _ in range(min(8, 2 * os.cpu_count())):
     if os.fork() == 0:
         break
@@ -174,20 +175,20 @@ while time.monotonic() < until:
 
 
 async def test_19_who_spins_on_every_core_meets_the_wall_and_others_go_on(cage):
-    """The control: under a wall that is far away the same ends by itself."""
-    async with cage.live(SPIN, limits={"wall_s": 2.0}) as box:
+    """The control: under a wall that is far away it ends by itself when it wants to."""
+    async with cage.live(SPIN.replace("SECONDS", "600"), limits={"wall_s": 2.0}) as box:
         own = cage.slot
         with hold_slot(shared_slot_directory()) as cage.slot:
             assert await printed(cage, "print(sum(range(1000)))") == ["499500"]
         cage.slot = own
         assert (await box.wait()).cause is BoxCause.WALL_LIMIT
-    assert (await cage.run(SPIN)).cause is BoxCause.EXITED
+    assert (await cage.run(SPIN.replace("SECONDS", "2.6"))).cause is BoxCause.EXITED
 
 
 DAEMON = """
 if os.fork() == 0:
     os.setsid()
-    time.sleep(60)
+    time.sleep(600)
 print('bye', flush=True)
 """
 
@@ -195,8 +196,7 @@ print('bye', flush=True)
 async def test_26_a_daemon_that_holds_the_output_does_not_delay_the_end(cage):
     """The control: on the bare host whoever reads to the end waits for the daemon."""
     ended = await cage.run(DAEMON)
-    assert (ended.cause, ended.output) == (BoxCause.EXITED, b"bye\n")
-    assert ended.wall_ns < 10e9
+    assert (ended.cause, ended.output) == (BoxCause.EXITED, b"bye\n"), "it does not meet the wall, as the daemon would"
     with pytest.raises(subprocess.TimeoutExpired):
         await cage.on_host(DAEMON, timeout=1.5)
     for pid in cage.leftovers():

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from grader.fleet.local import LocalFleet
 from grader.isolation.settings import BoxSettings
-from tests.containment.conftest import CAGES, REMOVED_WITHIN_S, SESSION, usable
+from tests.containment.conftest import CAGES, HANG_S, SESSION, usable
 from tests.containment.inventory import traces
 from tests.exploits import naive
 from tests.exploits.attack_files import attack, honest
-from tests.exploits.grading import Grading
+from tests.exploits.host_builds import compile_on_host
 from tests.exploits.naive import Believed, Guard
-from tests.exploits.test_controls import compile_on_host
+from tests.harness.grading import Grading
+from tests.harness.service import grade_on
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow, pytest.mark.sampled(4)]
 # What the careless grader does when it is fooled; it starts the attack's kernel in its own process.
 EXITS = dict.fromkeys(("exit_in_call", "says_loaded_and_exits"), Believed.EXIT_CODE)
 FORGED = {"forged_verdict_on_stdout_and_stderr": Believed.STDOUT, "forged_verdict_on_every_fd": Believed.PIPE}
@@ -35,23 +37,25 @@ async def graded_in(request, found_cages):
     await usable(request.param, found_cages)
     place = Path(tempfile.gettempdir(), f"{SESSION}verdicts{request.param}")
     place.mkdir(mode=0o711)
-    grading = Grading(request.param, BoxSettings(state_id=place.name, runtime_dir=place), {})
+    settings = BoxSettings(state_id=place.name, runtime_dir=place)
+    isolation = CAGES[request.param](settings)
     try:
-        async with grading.fleet:
-            assert (await grading.grade(honest())).verdict == "ACCEPTED", "the control: a right kernel"
+        async with LocalFleet(isolation=isolation, settings=settings) as fleet:
+            grading = Grading(fleet, settings)
+            assert (await grade_on(grading, honest().request(request.param))).verdict == "ACCEPTED", "the control: a right kernel"
             own = set(traces(place.name))
 
             async def grade(kernel):
-                graded = await grading.grade(kernel)
-                async with asyncio.timeout(REMOVED_WITHIN_S):
+                graded = await grade_on(grading, kernel.request(request.param))
+                async with asyncio.timeout(HANG_S):
                     while set(traces(place.name)) - own:
                         await asyncio.sleep(0.05)
-                assert graded.leftovers == []
-                assert (await grading.grade(honest())).verdict == "ACCEPTED"
+                assert graded.leftovers == ()
+                assert (await grade_on(grading, honest().request(request.param))).verdict == "ACCEPTED"
                 return graded
 
             yield grade
-        await grading.isolation.close()
+        await isolation.close()
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

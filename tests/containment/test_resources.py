@@ -10,6 +10,7 @@ import sys
 from grader.isolation import BoxCause, Purpose
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.isolation.runtime import box_output
+from tests.containment.conftest import HANG_S
 
 FORKS = """
 count = 0
@@ -40,7 +41,7 @@ async def test_02_a_fork_loop_that_ignores_errors_meets_the_wall_and_is_cleared(
         except OSError:
             pass
     """
-    async with cage.live(loop, limits={"wall_s": 2.0}) as box:
+    async with cage.live(loop, limits={"wall_s": 4.0}) as box:
         ending, most = asyncio.ensure_future(box.wait()), 0
         while not ending.done():
             most = max(most, len(cage.leftovers()))
@@ -170,17 +171,23 @@ async def test_18_a_sleeper_meets_the_wall(cage):
 
 async def test_20_ignoring_every_signal_does_not_help(cage, root_only):
     """The control: a polite SIGTERM is ignored, so it is the wall's SIGKILL that ends it."""
+    told = cage.place / "told"
+    told.mkdir()
+    told.chmod(0o777)
     deaf = """
     for number in signal.valid_signals():
         try:
             signal.signal(number, signal.SIG_IGN)
         except (OSError, ValueError):
             pass
+    open(sys.argv[1] + '/deaf', 'w').close()
     while True:
         time.sleep(1)
     """
-    async with cage.live(deaf, limits={"wall_s": 1.5}) as box:
-        await asyncio.sleep(0.8)
+    async with cage.live(deaf, limits={"wall_s": 5.0}, out_dir=told, words=["{out}"]) as box:
+        async with asyncio.timeout(HANG_S):
+            while not (told / "deaf").exists():
+                await asyncio.sleep(0.05)
         innermost = max(cage.leftovers())
         os.kill(innermost, signal.SIGTERM)
         await asyncio.sleep(0.2)
@@ -210,7 +217,7 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.closerange(0, 3)
-        time.sleep(5)
+        time.sleep(600)
     os._exit(0)
 time.sleep(0.2)
 """
@@ -221,7 +228,9 @@ async def test_25_a_daemon_dies_with_its_box(cage):
     ended = await cage.run(DAEMON)
     assert ended.cause is BoxCause.EXITED
     assert cage.leftovers() == []
-    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", f"# {cage.marker}\nimport os, time\n{DAEMON}"], timeout=5, check=True)
+    await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", f"# {cage.marker}\nimport os, time\n{DAEMON}"], timeout=HANG_S, check=True
+    )
     outliving = cage.leftovers()
     assert len(outliving) == 1
     os.kill(outliving[0], signal.SIGKILL)

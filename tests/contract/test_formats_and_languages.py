@@ -9,7 +9,8 @@ import pytest_asyncio
 from grader.formats import FORMATS
 from grader.model import Problem
 from sandbox import wire
-from tests.gpu.grading import ROOT, Grading, grader
+from tests.harness.grading import ROOT, Grading, grader
+from tests.run_files import cache_directory
 from tests.sampling import every
 
 pytestmark = pytest.mark.slow
@@ -74,7 +75,7 @@ ENTRIES = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def grading() -> AsyncIterator[Grading]:
     """A fleet with the emulated device."""
-    async with grader(isolation="process", lanes=()) as made:
+    async with grader(isolation="process", lanes=(), artifacts=cache_directory()) as made:
         yield made
 
 

@@ -23,7 +23,7 @@ from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 
 LIMITS = Limits(
-    wall_s=20.0,
+    wall_s=120.0,
     cpu_s=20.0,
     memory_bytes=128 << 20,
     process_count=32,
@@ -32,13 +32,13 @@ LIMITS = Limits(
     tmp_bytes=4 << 20,
     open_file_count=64,
 )
-REMOVED_WITHIN_S = 1.0
 
 
 def spec_of(slot, code, *, marker="", purpose=Purpose.BUILD, limits=LIMITS, **changes):
-    source = f"# {marker}\nimport os, signal, sys, time\n" + textwrap.dedent(code)
+    box_id = f"t{os.getpid()}-{time.monotonic_ns()}"
+    source = f"# {marker} {box_id}\nimport os, signal, sys, time\n" + textwrap.dedent(code)
     return BoxSpec(
-        box_id=f"t{os.getpid()}-{time.monotonic_ns()}",
+        box_id=box_id,
         purpose=purpose,
         argv=("{python}", "-I", "-S", "-c", source),
         limits=limits,
@@ -48,10 +48,10 @@ def spec_of(slot, code, *, marker="", purpose=Purpose.BUILD, limits=LIMITS, **ch
 
 
 async def ending_of(isolation, spec):
+    """How it ended, once nothing of it is left."""
     async with isolation.start(spec) as box:
         ended = await box.wait()
-        began = time.monotonic()
-    assert time.monotonic() - began < REMOVED_WITHIN_S
+    assert marked(spec.box_id) == []
     return ended
 
 
@@ -108,13 +108,26 @@ async def test_a_flood_ends_the_box(isolation, slot):
 async def test_a_sleeper_meets_the_wall(isolation, slot):
     ended = await ending_of(isolation, spec_of(slot, "time.sleep(600)", limits=replace(LIMITS, wall_s=0.7)))
     assert ended.cause is BoxCause.WALL_LIMIT
-    assert 0.7e9 <= ended.wall_ns < 3e9
+    assert ended.wall_ns >= 0.7e9
 
 
-async def test_the_wall_stands_even_if_nobody_waits(isolation, slot):
-    async with isolation.start(spec_of(slot, "time.sleep(600)", limits=replace(LIMITS, wall_s=0.3))) as box:
+@pytest.mark.timing
+async def test_a_sleeper_ends_at_the_wall_and_is_removed_at_once(isolation, slot):
+    """Not much later than it was told to, and without the grace that an engine gives."""
+    async with isolation.start(spec_of(slot, "time.sleep(600)", limits=replace(LIMITS, wall_s=0.7))) as box:
+        ended = await box.wait()
+        began = time.monotonic()
+    assert time.monotonic() - began < 3
+    assert ended.wall_ns < 3e9
+
+
+async def test_the_wall_stands_even_if_nobody_waits(isolation, slot, marker):
+    async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker, limits=replace(LIMITS, wall_s=0.3))) as box:
         await asyncio.sleep(2.0)
-        ended = await asyncio.wait_for(box.wait(), 0.1)
+        async with asyncio.timeout(60):
+            while marked(marker):
+                await asyncio.sleep(0.05)
+        ended = await box.wait()
     assert ended.cause is BoxCause.WALL_LIMIT
 
 
@@ -161,8 +174,7 @@ async def test_a_daemon_is_gone_after_leaving(isolation, slot, marker):
 async def test_a_daemon_that_holds_the_output_open_does_not_delay_the_end(isolation, slot, marker):
     code = "if os.fork() == 0: os.setsid(); time.sleep(600)\nprint('bye')"
     ended = await ending_of(isolation, spec_of(slot, code, marker=marker))
-    assert (ended.cause, ended.output) == (BoxCause.EXITED, b"bye\n")
-    assert ended.wall_ns < 5e9
+    assert (ended.cause, ended.output) == (BoxCause.EXITED, b"bye\n"), "it does not meet the wall, as the daemon would"
     assert marked(marker) == []
 
 
@@ -230,7 +242,7 @@ async def test_a_socket_that_appears_in_the_link_directory_is_reachable(isolatio
     code = """
     import socket
     peer = socket.socket(socket.AF_UNIX)
-    for _ in range(200):
+    for _ in range(3000):
         try:
             peer.connect(sys.argv[1])
             break
@@ -245,7 +257,7 @@ async def test_a_socket_that_appears_in_the_link_directory_is_reachable(isolatio
             (link / "judge.sock").chmod(0o666)
             listener.listen(1)
             listener.setblocking(False)
-            peer, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(listener), 10)
+            peer, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(listener), 60)
             with peer:
                 heard = await asyncio.get_running_loop().sock_recv(peer, 100)
             ended = await box.wait()

@@ -16,7 +16,7 @@ from grader.ledger.postgres import PostgresDatabase, shown_url
 from grader.server.main import parser
 from tests import fakes
 
-SOON_S = 30
+SOON_S = 60
 SECRET = "s3cr3t-w0rd"
 WITH_PASSWORD = f"postgresql://grader:{SECRET}@db.example:5433/ledger?application_name=x"
 
@@ -66,7 +66,7 @@ async def test_a_database_that_crashed_is_busy_and_then_used_again(postgres, url
 
 async def test_a_restart_of_the_database_goes_unnoticed(postgres, url):
     """Calls that come while it is away wait for a while; none is lost and none is written twice."""
-    async with opened(url, 30) as ledger:
+    async with opened(url, 120) as ledger:
         held_id = await submit(ledger)
         held = await ledger.lease("w1", ttl_s=60)
         postgres.stop()

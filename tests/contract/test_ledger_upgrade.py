@@ -194,7 +194,7 @@ def test_without_the_lock_the_second_migration_fails(postgres):
         migrate.migrate(first)
         unlocked, locked = (threading.Thread(target=second, args=(lock,)) for lock in (False, True))
         unlocked.start()
-        assert reached.wait(20)
+        assert reached.wait(60)
         locked.start()
         waiting = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
         with made.connect() as watching:

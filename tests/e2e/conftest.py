@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.run_files import cache_directory
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "kernels_examples"
 TIMEOUT_S = 240
@@ -38,8 +40,8 @@ Cli = Callable[..., Ended]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of a user whose state is empty."""
-    return {**os.environ, "GRADER_STATE_DIR": str(tmp_path / "state"), "PYTHONDONTWRITEBYTECODE": "1"}
+    """The environment of a user whose state is empty. What other tests of this run have built is not built again."""
+    return {**os.environ, "GRADER_STATE_DIR": str(tmp_path / "state"), "GRADER_CACHE_DIR": str(cache_directory())}
 
 
 @pytest.fixture

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,17 +20,55 @@ from grader.client import GraderClient
 from grader.errors import InvalidSubmission
 from grader.v1 import submission_pb2
 from tests.e2e.conftest import Cli, started
+from tests.run_files import cache_directory
 
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 ADD = EXAMPLES / "vector_add"
+WAITING = """#include <cuda_runtime.h>
+#include <unistd.h>
+__global__ void add(const float* a, const float* b, float* c, long n) {
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStream_t stream) {
+    while (access("FILE", F_OK) != 0) usleep(10000);
+    add<<<(n + 255) / 256, 256, 0, stream>>>(a, b, c, n);
+}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gated:
+    """A kernel that is right, and goes on only when its file is there."""
+
+    kernel: Path
+    file: Path
+
+    def open(self) -> None:
+        self.file.touch()
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Iterator[Gated]:
+    """Its box sees this host's files, under another uid."""
+    with tempfile.TemporaryDirectory(prefix="grader-gate-") as place:
+        Path(place).chmod(0o755)
+        found = Gated(kernel=tmp_path / "waiting.cu", file=Path(place) / "open")
+        found.kernel.write_text(WAITING.replace("FILE", str(found.file)))
+        yield found
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server on a port of its own; it is drained afterwards, must end well, and leaves nothing beside its state."""
-    state, temporary = tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("temporary")
+    state, temporary, problems = (tmp_path_factory.mktemp(name) for name in ("server", "temporary", "problems"))
+    shutil.copytree(ADD, problems / "patient_add")
+    text = (
+        (ADD / "problem.toml").read_text().replace('name = "vector_add"', 'name = "patient_add"').replace("trial_s = 5.0", "trial_s = 600")
+    )
+    (problems / "patient_add" / "problem.toml").write_text(text)
     temporary.chmod(0o711)
     command = [
         sys.executable,
@@ -39,6 +80,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         str(state),
         "--problems",
         str(EXAMPLES),
+        str(problems),
+        "--cache-dir",
+        str(cache_directory()),
     ]
     command += ["--sandbox", "process", "--device", "emulated", "--log-format", "json"]
     own = {**os.environ, "TMPDIR": str(temporary)}
@@ -94,10 +138,11 @@ def test_a_submission_can_be_left_and_watched_later(cli: Cli, address: str) -> N
     ids=["ctrl-c", "term", "closed-pipe"],
 )
 def test_a_submission_that_is_waited_for_is_cancelled_by_a_signal(
-    cli: Cli, address: str, environment: dict[str, str], number: signal.Signals | None, code: int, state: str
+    cli: Cli, address: str, environment: dict[str, str], gated: Gated, number: signal.Signals | None, code: int, state: str
 ) -> None:
     """At a server, too. A closed pipe ends the command only: the server goes on, as with --no-wait."""
-    with started(environment, "submit", ADD / "grid_stride.cu", "--server", address, "--mode", "test") as process:
+    words = ("submit", gated.kernel, "--problem", "patient_add", "--server", address, "--mode", "test")
+    with started(environment, *words) as process:
         assert process.stdout is not None and process.stderr is not None
         name = process.stdout.readline().split()[0]
         if number is None:
@@ -107,14 +152,18 @@ def test_a_submission_that_is_waited_for_is_cancelled_by_a_signal(
             process.stdout.read()
         assert process.wait(timeout=60) == code
         assert process.stderr.read() == (f"cancelled {name}\n" if number else "")
+    gated.open()
     cli("watch", name, "--server", address)
     assert cli("show", name, "--server", address, "--json").json["state"] == f"SUBMISSION_STATE_{state}"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_watching_only(cli: Cli, address: str, environment: dict[str, str], number: signal.Signals, code: int) -> None:
+def test_a_signal_ends_the_watching_only(
+    cli: Cli, address: str, environment: dict[str, str], gated: Gated, number: signal.Signals, code: int
+) -> None:
     """What is watched goes on to its verdict."""
-    name = cli("submit", ADD / "grid_stride.cu", "--server", address, "--no-wait", "--json").json["name"]
+    words = ("submit", gated.kernel, "--problem", "patient_add", "--server", address, "--no-wait", "--json", "--mode", "test")
+    name = cli(*words).json["name"]
     with started(environment, "watch", name, "--server", address) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
@@ -122,6 +171,7 @@ def test_a_signal_ends_the_watching_only(cli: Cli, address: str, environment: di
         process.stdout.read()
         assert process.wait(timeout=60) == code
         assert process.stderr.read() == ""
+    gated.open()
     assert cli("watch", name, "--server", address).code == 0
 
 

@@ -37,9 +37,9 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 
 @pytest.fixture(
     params=[
-        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.exhaustive]),
+        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.sampled(4)]),
         pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
-        pytest.param("process", marks=pytest.mark.exhaustive),
+        pytest.param("process", marks=pytest.mark.sampled(4)),
     ]
 )
 def sandbox(request: pytest.FixtureRequest) -> str:

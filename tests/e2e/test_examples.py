@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -18,11 +19,12 @@ from grader.languages import detect
 from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.verdict import fold
 from sandbox import wire
+from tests.run_files import artifact_cache, cache_directory
 from tests.sampling import every
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
-# The six of the story are graded by `make demo` and by the demo's own test; a torch extension takes g++ 25 s.
+# The six of the story are graded by `make demo` and by the demo's own test.
 STORY = {"correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float"}
 KERNELS = sorted(path for path in EXAMPLES.glob("*/*.cu") if path.parent.name != "tril_matmul" or path.stem not in STORY)
 ADD = """#include <cuda_runtime.h>
@@ -42,9 +44,9 @@ async def fleet() -> AsyncIterator[LocalFleet]:
     """One judge for all."""
     with tempfile.TemporaryDirectory(prefix="grader-examples-", ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o711)
-        settings = BoxSettings(state_id="examples", runtime_dir=Path(place), hidden_paths=(EXAMPLES,))
+        settings = BoxSettings(state_id=f"examples{os.getpid()}", runtime_dir=Path(place), hidden_paths=(EXAMPLES, cache_directory()))
         isolation, _ = await choose("auto", settings)
-        async with LocalFleet(isolation=isolation, settings=settings) as made:
+        async with LocalFleet(isolation=isolation, settings=settings, cache=artifact_cache()) as made:
             yield made
         await isolation.close()
 
@@ -66,7 +68,7 @@ async def graded(fleet: LocalFleet, problem: str, content: str, path: str = "ker
     return fold(facts), facts
 
 
-@pytest.mark.parametrize("path", every(12, ((f"{path.parent.name}-{path.stem}", path) for path in KERNELS)))
+@pytest.mark.parametrize("path", every(6, ((f"{path.parent.name}-{path.stem}", path) for path in KERNELS)))
 async def test_a_kernel_gets_the_verdict_of_its_first_line(fleet: LocalFleet, path: Path) -> None:
     """Accepted ones are accepted, and each lesson fails for its own reason."""
     text = path.read_text("utf-8")

@@ -7,7 +7,8 @@ import pytest
 import pytest_asyncio
 
 from sandbox import wire
-from tests.gpu.grading import Grading, grader, load_problem
+from tests.harness.grading import Grading, grader, load_problem
+from tests.run_files import cache_directory
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -35,7 +36,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def grading() -> AsyncIterator[Grading]:
     """A fleet with the emulated device."""
-    async with grader(isolation="process", lanes=()) as made:
+    async with grader(isolation="process", lanes=(), artifacts=cache_directory()) as made:
         yield made
 
 

@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from grader.model import Ranking
 from sandbox import wire
-from tests.gpu.grading import Graded, Grading, grader, load_problem
+from tests.harness.grading import Graded, Grading, grader, load_problem
+from tests.run_files import cache_directory
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -38,7 +39,7 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_boxes() -> AsyncIterator[Grading]:
     """The emulated device, in boxes that see the host's files: a kernel can leave a mark for its next process."""
-    async with grader(isolation="process", lanes=()) as made:
+    async with grader(isolation="process", lanes=(), artifacts=cache_directory()) as made:
         made.fleet.profile = replace(made.fleet.profile, measure_s=0.5)
         yield made
 
@@ -46,7 +47,7 @@ async def open_boxes() -> AsyncIterator[Grading]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def closed_boxes() -> AsyncIterator[Grading]:
     """The same, in boxes that see nothing of each other."""
-    async with grader(isolation="bubblewrap", lanes=()) as made:
+    async with grader(isolation="bubblewrap", lanes=(), artifacts=cache_directory()) as made:
         found = await made.fleet.isolation.check()
         if not found.usable:
             if os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") == "1":

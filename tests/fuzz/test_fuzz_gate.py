@@ -1,4 +1,4 @@
-"""The gate against a runner that writes anything at any time: the judge gets an answer, a violation or its deadline, and soon."""
+"""The gate against a runner that writes anything at any time: the judge gets an answer, a violation or its deadline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import mmap
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,11 +28,12 @@ from sandbox.gate import (
     Status,
     create_sealed,
 )
+from tests.clock import SteppedTime
 from tests.fuzz import values
 
 PAGE = gates._Page
 PAGE_BYTES = ctypes.sizeof(PAGE)
-LIMIT_S, PATIENCE_S = 0.02, 2.0
+LIMIT_NS, HOUR_NS = 20_000_000, 3600 * 10**9
 SIZES = st.integers(0, 2**63 - 1)
 WORDS = st.one_of(st.sampled_from([one % 2**32 for one in values.NUMBERS]), st.integers(0, 2**32 - 1))
 FIELDS = ("operation", "poison", "input_count", "output_count", "axis_count", "variant", "count", "status", "message_bytes", "sample_count")
@@ -103,6 +103,19 @@ def well_formed(answer: Answer) -> bool:
     )
 
 
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> SteppedTime:
+    """The gate's clock: it tells exactly how long a wait goes on, whatever else the machine does."""
+    stepped = SteppedTime()
+    monkeypatch.setattr(gates, "time", stepped)
+    return stepped
+
+
+def in_time(time: SteppedTime, deadline_ns: int) -> bool:
+    """Whether a wait ended at its deadline, but for one look and one nap."""
+    return time.now_ns <= deadline_ns + 2 * time.step_ns + int(gates.NAP_S * 1e9)
+
+
 @given(calls())
 def test_every_call_arrives_as_it_was_made(call: Call) -> None:
     with opened() as (judge, page):
@@ -113,13 +126,14 @@ def test_every_call_arrives_as_it_was_made(call: Call) -> None:
 
 
 @given(answers())
-def test_every_answer_arrives_cut_to_its_layout(answer: Answer) -> None:
+def test_every_answer_arrives_cut_to_its_layout(time: SteppedTime, answer: Answer) -> None:
     with opened() as (judge, page):
+        time.now_ns = 0
         number = judge.open(Call(operation=Operation.CALL))
         runner = Gate.__new__(Gate)
         runner._map, runner._page = page, PAGE.from_buffer(page)
         runner.reply(number, answer)
-        assert judge.wait(number, 0, time.monotonic_ns() + 10**9, lambda: True)
+        assert judge.wait(number, 0, HOUR_NS, lambda: True)
         got = judge.answer()
         assert got.status is answer.status and got.samples_ns == answer.samples_ns
         assert got.message.encode().startswith(answer.message.encode()[: MESSAGE_LIMIT_BYTES - 4])
@@ -127,12 +141,12 @@ def test_every_answer_arrives_cut_to_its_layout(answer: Answer) -> None:
 
 @given(calls(), scribbles(), scribbles(), st.sampled_from(("nothing", "echo", "old", "wild", "gone")))
 def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
-    call: Call, before: list[tuple[int, bytes]], after: list[tuple[int, bytes]], done: str
+    time: SteppedTime, call: Call, before: list[tuple[int, bytes]], after: list[tuple[int, bytes]], done: str
 ) -> None:
     """Written in the judge's own order, so that the example that fails does so again."""
     with opened() as (judge, page):
         write(page, before)
-        previous, begun = judge.done, time.monotonic()
+        previous, deadline_ns = judge.done, time.now_ns + LIMIT_NS
         number = judge.open(call)
         write(page, after)
         match done:
@@ -143,18 +157,18 @@ def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
             case "wild":
                 page[PAGE.done.offset : PAGE.done.offset + 8] = (number ^ 1).to_bytes(8, "little")
         try:
-            answered = judge.wait(number, previous, time.monotonic_ns() + int(LIMIT_S * 1e9), lambda: done != "gone")
+            answered = judge.wait(number, previous, deadline_ns, lambda: done != "gone")
             assert not answered or judge.done == number
             assert well_formed(judge.answer())
         except GateViolated:
             pass
-        assert time.monotonic() - begun < PATIENCE_S
+        assert in_time(time, deadline_ns)
 
 
 @values.examples(8)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(("everything", "answers", "echoes", "go")), st.lists(calls(), min_size=1, max_size=4))
 @example(0, "echoes", [Call(operation=Operation.CALL)])
-def test_a_thread_that_scribbles_while_the_judge_works(seed: int, aim: str, made: list[Call]) -> None:
+def test_a_thread_that_scribbles_while_the_judge_works(time: SteppedTime, seed: int, aim: str, made: list[Call]) -> None:
     """It writes to the page, all of it or the answer's part, while the judge opens, waits and reads; and echoes what it is told."""
     with opened() as (judge, page):
         stop = threading.Event()
@@ -162,15 +176,15 @@ def test_a_thread_that_scribbles_while_the_judge_works(seed: int, aim: str, made
         writer.start()
         try:
             for call in made:
-                begun = time.monotonic()
+                deadline_ns = time.now_ns + LIMIT_NS
                 try:
                     previous = judge.done
                     number = judge.open(call)
-                    judge.wait(number, previous, time.monotonic_ns() + int(LIMIT_S * 1e9), lambda: True)
+                    judge.wait(number, previous, deadline_ns, lambda: True)
                     assert well_formed(judge.answer())
                 except GateViolated:
                     pass
-                assert time.monotonic() - begun < PATIENCE_S
+                assert in_time(time, deadline_ns)
         finally:
             stop.set()
             writer.join()

@@ -45,7 +45,7 @@ PYTHON_WORDS = (
 )
 PYTHON = "def run(x, y, out):\n    out.copy_(x + y)\n"
 SPEC = fakes.problem().spec
-CALL_S = 5.0
+CALL_S = 5.0  # of processor time; it takes some milliseconds
 
 
 def contents() -> st.SearchStrategy[str]:
@@ -97,9 +97,9 @@ def test_a_submission_is_taken_or_refused(files: list[SourceFile], language: str
 
 @given(contents(), st.sampled_from(tuple(languages.LANGUAGES)), st.sampled_from(("solve", "run", "forward")))
 def test_any_text_is_looked_through(text: str, language: str, entry: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     languages.missing_entry(language, [SourceFile(path="a.cu", content=text)], entry)
-    assert time.monotonic() - begun < CALL_S
+    assert time.process_time() - begun < CALL_S
 
 
 @given(st.one_of(values.garbled(PYTHON, PYTHON_WORDS), contents()))
@@ -119,9 +119,9 @@ def test_any_output_is_text(output: bytes, factor: int) -> None:
 
 def test_a_large_python_source_does_not_take_the_server() -> None:
     """Found: ast took a GB and four seconds, with the interpreter's lock held, for a MiB that is made for it."""
-    before_kb, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    before_kb, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     assert flashinfer.as_called(SPEC, "a\n" * (1 << 19), "run") is SPEC
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 300_000 and time.monotonic() - begun < 1.5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 300_000 and time.process_time() - begun < 1.5
 
 
 def test_all_files_together_are_parsed_as_far_as_one_may_be() -> None:

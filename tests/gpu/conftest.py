@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.gpu.grading import Grading, grader, isolation_from_environment, usable_gpus
+from tests.harness.grading import Grading, grader, isolation_from_environment, usable_gpus
 
 TABLES_VARIABLE = "GRADER_GPU_TABLES"  # a directory; each table is also written there, as NAME.md
 LOCKS = Path(tempfile.gettempdir()) / f"grader-gpu-tests-{os.geteuid()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grader.model import Problem, Verdict
-from tests.gpu.grading import Graded
+from tests.harness.grading import Graded
 
 GAIN_NS, GAIN_SHARE = 10_000, 0.01  # what an early `done` may win, and what the clock's median wanders by on long kernels
 SPEEDUP_FACTOR = 1.15  # how much better than honest a speedup may look: two medians and the baseline's own drift

@@ -14,8 +14,8 @@ import pytest_asyncio
 from grader.model import Verdict
 from tests.gpu.conftest import Tell
 from tests.gpu.gains import gain_of, speedups
-from tests.gpu.grading import Graded, Grading, load_problem
 from tests.gpu.kernels.files import NO_GAIN, Kernel, all_in, original_of
+from tests.harness.grading import Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.extensions.builds import processors
 from tests.gpu.conftest import Tell, one_at_a_time, why_no_gpu
-from tests.gpu.grading import ROOT, usable_gpus
+from tests.harness.grading import ROOT, usable_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -13,8 +13,8 @@ import pytest_asyncio
 from grader.model import Problem, Verdict
 from sandbox import wire
 from tests.gpu.conftest import Tell
-from tests.gpu.grading import Graded, Grading, load_problem
 from tests.gpu.kernels.files import FAULT_PROBLEM, Kernel, all_in, honest
+from tests.harness.grading import Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from grader.model import Verdict
 from sandbox import wire
-from tests.gpu.grading import ROOT, grader, load_problem
+from tests.harness.grading import ROOT, grader, load_problem
 
 EXAMPLES = ROOT / "kernels_examples" / "vector_add"
 

@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 
 from tests.gpu.conftest import Tell
-from tests.gpu.grading import Grading, load_problem
 from tests.gpu.kernels.files import Kernel, all_in, words_of
+from tests.harness.grading import Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

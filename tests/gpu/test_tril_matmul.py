@@ -8,7 +8,7 @@ import pytest_asyncio
 from grader.cli.demo import PROBLEM, STORY
 from grader.model import Verdict
 from tests.gpu.conftest import Tell
-from tests.gpu.grading import ROOT, Graded, Grading, load_problem
+from tests.harness.grading import ROOT, Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

@@ -10,11 +10,11 @@ import pytest
 
 from grader.model import Report, Verdict
 from sandbox import wire
-from tests.honest.conftest import REPEATS, Grading
+from tests.honest.conftest import REPEATS, HonestGrading
 from tests.honest.kernel_files import Kernel, all_in
 from tests.sampling import every
 
-graded = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow, pytest.mark.timeout(600)]
+graded = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 KERNELS, CONTROLS = all_in("kernels"), all_in("controls")
 LEAST_COUNT = 40
@@ -31,18 +31,18 @@ def told(kernel: Kernel, report: Report) -> str:
 
 
 @pytest.mark.parametrize("kernel", named(KERNELS, 3))
-async def test_an_honest_kernel_is_accepted(grading: Grading, kernel: Kernel) -> None:
+def test_an_honest_kernel_is_accepted(grading: HonestGrading, kernel: Kernel) -> None:
     """On every workload, hidden ones too, every time."""
-    reports = await grading.reports(kernel)
+    reports = grading.reports(kernel)
     assert len(reports) == REPEATS
     for report in reports:
         assert report.verdict is Verdict.ACCEPTED, told(kernel, report)
 
 
 @pytest.mark.parametrize("kernel", named(CONTROLS))
-async def test_a_wrong_twin_is_refused(grading: Grading, kernel: Kernel) -> None:
+def test_a_wrong_twin_is_refused(grading: HonestGrading, kernel: Kernel) -> None:
     """The controls: by the same way, and on the same problems."""
-    for report in await grading.reports(kernel):
+    for report in grading.reports(kernel):
         assert report.verdict is Verdict.WRONG_ANSWER, told(kernel, report)
 
 

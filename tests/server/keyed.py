@@ -51,10 +51,10 @@ async def call(channel: grpc.aio.Channel, name: str, metadata: tuple[tuple[str, 
     path = f"/{SERVICE.full_name}/{name}"
     try:
         if name in STREAMED:
-            async for _ in channel.unary_stream(path)(request, metadata=metadata, timeout=20):
+            async for _ in channel.unary_stream(path)(request, metadata=metadata, timeout=60):
                 pass
         else:
-            await channel.unary_unary(path)(request, metadata=metadata, timeout=20)
+            await channel.unary_unary(path)(request, metadata=metadata, timeout=60)
     except grpc.aio.AioRpcError as error:
         return error
     return None

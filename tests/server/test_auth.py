@@ -93,19 +93,19 @@ async def test_a_stranger_is_refused_before_its_request_is_taken(keyed, method):
     """Or many of them would fill the memory. The control has a key, and its request, which never comes, is waited for."""
 
     async def never():
-        await asyncio.sleep(20)
+        await asyncio.Event().wait()
         yield b""
 
-    async def code_of(*metadata: tuple[str, str]) -> grpc.StatusCode:
+    async def code_of(limit_s: float, *metadata: tuple[str, str]) -> grpc.StatusCode:
         async with grpc.aio.insecure_channel(keyed.address) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                async for _ in channel.stream_stream(f"/{SERVICE.full_name}/{method}")(never(), metadata=metadata, timeout=0.7):
+                async for _ in channel.stream_stream(f"/{SERVICE.full_name}/{method}")(never(), metadata=metadata, timeout=limit_s):
                     pass
         return refused.value.code()
 
-    assert await code_of() is UNAUTHENTICATED
-    assert await code_of(bearer(await keyed.key(scopes=[Scope.ADMIN]))) is DENIED
-    assert await code_of(bearer(await keyed.key())) is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert await code_of(60) is UNAUTHENTICATED
+    assert await code_of(60, bearer(await keyed.key(scopes=[Scope.ADMIN]))) is DENIED
+    assert await code_of(0.7, bearer(await keyed.key())) is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_health_and_reflection_ask_for_no_key(keyed):
@@ -144,18 +144,18 @@ async def test_a_key_works_as_soon_as_it_is_made(keyed):
 
 
 @pytest.mark.slow
-async def test_a_revoked_key_is_refused_within_seconds(keyed):
-    """Though it was used before."""
+async def test_a_revoked_key_is_refused_within_seconds(keyed, monkeypatch):
+    """Though it was used before: the first call after REFRESH_S, by a clock that the test moves."""
+    usual, passed_s = auth._now_s, [0.0]
+    monkeypatch.setattr(auth, "_now_s", lambda: usual() + passed_s[0])
     text = await keyed.key()
     async with keyed.client(text) as client:
         await client.get_caller()
         await keyed.revoke(text)
-        revoked_s = asyncio.get_running_loop().time()
+        passed_s[0] = auth.REFRESH_S
         with pytest.raises(errors.Unauthenticated, match="revoked"):
-            while True:
-                await client.get_caller()
-                await asyncio.sleep(0.02)
-        assert asyncio.get_running_loop().time() - revoked_s < auth.REFRESH_S + 2
+            await client.get_caller()
+    assert auth.REFRESH_S <= 5
 
 
 @pytest.mark.slow
@@ -171,15 +171,15 @@ async def test_a_watch_ends_when_its_key_is_revoked(keyed, kernel):
                 seen[key] += 1
 
         ending, going = asyncio.create_task(follow(client, text)), asyncio.create_task(follow(stays, other))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while min(seen[text], seen[other]) < 3:
                 await asyncio.sleep(0.02)
         await keyed.revoke(text)
         with pytest.raises(errors.Unauthenticated, match="revoked"):
-            await asyncio.wait_for(ending, auth.REFRESH_S + auth.RECHECK_S + 10)
+            await asyncio.wait_for(ending, 60)
         assert not going.done()
         await stays.cancel(name)
-        await asyncio.wait_for(going, 20)
+        await asyncio.wait_for(going, 60)
 
 
 async def test_a_request_that_cannot_be_read_is_not_looked_at_without_a_key(keyed):
@@ -209,14 +209,18 @@ def made(scopes=EVERY):
     return keys.new("alice", scopes, datetime.now(UTC))
 
 
-async def test_known_keys_cost_no_read_of_the_database_a_call():
+async def test_known_keys_cost_no_read_of_the_database_a_call(monkeypatch):
     """One read does for all calls of the next seconds."""
+    now_s = [100.0]
+    monkeypatch.setattr(auth, "_now_s", lambda: now_s[0])
     key, text = made()
     counted = CountedKeys(key)
     gate = Gate(counted)
-    for _ in range(500):
-        await gate.admit(auth.PREFIX + "Submit", [bearer(text)])
-    assert counted.read_count <= 3  # 1, unless this host was asleep
+    for count in (1, 2):
+        for _ in range(500):
+            await gate.admit(auth.PREFIX + "Submit", [bearer(text)])
+        assert counted.read_count == count
+        now_s[0] += auth.REFRESH_S + 0.1
 
 
 async def test_guessing_keys_reads_the_database_now_and_then_only():

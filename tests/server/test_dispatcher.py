@@ -13,18 +13,25 @@ from grader.model import SubmissionState
 from grader.verdict import IncompleteFacts
 from sandbox import wire
 from tests import fakes
+from tests.clock import Clock
 
 
 @pytest.fixture
-async def ledger(tmp_path):
-    async with Ledger.open(tmp_path / "l") as opened:
+def clock():
+    """By which leases go: they expire when a test says so, and not because the machine is busy."""
+    return Clock()
+
+
+@pytest.fixture
+async def ledger(tmp_path, clock):
+    async with Ledger.open(tmp_path / "l", clock) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def dispatching(ledger, grade, *, patience_s=0.0, **options):
     dispatcher = Dispatcher(ledger, grade, **{"capacity": 2, "lease_s": 0.3, **options})
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(dispatcher.run())
         yield dispatcher
         dispatcher.drain(patience_s)
@@ -70,13 +77,33 @@ async def test_an_attempt_whose_lease_was_taken_is_stopped_and_settles_nothing(l
     assert not any(event.state and event.state.final for event in events)
 
 
-async def test_a_long_attempt_keeps_its_lease(ledger):
-    """Several times the lease, one attempt."""
-    grade = fakes.FakeGrade()
-    async with dispatching(ledger, grade, lease_s=0.09):
-        submission = await submit(ledger, "slow")
+async def test_a_long_attempt_keeps_its_lease(ledger, clock, monkeypatch):
+    """Several times the lease, one attempt: its heart beats. The control: over the same time without a beat it is lost."""
+    beats, usual, accepting, lost = asyncio.Queue(), ledger.heartbeat, fakes.FakeGrade(), []
+
+    async def heartbeat(lease, *, ttl_s):
+        cancelled = await usual(lease, ttl_s=ttl_s)
+        beats.put_nowait(lease)
+        return cancelled
+
+    async def grade(lease):
+        for _ in range(8):
+            clock.pass_s(0.2)
+            lost.extend(await ledger.expire())
+            for _ in range(beats.qsize() + 2):  # one that was under way may have looked at the clock before
+                await beats.get()
+        async for fact in accepting(lease):
+            yield fact
+
+    monkeypatch.setattr(ledger, "heartbeat", heartbeat)
+    async with dispatching(ledger, grade, lease_s=0.3):
+        submission = await submit(ledger, "accept")
         settled = await until(ledger, submission, SubmissionState.SUCCEEDED)
-    assert settled.attempt_count == 1 and len(grade.attempts) == 1
+    assert settled.attempt_count == 1 and len(accepting.attempts) == 1 and lost == []
+    await submit(ledger, "accept")
+    held = await ledger.lease("w", ttl_s=0.3)
+    clock.pass_s(0.2 * 8)
+    assert [one.submission_id for one in await ledger.expire()] == [held.submission.submission_id]
 
 
 async def test_facts_that_decide_nothing_are_our_fault(ledger):
@@ -93,7 +120,7 @@ async def test_facts_that_decide_nothing_are_our_fault(ledger):
 async def test_a_drain_waits_for_what_runs_and_takes_nothing_more(ledger):
     """What waited is still there for the next server."""
     grade = fakes.FakeGrade()
-    async with dispatching(ledger, grade, capacity=1, patience_s=10.0):
+    async with dispatching(ledger, grade, capacity=1, patience_s=3600.0):
         running, waiting = await submit(ledger, "slow"), await submit(ledger, "accept")
         await until(ledger, running, "Build")
     assert (await ledger.get(running.submission_id)).state is SubmissionState.SUCCEEDED
@@ -104,7 +131,7 @@ async def test_a_drain_waits_for_what_runs_and_takes_nothing_more(ledger):
 async def test_what_is_abandoned_goes_back_to_the_queue(ledger):
     """A second signal ends the patience."""
     grade = fakes.FakeGrade()
-    async with dispatching(ledger, grade, patience_s=60.0) as dispatcher:
+    async with dispatching(ledger, grade, patience_s=3600.0) as dispatcher:
         submission = await submit(ledger, "hang")
         await until(ledger, submission, "Build")
         asyncio.get_running_loop().call_later(0.05, dispatcher.abandon)
@@ -140,10 +167,10 @@ async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
     assert len(tries) == 6 and ended.state is SubmissionState.SUCCEEDED
 
 
-@pytest.mark.parametrize(("lane_s", "expected"), [(0.05, SubmissionState.FAILED), (20.0, SubmissionState.SUCCEEDED)])
+@pytest.mark.parametrize(("lane_s", "expected"), [(0.05, SubmissionState.FAILED), (3600.0, SubmissionState.SUCCEEDED)])
 async def test_an_attempt_from_which_nothing_comes_is_ended(ledger, monkeypatch, lane_s, expected):
     """But one that is built waits for its lane, which may take long."""
-    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 5.0)
+    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 3600.0)
     monkeypatch.setattr(grader.dispatcher, "LANE_LIMIT_S", lane_s)
     async with dispatching(ledger, fakes.FakeGrade()):
         ended = await until(ledger, await submit(ledger, "slow"), expected)
@@ -151,12 +178,16 @@ async def test_an_attempt_from_which_nothing_comes_is_ended(ledger, monkeypatch,
 
 
 async def test_facts_that_come_keep_an_attempt_going(ledger, monkeypatch):
-    """Each of them begins the time anew: in all it takes several times the limit."""
-    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 0.5)
+    """Each of them begins the time anew: in all it takes several times the limit, by the loop's clock, which the attempt moves."""
+    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 8.0)
+    loop, passed_s = asyncio.get_running_loop(), [0.0]
+    usual = loop.time
+    monkeypatch.setattr(loop, "time", lambda: usual() + passed_s[0])
 
     async def grade(lease):
         for _ in range(8):
-            await asyncio.sleep(0.15)
+            passed_s[0] += 4.0
+            await asyncio.sleep(0)
             yield wire.Progress(stage=wire.Stage.BUILDING)
         async for fact in fakes.FakeGrade()(lease):
             yield fact

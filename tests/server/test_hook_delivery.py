@@ -85,7 +85,7 @@ async def sending(ledger, **options):
             sender.stop()
 
 
-async def until(condition, limit_s=20):
+async def until(condition, limit_s=60):
     async with asyncio.timeout(limit_s):
         while not (found := await condition()):
             await asyncio.sleep(0.01)

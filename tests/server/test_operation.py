@@ -90,7 +90,7 @@ def operated(settings, lanes):
 
 async def until(look, wanted):
     """Look until it is as wanted."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (seen := await look()) != wanted:
             await asyncio.sleep(0.02)
     return seen

@@ -156,7 +156,7 @@ async def answering(address):
 async def graded(channel, metadata, said, submission):
     """Hand it in, follow it to its end, and return its name."""
     submit = channel.unary_unary("/grader.v1.GraderService/Submit", response_deserializer=submission_pb2.Submission.FromString)
-    made = await submit(api.SubmitRequest(submission=submission).SerializeToString(), metadata=metadata, timeout=20)
+    made = await submit(api.SubmitRequest(submission=submission).SerializeToString(), metadata=metadata, timeout=60)
     made.ClearField("sources")  # its owner's own
     said.add("answers to the owner", made)
     watch = channel.unary_stream(
@@ -185,10 +185,10 @@ async def ask_everything(channel, metadata, said, who, name):
         data = b"" if request is None else request.SerializeToString()
         try:
             if described.server_streaming:
-                async for message in channel.unary_stream(path)(data, metadata=metadata, timeout=20):
+                async for message in channel.unary_stream(path)(data, metadata=metadata, timeout=60):
                     said.add(f"{method} to {who}", message)
             else:
-                message = await channel.unary_unary(path)(data, metadata=metadata, timeout=20)
+                message = await channel.unary_unary(path)(data, metadata=metadata, timeout=60)
                 if method == "GetSubmission" and who in ("the owner", "an administrator"):
                     shown = submission_pb2.Submission.FromString(message)
                     assert SOURCE in shown.sources[0].content  # the control: it is there to be found

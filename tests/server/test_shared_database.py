@@ -15,7 +15,7 @@ from tests import fakes
 from tests.postgres import rows
 from tests.server.processes import fake_server, until_built
 
-SOON_S = 30
+SOON_S = 60
 NEVER_S = 3600.0
 
 

@@ -8,7 +8,11 @@ import pytest
 
 from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.admission import admit
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    from sandbox.judge.admission import admit
+
 
 FAILED, UNKNOWN = wire.FindingOutcome.FAILED, wire.FindingOutcome.UNKNOWN
 X = wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols"))

@@ -5,15 +5,19 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import torch
 
 from sandbox import arena, wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.baseline import runner_job
-from sandbox.judge.lane import _told_at_once
-from sandbox.judge.references import Task
 from sandbox.judge.runner_link import connect
-from tests.unit.test_lane import PROBLEM
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.baseline import runner_job
+    from sandbox.judge.lane import _told_at_once
+    from sandbox.judge.references import Task
+    from tests.unit.test_lane import PROBLEM
 
 
 def test_hidden_templates_come_when_they_are_wanted() -> None:

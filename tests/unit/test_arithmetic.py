@@ -60,8 +60,8 @@ def test_what_is_no_such_expression_says_why(text, said):
 
 
 def test_a_tower_of_powers_takes_no_time():
-    """Each step is bounded, not only the result."""
-    begun = time.perf_counter()
+    """Each step is bounded, not only the result, which no machine can compute."""
+    begun = time.process_time()
     with pytest.raises(ExpressionInvalid, match="bits"):
         evaluate("(" * 30 + "9" + "**8)" * 30, {})
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1

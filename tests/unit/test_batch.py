@@ -1,5 +1,7 @@
 """Batches of launches: how many there are, and what comes of them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -8,11 +10,15 @@ import pytest
 
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
-from sandbox.judge import batch
-from sandbox.judge.batch import BATCH_COUNT, Batch, time_batches
 from sandbox.judge.signs import Signs
-from sandbox.judge.trial import How, Run
+from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
+
+if AFTER_COLLECTION:
+    from sandbox.judge import batch
+    from sandbox.judge.batch import BATCH_COUNT, Batch, time_batches
+    from sandbox.judge.trial import How, Run
+
 
 SIZE, LAUNCH_NS, PROTOCOL_NS = 8, 5_000, 300_000
 

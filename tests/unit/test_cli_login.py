@@ -22,7 +22,7 @@ from grader.server.commands import admin
 from grader.server.running import serving
 from tests import fakes
 
-START_S = 20.0
+START_S = 60.0
 Cli = Callable[..., Result]
 
 

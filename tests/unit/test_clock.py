@@ -1,5 +1,7 @@
 """The native part of the judge's clock, with a driver that only writes down what it is asked for."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import socket
@@ -8,11 +10,15 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from sandbox.devices import clock as clock_module
 from sandbox.devices.clock import FUNCTIONS, SHADE_COUNT, Ending, NativeClock, Signals, Taken
 from sandbox.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
 
 COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
 FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p)
@@ -21,6 +27,7 @@ WRITE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.
 RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 ELAPSED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
 PUBLISHED = ctypes.c_uint64(0)
+NEVER_S, WORK_S = 3600.0, 0.3
 
 
 class FakeDriver:
@@ -89,7 +96,7 @@ def clock_of(driver: FakeDriver) -> NativeClock:
     return NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
 
 
-def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 2.0) -> tuple[Taken, torch.Tensor, torch.Tensor]:
+def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = NEVER_S) -> tuple[Taken, torch.Tensor, torch.Tensor]:
     """A turn that publishes 1, 2, 3 and reads what the runner made of it."""
     arena, snapshot = torch.zeros(3), torch.zeros(3)
     pairs = [(arena, torch.tensor([1.0, 2.0, 3.0]))], [(snapshot, arena)]
@@ -119,7 +126,9 @@ def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.s
     def serve() -> None:
         number = theirs.next(0)
         assert theirs.operation() is Operation.CALL
-        time.sleep(0.02)
+        while "published" not in driver.calls:
+            time.sleep(0.001)
+        time.sleep(WORK_S)
         seen.extend(driver.calls)
         theirs.reply(number, FINE)
 
@@ -128,7 +137,7 @@ def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.s
     found, arena, snapshot = taken(ours, link, driver)
     thread.join(2)
     assert (found.ending, found.code) == (Ending.DONE, 0)
-    assert found.duration_ns > 20_000_000 > found.read_ns > 0
+    assert found.duration_ns > 1e9 * WORK_S > found.read_ns > 0  # what was read was read after the work, which it has no part in
     shade = ["evict"] * (1 + SHADE_COUNT)
     assert seen == ["synchronize", "unpin", *shade, "record", "copy", "evict", "published"]
     assert driver.calls[len(seen) :] == ["copy", "record", "synchronize"]
@@ -159,12 +168,13 @@ def test_turns_copy_from_and_to_the_same_memory(
     assert len(set(seen)) == (1 if limit_bytes else 3)
 
 
+@pytest.mark.timeout(60)  # hundreds of times the deadline
 def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
     """The deadline is kept, and the snapshot is taken all the same."""
     ours, _, link, _ = runner
     begun = time.monotonic()
     found, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
-    assert found.ending is Ending.TIMED_OUT and 0.1 <= time.monotonic() - begun < 1.5
+    assert found.ending is Ending.TIMED_OUT and time.monotonic() - begun >= 0.1
     assert snapshot.tolist() == [1.0, 2.0, 3.0]
 
 
@@ -172,9 +182,7 @@ def test_a_runner_that_leaves_is_noticed_long_before_the_deadline(runner: tuple[
     """Its end of the link closes, or says what no runner says."""
     ours, _, link, their_link = runner
     their_link.close()
-    begun = time.monotonic()
-    assert taken(ours, link, FakeDriver(), limit_s=30.0)[0].ending is Ending.GONE
-    assert time.monotonic() - begun < 5.0
+    assert taken(ours, link, FakeDriver())[0].ending is Ending.GONE
 
 
 def test_a_number_out_of_nowhere_is_a_violation(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:

@@ -1,19 +1,26 @@
 """An output of one element: PyTorch's own error there is luck, and no right kernel pays for it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import pytest
-import torch
 
 from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import FINE
-from sandbox.judge import luck, verify
-from sandbox.judge.admission_case import Case
-from sandbox.judge.luck import FEW, is_unlucky, shake
-from sandbox.judge.references import Task, faint
-from sandbox.judge.tolerance import Comparison, compare, spread
-from sandbox.judge.trial import Bench, Run
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge import luck, verify
+    from sandbox.judge.admission_case import Case
+    from sandbox.judge.luck import FEW, is_unlucky, shake
+    from sandbox.judge.references import Task, faint
+    from sandbox.judge.tolerance import Comparison, compare, spread
+    from sandbox.judge.trial import Bench, Run
+
 
 MEAN = wire.ProblemSpec(
     problem_id="mean",
@@ -27,7 +34,7 @@ MEAN = wire.ProblemSpec(
     axes=("rows", "cols"),
 )
 COUNT = 2000
-Kernel = Callable[[torch.Tensor], torch.Tensor]
+Kernel = Callable[["torch.Tensor"], "torch.Tensor"]
 
 
 def mean(x: torch.Tensor) -> torch.Tensor:

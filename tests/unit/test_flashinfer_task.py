@@ -1,17 +1,24 @@
 """The judge's half of flashinfer: inputs of every kind, and each of the two rules, where they differ too."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from grader.formats import flashinfer
 from sandbox import wire
-from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.references.flashinfer_rule import Rule
+from tests.collection import AFTER_COLLECTION
 from tests.unit.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, stored, write
-from tests.unit.test_lane import judged
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.references import ReferenceFailed, Task, load_task
+    from sandbox.judge.references.flashinfer_rule import Rule
+    from tests.unit.test_lane import judged
+
 
 PASSED, MISMATCHED = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
@@ -55,7 +62,8 @@ def rule(kind: str, **changes: object) -> Rule:
     return Rule(**{"kind": kind, "atol": 1e-2, "rtol": 1e-2, "ratio": 1.0, "cap": None, "negative_inf": False, **changes})
 
 
-def said(of: Rule, output: list[float], reference: list[float], unwritten: tuple[int, ...] = (), dtype=torch.float32) -> wire.TrialOutcome:
+def said(of: Rule, output: list[float], reference: list[float], unwritten: tuple[int, ...] = (), dtype=None) -> wire.TrialOutcome:
+    dtype = dtype or torch.float32
     mask = torch.tensor([index in unwritten for index in range(len(output))])
     return of.compare(torch.tensor(output, dtype=dtype), torch.tensor(reference, dtype=dtype), mask).outcome
 

@@ -34,7 +34,7 @@ FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "N
 @pytest.fixture
 def judges(tmp_path: Path) -> fakes.Judges:
     """Judges that do as told."""
-    return fakes.Judges(tmp_path, check_s=3.0)
+    return fakes.Judges(tmp_path, check_s=60.0)
 
 
 @pytest_asyncio.fixture
@@ -76,7 +76,7 @@ async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:
                 third = asyncio.ensure_future(three.lane().__aenter__())
                 await asyncio.sleep(0)
                 assert first is not second and not third.done()
-            assert await asyncio.wait_for(third, 10) is second
+            assert await asyncio.wait_for(third, 60) is second
 
 
 async def test_a_device_that_is_not_here_is_named(make) -> None:
@@ -142,7 +142,7 @@ async def test_a_free_gpu_is_kept_while_its_kernel_is_built(make) -> None:
             waiting = asyncio.ensure_future(second.lane().__aenter__())
             await asyncio.sleep(0)
             assert not waiting.done()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_an_emulated_device_is_not_kept(make) -> None:
@@ -150,7 +150,7 @@ async def test_an_emulated_device_is_not_kept(make) -> None:
     fleet = make()
     with fleet.seat("") as slow, fleet.seat("") as quick:
         assert await slow.environment() and await quick.environment() and slow.idle and quick.idle
-        async with asyncio.timeout(10), quick.lane():
+        async with asyncio.timeout(60), quick.lane():
             pass
 
 
@@ -163,11 +163,11 @@ async def test_a_job_takes_the_lane_that_is_free_first(make) -> None:
                 assert waiting.gpu.index == 0
                 turn = asyncio.ensure_future(waiting.lane().__aenter__())
                 await asyncio.sleep(0)
-            lane = await asyncio.wait_for(turn, 10)
+            lane = await asyncio.wait_for(turn, 60)
             assert waiting.gpu.index == 1 and lane.environment.device_uuid == "GPU-0001"
 
 
-@pytest.mark.parametrize(("patience_s", "first_served"), [(60.0, 1), (0.0, 0)])
+@pytest.mark.parametrize(("patience_s", "first_served"), [(3600.0, 1), (0.0, 0)])
 async def test_who_sits_at_a_lane_has_it_before_others(make, monkeypatch, patience_s, first_served) -> None:
     """Its box has opened that GPU, and the other's would have to be replaced; whoever has waited for long takes what there is."""
     monkeypatch.setattr(lanes, "FAITHFUL_S", patience_s)
@@ -179,9 +179,9 @@ async def test_who_sits_at_a_lane_has_it_before_others(make, monkeypatch, patien
                 entered = [seat.lane() for seat in (early, late)]  # kept: one that is forgotten gives its lane back
                 turns = [asyncio.ensure_future(one.__aenter__()) for one in entered]
                 await asyncio.sleep(0)
-            await asyncio.wait(turns, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(turns, timeout=60, return_when=asyncio.FIRST_COMPLETED)
             assert [turn.done() for turn in turns] == [first_served == 0, first_served == 1]
-        await asyncio.wait(turns, timeout=10)
+        await asyncio.wait(turns, timeout=60)
         assert {early.gpu.index, late.gpu.index} == {0, 1}
 
 
@@ -197,6 +197,8 @@ async def test_a_device_is_looked_at_after_every_job(make, judges) -> None:
 @pytest.mark.parametrize("illness", ["unwell", "die", "hush"])
 async def test_one_bad_answer_costs_a_judge_and_no_lane(make, judges, illness) -> None:
     """The fresh judge finds the device well, and the next job is right."""
+    if illness == "hush":
+        judges.check_s = 5.0  # long enough for the fresh judge
     fleet = make(gpus=FOUR[:1])
     judges.order("0", "well", illness)
     first = await judged(fleet)
@@ -279,9 +281,9 @@ async def test_who_waits_for_a_quarantined_lane_moves_or_is_told(make, judges) -
                 moved, stayed = (asyncio.ensure_future(seat.lane().__aenter__()) for seat in (moves, stays))
                 await asyncio.sleep(0)
             with pytest.raises(DeviceQuarantined, match="GPU 0"):
-                await asyncio.wait_for(stayed, 20)
+                await asyncio.wait_for(stayed, 60)
             assert not moved.done()
-        await asyncio.wait_for(moved, 20)
+        await asyncio.wait_for(moved, 60)
         assert moves.gpu.index == 1
 
 
@@ -294,7 +296,7 @@ async def test_what_was_built_for_one_model_does_not_move_to_another(make, judge
         async with sick.lane():
             turn = asyncio.ensure_future(waits.lane().__aenter__())
         with pytest.raises(DeviceQuarantined):
-            await asyncio.wait_for(turn, 20)
+            await asyncio.wait_for(turn, 60)
     assert (await judged(fleet, "cuda"))[0] == 2
 
 
@@ -308,7 +310,7 @@ async def test_who_stops_waiting_leaves_the_lane_to_others(make) -> None:
             turn.cancel()
         await asyncio.wait([turn])
         assert turn.cancelled()
-    assert (await asyncio.wait_for(judged(fleet), 10))[1][-1] == "Finished"
+    assert (await asyncio.wait_for(judged(fleet), 60))[1][-1] == "Finished"
 
 
 async def test_as_many_are_taken_in_as_can_be_run_and_built(make) -> None:

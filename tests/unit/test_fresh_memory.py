@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
-import torch
 
-cuda = pytest.importorskip("sandbox.devices.cuda", reason="cuda-bindings is not installed")
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    cuda = pytest.importorskip("sandbox.devices.cuda", reason="cuda-bindings is not installed")
 
 
 def _block(state: str, size: int) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from sandbox import gate as gates
 from sandbox.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Slot, Status, create_sealed
+from tests.clock import SteppedTime
 
 CALL = Call(
     operation=Operation.CALL,
@@ -25,8 +27,9 @@ def pair() -> tuple[Gate, Gate, int]:
     return Gate(fd), Gate(fd), fd
 
 
-def soon() -> int:
-    return time.monotonic_ns() + 2_000_000_000
+def never() -> int:
+    """A deadline that no test lives to see."""
+    return time.monotonic_ns() + 3600 * 10**9
 
 
 def test_a_call_arrives_as_it_was_made(pair: tuple[Gate, Gate, int]) -> None:
@@ -43,18 +46,22 @@ def test_an_answer_arrives_as_it_was_given(pair: tuple[Gate, Gate, int]) -> None
     number = judge.open(CALL)
     answer = Answer(status=Status.RAISED, message="ünwell", samples_ns=(1, 2, 3))
     threading.Thread(target=lambda: runner.reply(runner.next(0), answer)).start()
-    assert judge.wait(number, 0, soon(), lambda: True)
+    assert judge.wait(number, 0, never(), lambda: True)
     assert judge.answer() == answer
 
 
-def test_waiting_ends_at_the_deadline_and_when_nobody_is_there(pair: tuple[Gate, Gate, int]) -> None:
-    """No wait is for ever."""
+def test_waiting_ends_at_the_deadline_and_when_nobody_is_there(pair: tuple[Gate, Gate, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wait is for ever: it looks at the clock at most twice after the deadline, and as soon as it may sleep it asks who is there."""
     judge, _, _ = pair
-    number = judge.open(CALL)
-    assert not judge.wait(number, 0, time.monotonic_ns() + 20_000_000, lambda: True)
-    begun = time.monotonic()
-    assert not judge.wait(number, 0, soon(), lambda: False)
-    assert time.monotonic() - begun < 1
+    number, time = judge.open(CALL), SteppedTime()
+    monkeypatch.setattr(gates, "time", time)
+    for deadline_ns in (20_000_000, 500_000):  # one after naps, one while it spins
+        time.now_ns = 0
+        assert not judge.wait(number, 0, deadline_ns, lambda: True)
+        assert deadline_ns < time.now_ns <= deadline_ns + 2 * time.step_ns + int(gates.NAP_S * 1e9)
+    time.now_ns = 0
+    assert not judge.wait(number, 0, 3600 * 10**9, lambda: False)
+    assert gates.SPIN_NS < time.now_ns < 2 * gates.SPIN_NS
 
 
 def test_an_answer_to_a_call_never_made_is_a_violation(pair: tuple[Gate, Gate, int]) -> None:
@@ -63,7 +70,7 @@ def test_an_answer_to_a_call_never_made_is_a_violation(pair: tuple[Gate, Gate, i
     number = judge.open(CALL)
     runner.reply(number + 1, Answer(status=Status.OK))
     with pytest.raises(GateViolated):
-        judge.wait(number, 0, soon(), lambda: True)
+        judge.wait(number, 0, never(), lambda: True)
 
 
 def test_numbers_do_not_repeat(pair: tuple[Gate, Gate, int]) -> None:

@@ -15,9 +15,9 @@ from grader.errors import SandboxBroken
 from grader.model import Report, Verdict
 from sandbox import wire
 from tests.exploits import attack_files
-from tests.exploits.grading import SECRET
 from tests.gpu.gains import gain_of
-from tests.gpu.grading import Graded, Grading
+from tests.harness.grading import Graded, Grading
+from tests.harness.messages import SECRET
 from tests.honest import kernel_files
 from tools import attack
 from tools.gpu import __main__ as program

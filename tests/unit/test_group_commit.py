@@ -47,7 +47,7 @@ def held(writer):
         go.wait()
 
     writer.submit(hold)
-    assert begun.wait(10)
+    assert begun.wait(60)
     return go.set
 
 

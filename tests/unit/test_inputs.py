@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge import inputs
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge import inputs
+
 
 KEY = "0123456789abcdef" * 2
 AXES = {"rows": 64, "cols": 256, "classes": 10}

@@ -68,10 +68,10 @@ def level(tmp_path: Path) -> Path:
 
 
 def test_a_level_is_imported_and_every_broken_file_told(tmp_path: Path, level: Path) -> None:
-    """A few seconds for 100 files; the broken ones stop nobody; nothing is executed; the order is that of the numbers."""
-    began = time.monotonic()
+    """A few seconds of processor time for 100 files; the broken ones stop nobody; nothing is executed; the order is that of the numbers."""
+    began = time.process_time()
     done = run("import", level, "--state-dir", tmp_path / "state", "--json")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 10
     assert done.exit_code == 0 and not (tmp_path / "executed").exists()
     told = json.loads(done.stdout)
     assert [one["problem"] for one in told["imported"]] == [f"kb_{n}_thing_{n}" for n in range(1, 101) if n not in BROKEN]

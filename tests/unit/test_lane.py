@@ -3,6 +3,8 @@
 The real runner's loop, gate and arena; only the kernel is a fake, so that a lie is three lines long.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import dataclasses
@@ -17,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from sandbox import arena as link_protocol
 from sandbox import wire
@@ -27,17 +28,24 @@ from sandbox.devices import Arena
 from sandbox.devices.clock import Pairs, Taken
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
-from sandbox.judge.baseline import Baseline
-from sandbox.judge.lane import judge, plan_trials
-from sandbox.judge.measure import measure
-from sandbox.judge.record import VARIABLE
-from sandbox.judge.runner_link import RunnerLink
-from sandbox.judge.trial import Bench, How, run, run_batch
-from sandbox.judge.turns import OWN_NULL, SUBJECT, Alone, Parties
-from sandbox.judge.verify import judge_run
+from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
+from tests.collection import AFTER_COLLECTION
 
-Kernel = Callable[[list[torch.Tensor], list[torch.Tensor]], None]
+if AFTER_COLLECTION:
+    import torch
 
+    from sandbox.judge.baseline import Baseline
+    from sandbox.judge.lane import judge, plan_trials
+    from sandbox.judge.measure import BENCH_NS, measure
+    from sandbox.judge.record import VARIABLE
+    from sandbox.judge.trial import Bench, How, run, run_batch
+    from sandbox.judge.turns import OWN_NULL, SUBJECT, Alone, Parties
+    from sandbox.judge.verify import judge_run
+
+
+Kernel = Callable[[list["torch.Tensor"], list["torch.Tensor"]], None]
+
+NEVER_S = 3600.0  # a limit that nobody lives to see: who waits for it fails by pytest's own
 PROBLEM = wire.ProblemSpec(
     problem_id="affine",
     format="native",
@@ -49,8 +57,9 @@ PROBLEM = wire.ProblemSpec(
     reference="def reference(a, b):\n    return a * 2 + b\n",
     axes=("n",),
     trial_count=3,
-    trial_s=1.0,
+    trial_s=NEVER_S,
 )
+TIGHT = replace(PROBLEM, trial_s=0.1)
 
 
 def honest(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -85,7 +94,7 @@ def _job(place: Path, problem: wire.ProblemSpec = PROBLEM, mode: wire.Mode = wir
         link_path=str(place / "judge.sock"),
         artifact_path=str(place / "artifact"),
         artifact_digest=hashlib.sha256(b"no elf").hexdigest(),
-        load_s=5.0,
+        load_s=NEVER_S,
     )
 
 
@@ -185,7 +194,7 @@ def test_writing_nothing_is_unwritten_even_when_the_answer_lies_there(tmp_path: 
 )
 def test_a_wrong_kernel_stops_at_its_first_trial(tmp_path: Path, kernel: Kernel, outcome: str) -> None:
     """Each mistake has its own outcome, and nothing runs after it."""
-    assert outcomes(judged(tmp_path, kernel)) == [outcome]
+    assert outcomes(judged(tmp_path, kernel, problem=TIGHT if outcome == "timed_out" else PROBLEM)) == [outcome]
 
 
 def test_saying_done_before_the_work_gains_nothing(tmp_path: Path) -> None:
@@ -220,9 +229,8 @@ def test_a_number_out_of_nowhere_is_a_violation(tmp_path: Path) -> None:
 
 def test_a_runner_that_leaves_is_a_crash(tmp_path: Path) -> None:
     """A closed link is never a pass, and is noticed long before the deadline."""
-    begun = time.monotonic()
     facts = judged(tmp_path, honest, serve=lambda *_: None)
-    assert outcomes(facts) == ["crashed"] and time.monotonic() - begun < 0.9
+    assert outcomes(facts) == ["crashed"]
 
 
 def test_a_reference_that_raises_is_not_the_kernels_fault(tmp_path: Path) -> None:
@@ -355,7 +363,7 @@ class EventDevice(EmulatedDevice):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dawdle_s", [0.0, 0.003])
+@pytest.mark.parametrize("dawdle_s", [0.0, 0.03])
 def test_a_subject_that_dawdles_over_nothing_is_forgiven_no_more(
     tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch, dawdle_s: float
 ) -> None:
@@ -374,42 +382,56 @@ def test_a_subject_that_dawdles_over_nothing_is_forgiven_no_more(
     facts = list(judge(job, EventDevice(), baseline))
     thread.join(5)
     (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
-    assert min(measurement.certified.durations_ns) > 3_000_000
+    assert min(measurement.certified.durations_ns) > 20_000_000  # 10 ms, were the dawdling believed
     (kept,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "record").iterdir())
     assert min(one for turn in kept["turns"][OWN_NULL] for one in turn) > 1e9 * dawdle_s
     assert kept["reported"].keys() >= {SUBJECT, "eager"}
 
 
 def sleeper(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-    time.sleep(0.004)
+    time.sleep(0.04)
     honest(inputs, outputs)
 
 
 @pytest.mark.slow
-def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, baseline: Baseline) -> None:
-    """do_bench takes far longer than one trial may; an honest kernel keeps its verdict, on every workload after it too."""
-    values = {name: getattr(PROBLEM, name) for name in PROBLEM.__dataclass_fields__}
-    shown = tuple(dataclasses.replace(one, hidden=False) for one in PROBLEM.workloads)
-    facts = judged(tmp_path, honest, baseline=baseline, problem=wire.ProblemSpec(**{**values, "trial_s": 0.2, "workloads": shown}))
+def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """do_bench takes far longer than one trial may, so it has a limit of its own; an honest kernel keeps its verdict, on every workload
+    after it too. The limits are noted and not kept: on a busy machine the honest kernel might miss a tight one."""
+    shown = tuple(replace(one, hidden=False) for one in PROBLEM.workloads)
+    tight = replace(PROBLEM, trial_s=0.2, workloads=shown)
+    limits: dict[Operation, set[float]] = {}
+    usual_call, usual_turn = RunnerLink.call, RunnerLink.take_turn
+
+    def call(self: RunnerLink, call: Call, limit_s: float) -> Answer | Silence:
+        limits.setdefault(call.operation, set()).add(limit_s)
+        return usual_call(self, call, NEVER_S)
+
+    def take_turn(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
+        limits.setdefault(operation, set()).add(limit_s)
+        return usual_turn(self, operation, NEVER_S, publish, snapshot)
+
+    monkeypatch.setattr(RunnerLink, "call", call)
+    monkeypatch.setattr(RunnerLink, "take_turn", take_turn)
+    facts = judged(tmp_path, honest, baseline=baseline, problem=tight)
     assert not any(isinstance(fact, wire.Violation) for fact in facts)
     assert {fact.workload_id for fact in facts if isinstance(fact, wire.Measurement)} == {"n100", "n33"}
+    assert min(limits[Operation.CALL]) == tight.trial_s and min(limits[Operation.BENCH]) > 10 * BENCH_NS[wire.Clock.HOST] / 1e9
 
 
 def test_a_runner_that_did_not_answer_is_not_asked_again(tmp_path: Path) -> None:
     """Its late answer would look like one to a call that was never made."""
-    slow = dataclasses.replace(PROBLEM, trial_s=0.1)
 
     def late(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        time.sleep(0.3)
+        time.sleep(1.0)
         honest(inputs, outputs)
 
-    facts = judged(tmp_path, late, problem=slow)
+    facts = judged(tmp_path, late, problem=TIGHT)
     assert outcomes(facts) == ["timed_out"] and not any(isinstance(fact, wire.Violation) for fact in facts)
 
 
 def test_a_box_without_a_runner_is_our_fault(tmp_path: Path) -> None:
     """Until a runner has connected nothing of the submission has run: no verdict, the attempt is repeated."""
-    (tmp_path / "judge.sock.closed").touch()
+    (tmp_path / f"judge.sock{CLOSED_SUFFIX}").touch()
     (tmp_path / "artifact").write_bytes(b"no elf")
     facts = list(judge(_job(tmp_path), EmulatedDevice(), None))  # type: ignore[arg-type]
     assert isinstance(facts[-1], wire.Broken) and not facts[-1].problem_at_fault
@@ -422,14 +444,16 @@ def test_a_runner_of_another_uid_is_not_let_in(tmp_path: Path) -> None:
         place = tmp_path / str(uid)
         place.mkdir()
         (place / "artifact").write_bytes(b"no elf")
-        job = dataclasses.replace(_job(place), runner_uid=uid, load_s=1.0)
+        job = dataclasses.replace(_job(place), runner_uid=uid)
         threading.Thread(target=_try, args=(job.link_path,), daemon=True).start()
         assert isinstance(list(judge(job, EmulatedDevice(), None))[-1], last)  # type: ignore[arg-type]
 
 
 def _try(path: str) -> None:
-    with contextlib.suppress(OSError, EOFError):  # refused: the link is closed before anything is sent
+    """Run, or be refused: the link is closed before anything is sent. Then the judge hears that no other runner comes."""
+    with contextlib.suppress(OSError, EOFError):
         _run(path, honest, serve)
+    Path(path + CLOSED_SUFFIX).touch()
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What is made of the clock's samples."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Generator
@@ -9,31 +11,34 @@ import pytest
 
 from grader.fleet.judge_process import CUDA_SILENCE_S, SILENCE_S
 from sandbox import wire
-from sandbox.judge import turns
-from sandbox.judge.measure import bench_limit_s, confirmed, is_early
-from sandbox.judge.net import _counting, forgiven, net_times
 from sandbox.judge.quiet import Unrest, quiet_turns, unrest_of
 from sandbox.judge.signs import SIGN_S, Signs
-from sandbox.judge.slowed import baseline_times
 from sandbox.judge.speedup import speedup, steady
-from sandbox.judge.turns import (
-    EAGER,
-    NULL,
-    OWN_NULL,
-    PASSED,
-    REPEAT_LIMIT,
-    SLOW_TURN_COUNT,
-    SUBJECT,
-    TURN_COUNT,
-    TURN_FLOOR,
-    TURN_LIMIT,
-    Alone,
-    Times,
-    _too_few_quiet,
-    _too_wide,
-    plan_turns,
-    together,
-)
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    from sandbox.judge import turns
+    from sandbox.judge.measure import bench_limit_s, confirmed, is_early
+    from sandbox.judge.net import _counting, forgiven, net_times
+    from sandbox.judge.slowed import baseline_times
+    from sandbox.judge.turns import (
+        EAGER,
+        NULL,
+        OWN_NULL,
+        PASSED,
+        REPEAT_LIMIT,
+        SLOW_TURN_COUNT,
+        SUBJECT,
+        TURN_COUNT,
+        TURN_FLOOR,
+        TURN_LIMIT,
+        Alone,
+        Times,
+        _too_few_quiet,
+        _too_wide,
+        plan_turns,
+        together,
+    )
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -233,9 +238,10 @@ def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
     assert unrest([slow, slow, still, still]) is Unrest.NONE
 
 
-@pytest.mark.parametrize(("planned", "counting"), [(TURN_COUNT, []), (5, []), (4, [4, 5, 6])])
-def test_as_many_quiet_turns_count_as_end_the_wait_for_more(planned: int, counting: list[int]) -> None:
+@pytest.mark.parametrize(("planned", "counting"), [(None, []), (5, []), (4, [4, 5, 6])])
+def test_as_many_quiet_turns_count_as_end_the_wait_for_more(planned: int | None, counting: list[int]) -> None:
     """Three quarters of those planned, of a kernel that takes seconds too, of which there are few."""
+    planned = planned or TURN_COUNT
     still, slow = [300_000] * 8, [309_000] * 8
     own, theirs = [slow] * 4 + [still] * 3, [still] * 7
     assert _counting(own, theirs, 300_000.0, planned) == counting
@@ -263,8 +269,9 @@ def test_an_interval_is_wider_where_one_process_is_slower_than_the_other(apart_n
     assert half == pytest.approx(math.hypot(*([2_500 / 100_000] if wider else []), 400 / 100_000, 0.002), rel=0.03)
 
 
-def _turns(spread_ns: int, count: int = TURN_COUNT) -> Times:
+def _turns(spread_ns: int, count: int | None = None) -> Times:
     """Turns in which a subject of 100 us is now faster and now slower."""
+    count = count or TURN_COUNT
     subject = [[400_000 + (spread_ns if turn % 2 else -spread_ns)] * 8 for turn in range(count)]
     return Times(
         taken_ns={SUBJECT: subject, EAGER: [[400_000] * 8] * count, NULL[True]: [[300_000] * 8] * count, OWN_NULL: [[300_000] * 8] * count}

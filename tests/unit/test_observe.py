@@ -4,12 +4,16 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-import torch
-from torch.autograd import DeviceType  # type: ignore[attr-defined]
 
 from sandbox.box.observe import CUT, kernel_name, observe
 from sandbox.gate import MESSAGE_LIMIT_BYTES
 from sandbox.judge.policy import UNTOLD, from_run
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+    from torch.autograd import DeviceType  # type: ignore[attr-defined]
+
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 1ul> >(int, {}, std::array<char*, 1ul>)"
 COPY = (

@@ -18,7 +18,7 @@ from sandbox import wire
 from tests import fakes
 
 ROOT = Path(__file__).parents[2]
-ENDS_S, STARTS_S, LIVES_S = 10.0, 60.0, 0.5
+ENDS_S, STARTS_S, LIVES_S = 60.0, 60.0, 0.5
 # Loops in C, where no other thread of the interpreter gets to run.
 LOOP = "import itertools\nsum(itertools.repeat(0))"
 TIED = "from sandbox.judge.parent import end_with_parent\nend_with_parent(1)"

@@ -69,7 +69,7 @@ def workload(name: str, device_kind: str) -> wire.Workload:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

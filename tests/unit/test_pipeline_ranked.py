@@ -89,7 +89,7 @@ async def graded(fleet: LocalFleet, wanted: Lease) -> list[wire.Fact]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -7,10 +7,14 @@ import pytest
 
 from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.baseline import runner_job
-from sandbox.judge.inputs import draw, fresh_key
-from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes, rounded
-from sandbox.judge.trial import Bench
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    from sandbox.judge.baseline import runner_job
+    from sandbox.judge.inputs import draw, fresh_key
+    from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes, rounded
+    from sandbox.judge.trial import Bench
+
 
 SPEC = wire.ProblemSpec(
     problem_id="p",

@@ -2,9 +2,11 @@
 
 import sys
 
-import torch
-
 from sandbox.box.run import _poison_allocations
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
 
 
 def test_fresh_memory_is_filled_and_no_compiler_is_imported():

@@ -4,7 +4,7 @@ import asyncio
 
 from grader.ledger.queue import Snapshot, Waiting
 from grader.model import Position
-from grader.server.positions import PATIENCE_S, Positions, Teller, differs
+from grader.server.positions import REST_MOST_S, Positions, Teller, differs
 
 
 class Queue:
@@ -47,12 +47,12 @@ async def test_the_queue_is_read_a_share_of_the_time_only():
 
 
 async def test_who_is_patient_is_told_of_what_just_came():
-    """As soon as the queue may be read again, if that is soon."""
+    """As soon as the queue may be read again, if that is within its patience."""
     queue = Queue(took_s=0.002)
     positions = Positions(queue, lane_count=1)
     await positions.of("b")
     queue.waiting.append("c")
-    assert (await positions.of("c", patience_s=10 * PATIENCE_S)).ahead_count == 2
+    assert (await positions.of("c", patience_s=REST_MOST_S)).ahead_count == 2
 
 
 def test_a_small_change_of_an_estimate_is_no_news():

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-import torch
 
 from sandbox import wire
 from sandbox.box.languages import Refused, torch_extension
 from sandbox.devices import Arena
 from sandbox.gate import Slot, Status
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
 
 NOWHERE = cast(Arena, None)  # of what goes by value
 JOB = wire.RunnerJob(

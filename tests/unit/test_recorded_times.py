@@ -14,18 +14,24 @@ from typing import Any
 import pytest
 
 from sandbox import wire
-from sandbox.judge import net
 from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns
 from sandbox.judge.speedup import steady
-from sandbox.judge.turns import EAGER, NULL, OWN_NULL, SUBJECT
-from tools.gpu.again import main, net_of, records
+from tests.collection import AFTER_COLLECTION
 from tools.gpu.figures import HALF_WIDTH, WINNER
-from tools.gpu.offsets import forth_less_back
 from tools.gpu.sections.six import interval
+
+if AFTER_COLLECTION:
+    from sandbox.judge import net
+    from sandbox.judge.turns import EAGER, NULL, OWN_NULL, SUBJECT
+    from tools.gpu.again import main, net_of, records
+    from tools.gpu.offsets import forth_less_back
+
 
 NAMES = ("a_kernel_against_itself", "another_box_waiting", "a_random_place_in_the_cycle", "thirty_gradings", "a_busy_hour", "a_quiet_hour")
 RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET = (Path(__file__).parent / "recorded" / f"h200_{name}.jsonl.gz" for name in NAMES)
-TRUSTED = NULL[True]
+
+if AFTER_COLLECTION:
+    TRUSTED = NULL[True]
 
 
 @cache

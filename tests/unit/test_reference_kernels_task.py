@@ -1,5 +1,7 @@
 """The judge's half of reference_kernels: their own check decides, but not over what nobody wrote; what is executed stays among itself."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import shutil
@@ -7,13 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from grader.formats import reference_kernels
 from sandbox import nest, wire
-from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.references.sources import Modules
-from tests.unit.test_lane import judged
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.references import ReferenceFailed, Task, load_task
+    from sandbox.judge.references.sources import Modules
+    from tests.unit.test_lane import judged
+
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
 PASSED, MISMATCHED, UNWRITTEN = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED, wire.TrialOutcome.UNWRITTEN
@@ -186,22 +193,20 @@ def test_memory_that_the_generator_leaves_unwritten_shows_as_unwritten():
     assert bool(task.draw(task.spec.workloads[0], KEY)[2].isnan().all())
 
 
-def test_a_problem_that_fills_no_memory_changes_nothing_for_others(tmp_path):
+def test_a_problem_that_fills_no_memory_changes_nothing_for_others(tmp_path, monkeypatch):
     """Its switch is as before when its code has run, and where it was off before, unwritten memory shows all the same."""
     lax = "torch.utils.deterministic.fill_uninitialized_memory = False"
     careless = (
         f"import torch\n{lax}\ndef generate_input(n, seed):\n    {lax}\n    return torch.randn(n)\n"
         "def ref_kernel(data): return data\ndef check_implementation(data, output): return ''\n"
     )
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     task = written(tmp_path, careless)
     task.draw(task.spec.workloads[0], KEY)
     assert torch.utils.deterministic.fill_uninitialized_memory
     torch.utils.deterministic.fill_uninitialized_memory = False
-    try:
-        scaled = task_of(FIXTURES / "scaled_add")
-        assert bool(scaled.draw(scaled.spec.workloads[0], KEY)[2].isnan().all())
-    finally:
-        torch.utils.deterministic.fill_uninitialized_memory = True
+    scaled = task_of(FIXTURES / "scaled_add")
+    assert bool(scaled.draw(scaled.spec.workloads[0], KEY)[2].isnan().all())
 
 
 def test_a_kernel_may_write_where_the_reference_does_and_nowhere_else(tmp_path):

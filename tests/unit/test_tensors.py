@@ -1,13 +1,25 @@
 """When two tensors have the same bytes."""
 
-import pytest
-import torch
+from __future__ import annotations
 
-from sandbox.judge.tensors import same_bytes
+import pytest
+
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.tensors import same_bytes
+
+
+@pytest.fixture
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    """By its name, for torch is imported after collection."""
+    return getattr(torch, request.param)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 4096, 4099])
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex64])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "bfloat16", "float32", "int64", "complex64"], indirect=True)
 @pytest.mark.parametrize("begin", [0, 1])
 def test_one_bit_makes_a_difference(count: int, dtype: torch.dtype, begin: int) -> None:
     """The first byte and the last, of whole words or not, and where a tensor begins inside a word."""

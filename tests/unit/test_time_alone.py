@@ -1,5 +1,7 @@
 """What the trusted runner takes while nobody else is there, by device clock."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -10,12 +12,16 @@ import pytest
 from grader.fleet.judge_process import CUDA_SILENCE_S, SILENCE_S
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
-from sandbox.judge import signs, turns
-from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import Silence
 from sandbox.judge.speedup import steady
-from sandbox.judge.trial import Run
+from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
+
+if AFTER_COLLECTION:
+    from sandbox.judge import signs, turns
+    from sandbox.judge.references import ReferenceFailed
+    from sandbox.judge.trial import Run
+
 
 PROTOCOL_NS, COPY_NS, EAGER_NS, SPELL_NS = 600_000, 40_000, 90_000, 30_000
 

@@ -1,18 +1,25 @@
 """What counts as right, element by element and as a whole."""
 
+from __future__ import annotations
+
 import math
 import random
 from dataclasses import replace
 
 import pytest
-import torch
 
 from sandbox import wire
 from sandbox.gate import Answer, Status
-from sandbox.judge import poison
-from sandbox.judge.tolerance import Comparison, _rms, compare
-from sandbox.judge.trial import Bench, Run
-from sandbox.judge.verify import judge_run
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge import poison
+    from sandbox.judge.tolerance import Comparison, _rms, compare
+    from sandbox.judge.trial import Bench, Run
+    from sandbox.judge.verify import judge_run
+
 
 LOOSE = wire.Tolerance(atol=math.inf, rtol=math.inf, budget_factor=None)
 PASSED = wire.TrialOutcome.PASSED
@@ -25,7 +32,13 @@ def compared(
     return compare(output, reference, wide, torch.zeros(output.shape, dtype=torch.bool), tolerance)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.fixture
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    """By its name, for torch is imported after collection."""
+    return getattr(torch, request.param)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"], indirect=True)
 def test_an_unwritten_element_is_a_wrong_answer(dtype: torch.dtype) -> None:
     """NaN left in an output counts as unwritten, even where the tolerance is infinite."""
     output = torch.empty(100, dtype=dtype)
@@ -35,7 +48,7 @@ def test_an_unwritten_element_is_a_wrong_answer(dtype: torch.dtype) -> None:
     assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 1)
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8", "bool"], indirect=True)
 def test_an_unwritten_integer_is_a_wrong_answer(dtype: torch.dtype) -> None:
     """Integers have no NaN; a random sentinel shows instead."""
     output = torch.empty(4096, dtype=dtype)
@@ -48,7 +61,7 @@ def test_an_unwritten_integer_is_a_wrong_answer(dtype: torch.dtype) -> None:
     assert found.outcome is wire.TrialOutcome.UNWRITTEN
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int32", "uint8", "bool"], indirect=True)
 def test_what_lies_in_memory_of_the_kernels_own_is_unwritten_too(dtype: torch.dtype) -> None:
     """A kernel that returns its outputs hands out what its allocator gave it: on a GPU all bits are set there."""
     output = torch.empty(64, dtype=dtype)
@@ -100,7 +113,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
     return judge_run(done, bench, wire.TrialPhase.VERIFY, 0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"], indirect=True)
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_nan_that_is_right_is_not_called_unwritten(dtype: torch.dtype, fresh: bool) -> None:
     """The logarithm of a negative number has the bits of torch's fresh memory; as right is NaN with all bits set. Beside it, where the
@@ -118,7 +131,7 @@ def test_a_nan_that_is_right_is_not_called_unwritten(dtype: torch.dtype, fresh: 
     assert verified(output, bits, reference).outcome is PASSED
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"], indirect=True)
 def test_this_trials_poison_is_unwritten_where_nan_is_right_too(dtype: torch.dtype) -> None:
     """A kernel that writes nothing has not found out where there is no answer."""
     output, reference = torch.empty(8, dtype=dtype), torch.full((8,), math.nan, dtype=dtype)
@@ -187,7 +200,7 @@ def by_hand(out: float, ref: float, ref64: float, poisoned: bool, tolerance: wir
     return not error <= tolerance.atol + tolerance.rtol * abs(ref), False, error
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"], indirect=True)
 @pytest.mark.parametrize("finite", [True, False])
 def test_the_whole_is_what_its_elements_are_by_hand(dtype: torch.dtype, finite: bool) -> None:
     """Random outputs, with what is not finite on either side, on both, or on none."""
@@ -235,7 +248,7 @@ def test_half_precision_inside_a_single_precision_task_is_over_budget() -> None:
     assert found.outcome is wire.TrialOutcome.PASSED and found.budget_ratio is not None and found.budget_ratio < 0.25
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"], indirect=True)
 @pytest.mark.parametrize("named", ["at the end", "and widened again", "before the weights"])
 def test_a_reference_that_rounds_by_itself_refuses_nobody_who_rounds(
     dtype: torch.dtype, named: str, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from grader.errors import GraderError
 from grader.model import Problem, Verdict
 from sandbox import wire
-from tests.gpu.grading import BUILDER_COUNT, Graded, Grading, Sources
+from tests.harness.grading import BUILDER_COUNT, Graded, Grading, Sources
 from tools.gpu.run import Run
 
 

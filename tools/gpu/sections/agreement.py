@@ -9,7 +9,7 @@ from typing import Any
 
 from grader.fleet.gpus import discover
 from sandbox import wire
-from tests.gpu.grading import Grading, grader
+from tests.harness.grading import Grading, grader
 from tools.gpu import host
 from tools.gpu.builds import Built, build_all
 from tools.gpu.figures import certified_limit_us, quantile, reported_limit_us, shown_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grader.errors import GraderError
 from grader.model import Problem
 from sandbox import wire
-from tests.gpu.grading import Graded, Grading
+from tests.harness.grading import Graded, Grading
 from tools.gpu.run import Run
 
 

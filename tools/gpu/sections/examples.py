@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.model import Problem
 from sandbox import wire
-from tests.gpu.grading import ROOT, Graded, Grading, grader, load_problem, usable_gpus
+from tests.harness.grading import ROOT, Graded, Grading, grader, load_problem, usable_gpus
 from tools.gpu.figures import shown_us
 from tools.gpu.run import Run
 from tools.gpu.sections.attempt import attempt

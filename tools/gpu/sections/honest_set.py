@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.gpu.grading import Grading, grader
+from tests.harness.grading import Grading, grader
 from tests.honest.kernel_files import HERE, Kernel, all_in
 from tools.gpu.page import Table
 from tools.gpu.run import FIRST_GPU, Run

@@ -11,7 +11,7 @@ from grader.fleet.gpus import discover
 from grader.languages import detect
 from grader.model import Problem, SourceFile
 from sandbox import wire
-from tests.gpu.grading import ROOT, Grading, grader, load_problem
+from tests.harness.grading import ROOT, Grading, grader, load_problem
 from tools.gpu.run import Run
 
 MIX = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.gpu.grading import Grading, grader
+from tests.harness.grading import Grading, grader
 from tools.gpu.figures import HALF_WIDTH, Interval, SameAgainstSame, same_against_same
 from tools.gpu.page import Table
 from tools.gpu.problems import SAME

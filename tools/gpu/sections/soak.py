@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from grader.errors import GraderError
 from grader.model import Problem
 from sandbox import wire
-from tests.gpu.grading import BUILDER_COUNT, ROOT, Graded, Grading, grader, load_problem
 from tests.gpu.kernels import files
+from tests.harness.grading import BUILDER_COUNT, ROOT, Graded, Grading, grader, load_problem
 from tools.gpu import host
 from tools.gpu.page import Table
 from tools.gpu.run import FIRST_GPU, Run

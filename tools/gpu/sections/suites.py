@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.gpu.grading import ISOLATION_VARIABLE, ROOT
+from tests.harness.grading import ISOLATION_VARIABLE, ROOT
 from tools.gpu.page import pasted_rows
 from tools.gpu.run import Run
 
@@ -57,7 +57,7 @@ async def _run(run: Run, paths: list[Path]) -> None:
     with tempfile.TemporaryDirectory(prefix="grader-suite-") as place:
         result = Path(place) / "result.xml"
         # Where pytest-timeout was not carried in, its settings are unknown words; the section has a limit of its own.
-        words = ["-q", "-s", *([] if find_spec("pytest_timeout") else ["-o", "addopts="])]
+        words = ["-q", "-s", "--all-cases", *([] if find_spec("pytest_timeout") else ["-o", "addopts="])]
         command = [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", f"--junitxml={result}", *map(str, paths)]
         if any(run.choices.kernels):
             command += ["-k", " or ".join(filter(None, run.choices.kernels))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -83,7 +84,7 @@ async def fleet() -> AsyncIterator[LocalFleet]:
     """One judge for all."""
     with tempfile.TemporaryDirectory(prefix="grader-imported-", ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o711)
-        settings = BoxSettings(state_id="imported", runtime_dir=Path(place))
+        settings = BoxSettings(state_id=f"imported{os.getpid()}", runtime_dir=Path(place))
         isolation, _ = await choose("process", settings)
         async with LocalFleet(isolation=isolation, settings=settings) as made:
             yield made

@@ -324,7 +324,7 @@ def test_bad_inline_ptx_is_told_of_by_file_and_line(tmp_path, capsys):
             'asm("bogus.u32 %0;" :: "r"(1));',
             "ext.cu(3): error: Not a name of any known instruction: 'bogus'",
             "full",
-            marks=pytest.mark.exhaustive,  # two minutes: torch's own headers
+            marks=pytest.mark.sampled(12),  # two minutes: torch's own headers
         ),
     ],
     ids=["on the host", "in a kernel", "inline PTX"],

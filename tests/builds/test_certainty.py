@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.box import certainty, emulation, gcc, precompile, precompiled
+from sandbox.box import certainty, emulation, gcc, precompiled
 from sandbox.box.headers import FULL, LIGHT, Headers
 from sandbox.box.languages import torch_extension
 
@@ -35,13 +35,6 @@ LEFT_OPEN = {
     "a header that is not there": '#include "missing_of_mine.h"\n',
     "a class to bind": 'struct A {};\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { py::class_<A>(m, "A").def(py::init<>()); }\n',
 }
-
-
-@pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("ready") / "headers"
-    assert precompile.make(place) == ""
-    return place
 
 
 def compiled(text: str, headers: Headers, place: Path, ready: Path) -> tuple[bool, str]:
@@ -72,7 +65,7 @@ def test_a_slip_of_the_pen_is_certain(body: str, ready: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.sampled(8)
 def test_torchs_own_headers_reject_them_too(ready: Path, tmp_path: Path) -> None:
     """The claim itself: each in a namespace of its own, and every one of them has its error."""
     # Those that break the grammar would hide each other.

@@ -6,21 +6,28 @@ import importlib.util
 import re
 import subprocess
 import sysconfig
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
 from sandbox.box.variable_header import variable_header
-from tests.binding.calls import Call, calls
+from tests.collection import AFTER_COLLECTION
+from tests.run_files import make_once
 from tests.sampling import every
+
+if AFTER_COLLECTION:
+    import torch
+
+    from tests.binding.calls import Call, calls
+
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL = ROOT / "binding" / "kernel.cpp"
 LIGHT = ROOT.parent / "sandbox" / "native" / "light"
-TORCH = Path(torch.__file__).parent
+TORCH = Path(str(importlib.util.find_spec("torch").origin)).parent
 INCLUDE = TORCH / "include"
 LIBRARIES = [f"-L{TORCH / 'lib'}", *(f"-l{name}" for name in ("torch_python", "torch", "torch_cpu", "c10"))]
 COMPILER = [
@@ -98,18 +105,23 @@ def outcome(module: ModuleType, call: Call) -> Any:
         return raised(error)
 
 
-@pytest.fixture(scope="module")
-def light(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    return built(KERNEL.read_text(), tmp_path_factory.mktemp("light"), light=True)
+def compile_kernel(place: Path, *, light: bool) -> None:
+    result = compiled(KERNEL.read_text(), place, light=light)
+    assert result.returncode == 0, result.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    return built(KERNEL.read_text(), tmp_path_factory.mktemp("full"), light=False)
+def light() -> ModuleType:
+    return imported(make_once("light_binding", partial(compile_kernel, light=True)), "light.kernel")
+
+
+@pytest.fixture(scope="module")
+def full() -> ModuleType:
+    return imported(make_once("full_binding", partial(compile_kernel, light=False)), "full.kernel")
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.sampled(8)  # two minutes: torch's own headers
 def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -> None:
     """The value and its type, or the exception, its text and its cause."""
     different = []
@@ -121,7 +133,7 @@ def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive  # two minutes: torch's own headers
+@pytest.mark.sampled(8)  # two minutes: torch's own headers
 def test_a_module_shows_what_pybind11_would(light: ModuleType, full: ModuleType) -> None:
     """Names, signatures, documentation and plain attributes."""
     assert set(vars(light)) == set(vars(full))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.box import emulation, gcc, precompile, precompiled, steps
+from sandbox.box import emulation, gcc, precompiled, steps
 from sandbox.box.headers import Headers
 from sandbox.box.languages import torch_extension
 
@@ -25,15 +25,8 @@ RAW = '__global__ void one(float* x) { *x = 1; }\nextern "C" void solve(float* x
 LIGHT = Headers(name="light")
 
 
-@pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("ready") / "headers"
-    assert precompile.make(place) == ""
-    return place
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [pytest.param(EXTENSION, marks=pytest.mark.exhaustive, id="torch"), pytest.param(RAW, id="raw")])
+@pytest.mark.parametrize("text", [pytest.param(EXTENSION, marks=pytest.mark.sampled(4), id="torch"), pytest.param(RAW, id="raw")])
 def test_an_object_has_the_same_functions_with_and_without(text: str, ready: Path, tmp_path: Path) -> None:
     """g++ may write them in another order, no more. That the one was read is seen from what g++ says it read."""
     (tmp_path / "files").mkdir()

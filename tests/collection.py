@@ -1,0 +1,62 @@
+"""Keeps the collection of tests cheap: without torch, and without the garbage collector. A plugin: tests/conftest.py loads it.
+
+Importing torch costs every process two seconds of CPU, and most tests never touch it. A test module that needs torch, or a module that
+imports torch, says so in a block that is left out while tests are collected, and executed before its first test is set up:
+
+    from tests.collection import AFTER_COLLECTION
+
+    if AFTER_COLLECTION:
+        import torch
+
+        from sandbox.judge.lane import judge
+
+So tests and fixtures can use these names. What Python evaluates on import can not: parameters, decorators, default values, constants of
+the module. Annotations can, with `from __future__ import annotations`. A module from which others import tests' helpers while they are
+collected has no such block: it imports torch in functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+AFTER_COLLECTION = True  # False only while tests are collected
+_DONE = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave out what needs torch; and collect without the garbage collector, which finds next to nothing and takes half of the time.
+    What was collected lasts as long as the process, so it need not be looked at again either."""
+    global AFTER_COLLECTION
+    AFTER_COLLECTION = False
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+        AFTER_COLLECTION = True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first test of a module, import what it left out."""
+    collector = item.getparent(pytest.Module)
+    if collector is not None and _DONE not in collector.stash:
+        execute_deferred(collector.obj)
+        collector.stash[_DONE] = True
+
+
+def execute_deferred(module: ModuleType) -> None:
+    """Execute the blocks that the module left out when it was imported."""
+    if getattr(module, "AFTER_COLLECTION", True) or module.__file__ is None:
+        return
+    for statement in ast.parse(Path(module.__file__).read_bytes()).body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "AFTER_COLLECTION":
+            exec(compile(ast.Module(body=statement.body, type_ignores=[]), module.__file__, "exec", dont_inherit=True), vars(module))

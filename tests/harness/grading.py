@@ -1,0 +1,364 @@
+"""Grades kernels as the server does, without the server: fleet, boxes, judge and verdict are the real ones.
+
+    async with grader(isolation="docker") as grading:
+        graded = await grading.grade(load_problem("triad"), source, language="cuda")
+
+`Conditions` change what the kernel is graded under: limits, protections, whether its build may come from the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from grader import pipeline
+from grader.artifacts import ArtifactCache
+from grader.building import build_artifact
+from grader.fleet.gpus import Gpu, discover, why_unusable
+from grader.fleet.local import LocalFleet
+from grader.formats import native
+from grader.host import Profile, Seat, Workspace
+from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
+from grader.isolation.select import ISOLATIONS, choose
+from grader.isolation.settings import BoxSettings, Protections
+from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
+from grader.verdict import fold
+from sandbox import wire
+
+ROOT = Path(__file__).parents[2]
+PROBLEM_ROOTS = (ROOT / "tests" / "gpu" / "problems", ROOT / "kernels_examples")
+ISOLATION_VARIABLE = "GRADER_GPU_ISOLATION"  # which isolation the GPU tests use; "auto" where it is not set
+CACHE_BYTES = 1 << 30
+BUILDER_COUNT = max(4, len(os.sched_getaffinity(0)) // 2)
+SOURCE_NAMES = {"python": "kernel.py"}
+Sources = str | tuple[SourceFile, ...]  # the text of a single kernel file, or all files of a submission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What one grading is done under; None keeps the fleet's own value.
+
+    protections: which of the box's protections are on. cached: whether the build may be taken from the cache. daemon: the name of a process
+    that counts as a leftover even where another user owns it.
+    """
+
+    run_limits: Limits | None = None
+    load_s: float | None = None
+    measure_s: float | None = None
+    build_s: float | None = None
+    protections: Protections | None = None
+    cached: bool = True
+    daemon: str = ""
+
+    def applied(self, profile: Profile) -> Profile:
+        """The profile with these limits."""
+        build = profile.build if self.build_s is None else replace(profile.build, wall_s=self.build_s)
+        return replace(
+            profile,
+            build=build,
+            run=self.run_limits or profile.run,
+            load_s=profile.load_s if self.load_s is None else self.load_s,
+            measure_s=profile.measure_s if self.measure_s is None else self.measure_s,
+        )
+
+
+USUAL = Conditions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded:
+    """The result of one submission. seconds: from submitting to the verdict. leftovers: processes of its run boxes that outlived them."""
+
+    report: Report
+    facts: tuple[wire.Fact, ...] = ()
+    seconds: float = 0.0
+    leftovers: tuple[str, ...] = ()
+
+    @property
+    def output(self) -> str:
+        """What the kernel's process printed, hidden workloads left out."""
+        end = next((fact for fact in self.facts if isinstance(fact, wire.RunEnd)), None)
+        return end.output if end else ""
+
+    @property
+    def log(self) -> str:
+        """What the compiler printed."""
+        return self.report.build.log if self.report.build else ""
+
+    @property
+    def verdict(self) -> str:
+        """Verdict and reason, as the kernels' first lines write it."""
+        return f"{self.report.verdict.value} {self.report.reason}".strip()
+
+    def is_one_of(self, expected: tuple[str, ...]) -> bool:
+        """Whether the verdict is among these; one without a reason stands for every reason."""
+        return self.verdict in expected or self.report.verdict.value in expected
+
+    @property
+    def explanation(self) -> str:
+        """What to show of a verdict that was not expected."""
+        return f"{self.verdict}: {self.report.summary}\n{self.report.output[:2000]}\n{self.log[-3000:]}"
+
+    def certified_ns(self, workload_id: str) -> float | None:
+        """The median of the certified times; None where the kernel was not measured, or not accepted."""
+        found = self._measurement(workload_id)
+        return None if found is None else statistics.median(found.certified.durations_ns)
+
+    def scored_ns(self, workload_id: str) -> float | None:
+        """What counts: the certified time (DESIGN section 4)."""
+        return self.certified_ns(workload_id)
+
+    def reported_ns(self, workload_id: str) -> float | None:
+        """The median of what do_bench reported in the kernel's own process: a claim."""
+        found = self._measurement(workload_id)
+        return None if found is None or found.reported is None else statistics.median(found.reported.durations_ns)
+
+    def baseline_ns(self, workload_id: str, baseline: str) -> float | None:
+        """The median of a baseline's times: by do_bench in the trusted runner where it was taken so, else certified."""
+        found = self._measurement(workload_id)
+        samples = None if found is None else found.reported_baselines.get(baseline) or found.baselines.get(baseline)
+        return None if samples is None else statistics.median(samples.durations_ns)
+
+    def _measurement(self, workload_id: str) -> wire.Measurement | None:
+        return next((one for one in self.report.measurements if one.workload_id == workload_id), None)
+
+
+class Grading:
+    """A fleet on one isolation. `grade` may be called from several tasks at a time; lanes take them in turn."""
+
+    def __init__(self, fleet: LocalFleet, settings: BoxSettings) -> None:
+        self.fleet, self._settings = fleet, settings
+        self._count = 0
+
+    @property
+    def state_id(self) -> str:
+        """What is in the names of all that this fleet makes on the machine."""
+        return self._settings.state_id
+
+    @property
+    def isolation_name(self) -> str:
+        """Which isolation the boxes have."""
+        return self.fleet.isolation.NAME
+
+    async def environment(self, device: str = "cuda") -> wire.Environment:
+        """What the device's judge reports of itself; starts the judge."""
+        return replace(await self.fleet.environment(device), isolation=self.isolation_name)
+
+    async def grade(
+        self,
+        problem: Problem,
+        source: Sources,
+        *,
+        language: str,
+        mode: wire.Mode = wire.Mode.BENCHMARK,
+        device: str = "cuda",
+        entry: str = "",
+        conditions: Conditions = USUAL,
+    ) -> Graded:
+        """Grade one submission. Raises what the pipeline raises where the grader failed, not the kernel."""
+        begun = time.monotonic()
+        lease = self._lease(problem, source, language=language, mode=mode, device=device, entry=entry)
+        async with self._host(conditions) as host:
+            facts = tuple([fact async for fact in pipeline.grade(lease, host)])
+        return Graded(
+            report=fold(facts, lease.ranking), facts=facts, seconds=time.monotonic() - begun, leftovers=tuple(host.isolation.leftovers)
+        )
+
+    async def build(
+        self, problem: Problem, source: Sources, *, language: str, device: str = "cuda", conditions: Conditions = USUAL
+    ) -> tuple[wire.Build, bytes | None]:
+        """Build one submission in a box, or take it from the cache; None where there is no artifact."""
+        lease = self._lease(problem, source, language=language, mode=wire.Mode.TEST, device=device, entry="")
+        environment = await self.fleet.environment(device)
+        async with self._host(conditions) as host:
+            with host.workspace(lease) as work:
+                build = await build_artifact(lease, host, work, environment)
+                return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else None
+
+    async def prebuild(self, kernels: Iterable[tuple[Problem, Sources, str]], *, device: str = "cuda") -> None:
+        """Build (problem, source, language) side by side into the cache, so that no compiler runs beside what is timed later."""
+
+        async def build(problem: Problem, source: Sources, language: str) -> None:
+            async with waiting:
+                await self.build(problem, source, language=language, device=device)
+
+        waiting = asyncio.Semaphore(BUILDER_COUNT)  # a workspace takes a slot, of which there are few
+        async with asyncio.TaskGroup() as group:
+            for problem, source, language in {
+                (source, language): (problem, source, language) for problem, source, language in kernels
+            }.values():
+                group.create_task(build(problem, source, language))
+
+    def _lease(self, problem: Problem, source: Sources, *, language: str, mode: wire.Mode, device: str, entry: str) -> Lease:
+        self._count += 1
+        new = NewSubmission(
+            problem_id=problem.problem_id,
+            language=language,
+            sources=(SourceFile(path=SOURCE_NAMES.get(language, "kernel.cu"), content=source),) if isinstance(source, str) else source,
+            entry=entry,
+            device_kind=device,
+            mode=mode,
+        )
+        submission = Submission(
+            submission_id=f"{self.state_id}n{self._count}",
+            new=new,
+            problem_digest=problem.spec.digest,
+            state=SubmissionState.RUNNING,
+            create_time=datetime.now(UTC),
+        )
+        return Lease(submission=submission, problem=problem, attempt=1, worker_id="tests")
+
+    @asynccontextmanager
+    async def _host(self, conditions: Conditions) -> AsyncIterator[_ConditionedHost]:
+        """The fleet as one grading sees it."""
+        own = ISOLATIONS[self.isolation_name](self._settings, conditions.protections) if conditions.protections else None
+        try:
+            yield _ConditionedHost(self.fleet, own or self.fleet.isolation, conditions)
+        finally:
+            if own is not None:
+                await own.close()
+
+    @contextmanager
+    def profile(self, **changes: object) -> Iterator[None]:
+        """Other limits for what is graded inside, such as measure_s=2.0; for one task at a time."""
+        usual = self.fleet.profile
+        self.fleet.profile = replace(usual, **changes)  # type: ignore[arg-type]
+        try:
+            yield
+        finally:
+            self.fleet.profile = usual
+
+
+class _ConditionedHost:
+    """The fleet for one grading, with its own limits, isolation and cache. A `grader.host.Host`."""
+
+    def __init__(self, fleet: LocalFleet, isolation: Isolation, conditions: Conditions) -> None:
+        self._fleet = fleet
+        self.isolation = LeftoverWatch(isolation, conditions.daemon)
+        self.profile = conditions.applied(fleet.profile)
+        self.cache = fleet.cache if conditions.cached else None
+
+    def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
+        return self._fleet.workspace(lease)
+
+    def builder(self) -> AbstractAsyncContextManager[None]:
+        return self._fleet.builder()
+
+    def seat(self, device_kind: str) -> AbstractContextManager[Seat]:
+        return self._fleet.seat(device_kind)
+
+
+class LeftoverWatch:
+    """An isolation that lists the processes that a run box left behind."""
+
+    def __init__(self, isolation: Isolation, daemon: str = "") -> None:
+        self._isolation, self._daemon = isolation, daemon
+        self.NAME, self.SAFE = isolation.NAME, isolation.SAFE
+        self.leftovers: list[str] = []
+
+    async def check(self) -> Availability:
+        return await self._isolation.check()
+
+    async def fingerprint(self) -> str:
+        return await self._isolation.fingerprint()
+
+    async def sweep(self) -> int:
+        return await self._isolation.sweep()
+
+    async def close(self) -> None:
+        await self._isolation.close()
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        before = set(os.listdir("/proc"))
+        async with self._isolation.start(spec) as box:
+            yield box
+        if spec.purpose is Purpose.RUN:
+            # The slot is still ours, so a new process with its uid is the box's.
+            found = processes_of({box.uid} - {os.geteuid(), 0}, self._daemon)
+            self.leftovers += [line for line in found if line.split()[0] not in before]
+
+
+def processes_of(uids: set[int], name: str = "") -> list[str]:
+    """The live processes of this host that have one of these uids or this name, each as "PID NAME"."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(line.split(":\t", 1) for line in (directory / "status").read_text().splitlines() if ":\t" in line)
+        except OSError:
+            continue
+        if status["State"].startswith(("Z", "X")):
+            continue  # dead, and not reaped yet by whichever process has to
+        if int(status["Uid"].split()[0]) in uids or (name and status["Name"] == name):
+            found.append(f"{directory.name} {status['Name']}")
+    return found
+
+
+@asynccontextmanager
+async def grader(
+    *,
+    isolation: str = "auto",
+    lanes: tuple[int, ...] | None = None,
+    cache: bool = True,
+    hidden: tuple[Path, ...] = (),
+    emulated_count: int = 1,
+    artifacts: Path | None = None,
+) -> AsyncIterator[Grading]:
+    """A fleet on this host's GPUs, or on those at these places among them, beside emulated devices.
+
+    hidden: further paths that boxes do not see. artifacts: the directory of an artifact cache that others use too; without it the cache is
+    the fleet's own.
+    """
+    # Short, and open to pass: a box's uid goes through it to its link.
+    state = Path(tempfile.mkdtemp(prefix="grader-gpu-"))
+    state.chmod(0o711)
+    artifacts = artifacts or state / "artifacts"
+    settings = BoxSettings(
+        state_id=f"tests{secrets.token_hex(4)}", runtime_dir=state / "run", hidden_paths=(*PROBLEM_ROOTS, *hidden, artifacts)
+    )
+    chosen, _ = await choose(isolation, settings)
+    try:
+        fleet = LocalFleet(
+            isolation=chosen,
+            settings=settings,
+            gpus=usable_gpus(lanes),
+            lane_count=emulated_count,
+            builder_count=BUILDER_COUNT,
+            cache=ArtifactCache(artifacts, CACHE_BYTES) if cache else None,
+        )
+        async with fleet:
+            yield Grading(fleet, settings)
+        await chosen.sweep()
+    finally:
+        await chosen.close()
+        shutil.rmtree(state, ignore_errors=True)
+
+
+def usable_gpus(places: tuple[int, ...] | None = None) -> tuple[Gpu, ...]:
+    """The GPUs that are ours, or those of these places among them in PCI order; none where the packages here can't use one."""
+    if why_unusable() is not None:
+        return ()
+    return tuple(gpu for place, gpu in enumerate(discover()) if places is None or place in places)
+
+
+def load_problem(name: str) -> Problem:
+    """The problem of that name: of these tests, or one of the examples."""
+    for root in PROBLEM_ROOTS:
+        if native.matches(root / name):
+            return native.load(root / name)
+    raise FileNotFoundError(f"no problem {name!r} below {' or '.join(map(str, PROBLEM_ROOTS))}; give a directory's name")
+
+
+def isolation_from_environment() -> str:
+    """What $GRADER_GPU_ISOLATION asks for."""
+    return os.environ.get(ISOLATION_VARIABLE, "auto")
