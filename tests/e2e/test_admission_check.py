@@ -111,13 +111,20 @@ async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body
 
 async def test_a_reference_that_never_returns_is_refused(tmp_path: Path) -> None:
     """Its process ends with the check."""
-    mark, told = tmp_path / "pid", []
-    body = f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
-    found = await admission.check(load(tmp_path, body), budget_s=1.0, patience_s=12.0, notice_s=5.0, waiting=told.append)
-    assert not found.admitted and found.refusals[-1].check == "time"
+    mark = tmp_path / "pid"
+    problem = load(tmp_path, f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(1000)")
+    for patience_s in (12.0, 72.0):  # on a busy machine importing torch may take longer than the first
+        told: list[str] = []
+        limit = f"{1 + patience_s:.0f} s"
+        found = await admission.check(problem, budget_s=1.0, patience_s=patience_s, notice_s=patience_s * 0.4, waiting=told.append)
+        assert not found.admitted and found.refusals[-1].check == "time"
+        assert f"the problem's reference did not come back within {limit}; look for an endless loop" in found.refusals[-1].message
+        assert len(told) == 2 and all(
+            line.startswith("still checking 'mean': ") and line.endswith(f" s of at most {limit}") for line in told
+        )
+        if mark.exists():
+            break
     assert not Path(f"/proc/{mark.read_text()}").exists()
-    assert "the problem's reference did not come back within 13 s; look for an endless loop" in found.refusals[-1].message
-    assert len(told) == 2 and all(line.startswith("still checking 'mean': ") and line.endswith(" s of at most 13 s") for line in told)
 
 
 @pytest.mark.parametrize("loop", ["[None for _ in iter(int, 1)]", "sum(iter(int, 1))"])
@@ -133,7 +140,7 @@ def test_a_reference_that_loops_ends_with_the_command(environment: dict[str, str
             waited.register(child, select.POLLIN)
             assert not waited.poll(1000)
             asking.kill()
-            assert waited.poll(10_000)
+            assert waited.poll(60_000)
         finally:
             asking.kill()
             with contextlib.suppress(ProcessLookupError):
