@@ -48,6 +48,15 @@ def pytest_xdist_make_scheduler(config, log):
     return FileOrTestScheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Begin with what takes longest, where several workers run the tests."""
+    if hasattr(config, "workerinput"):
+        from tests.scheduling import rank
+
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def log_as_before():
     """Servers in tests are silenced, or write to files; a test of another module in the same process may want to hear."""

@@ -49,9 +49,10 @@ class OutputReader:
             pass
 
     def close(self) -> None:
-        """Stop reading."""
-        self._loop.remove_reader(self._descriptor)
-        self.ended.set()
+        """Stop reading; once. Afterwards the descriptor may be closed, and its number may be another's."""
+        if not self.ended.is_set():
+            self._loop.remove_reader(self._descriptor)
+            self.ended.set()
 
     def _read_once(self) -> bool:
         try:

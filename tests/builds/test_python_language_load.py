@@ -12,7 +12,7 @@ import pytest
 
 from tests.python_builds import GOOD_INLINE, PLAIN, Builder
 
-pytestmark = pytest.mark.slow  # torch is imported in each
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]  # torch is imported in each
 ROOT = Path(__file__).parents[2]
 # Every artifact is loaded in a process of its own, forked after torch was imported.
 LOADER = f"""

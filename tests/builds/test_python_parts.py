@@ -18,7 +18,7 @@ from sandbox.box import build, nvcc, python_module
 from sandbox.box.attempt import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
 from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
 
-pytestmark = pytest.mark.slow  # torch is imported in each
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]  # torch is imported in each
 NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH"))
 ADD = "add(float const*, float const*, float*, long)"
 

@@ -29,7 +29,7 @@ from sandbox import wire
 from tests.run_files import artifact_cache, cache_directory, make_once
 from tests.sampling import every
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.asyncio(loop_scope="module")]
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 KERNELS = sorted(path for path in EXAMPLES.glob("*/*.py") if path.name != "reference.py" and path.read_text().startswith("# expect:"))
 SIZES = ("n1024", "n65536", "n4099")

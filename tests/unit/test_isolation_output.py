@@ -35,6 +35,26 @@ async def test_the_reader_remembers_when_a_part_came() -> None:
     os.close(reading)
 
 
+async def test_a_reader_that_has_ended_does_not_stop_the_next_one_with_its_descriptor() -> None:
+    """Once a box has hung up its descriptor is closed, and the next box's may get the same number before the first box is cleared away."""
+    reading, writing = os.pipe()
+    first = OutputReader(reading, cap_bytes=1 << 20, on_full=lambda: None)
+    os.close(writing)
+    async with asyncio.timeout(60):
+        await first.ended.wait()
+    os.close(reading)
+    again, writing = os.pipe()
+    assert again == reading
+    second = OutputReader(again, cap_bytes=1 << 20, on_full=lambda: None)
+    first.close()
+    os.write(writing, b"heard")
+    os.close(writing)
+    async with asyncio.timeout(60):
+        await second.ended.wait()
+    assert second.head == b"heard"
+    os.close(again)
+
+
 def test_the_report_says_that_something_is_left_out() -> None:
     """Where nothing came later, and where nothing is hidden, all is shown and nothing is said."""
     end = BoxExit(cause=BoxCause.KILLED, output=b"n is 1000\nn is 1537\n", arrivals=((0, 100), (10, 200)))

@@ -9,7 +9,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.conftest import pytest_xdist_make_scheduler
-from tests.scheduling import SPREAD, FileOrTestScheduling
+from tests.scheduling import FIRST, LAST, SPREAD, FileOrTestScheduling, rank
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +42,13 @@ def test_only_one_way_to_distribute_is_replaced() -> None:
     assert pytest_xdist_make_scheduler(config, None) is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", SPREAD)
+def test_what_takes_longest_begins_first_and_what_is_short_ends_the_run() -> None:
+    """A compilation of minutes that begins last would leave the other workers idle."""
+    names = ["tests/exploits/test_exploits.py::a", "tests/unit/test_wire.py::a", "tests/extensions/test_extensions.py::a"]
+    assert sorted(names, key=rank) == names[::-1]
+
+
+@pytest.mark.parametrize("path", [*FIRST, *LAST, *SPREAD])
 def test_what_is_spread_exists(path: str) -> None:
     """A directory that was renamed would silently be a critical path again."""
     assert (ROOT / path).exists()
