@@ -48,14 +48,14 @@ $(BIN)/python -m tests.durations $(JUNIT) --wall-s $$SECONDS $(2) || failed=1; \
 exit $$failed
 endef
 
-test: setup-dev ## Set up, then run the tests (a sample of the long parametrised lists; those that need Docker or bubblewrap skip where it is absent)
+test: setup-dev ## Set up, then run the tests (of the slow ones a part, another one with each commit; those that need Docker or bubblewrap skip where it is absent)
 	$(call run-tests)
 
 test-all: setup-dev ## Run every test except those of `make gpu`, with all cases of the long lists
 	$(call run-tests,--all-cases,--all-cases)
 
-check: lint ## Lint, types, architecture, API and fast tests; under two minutes
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)'
+check: lint ## Lint, types, architecture, API and fast tests, without PostgreSQL; under two minutes
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql'
 
 lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/ruff check .

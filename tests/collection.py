@@ -57,6 +57,12 @@ def execute_deferred(module: ModuleType) -> None:
     """Execute the blocks that the module left out when it was imported."""
     if getattr(module, "AFTER_COLLECTION", True) or module.__file__ is None:
         return
-    for statement in ast.parse(Path(module.__file__).read_bytes()).body:
+    # CPython 3.11 raises "AST constructor recursion depth mismatch" where a finaliser logs a traceback while source is parsed.
+    gc.disable()
+    try:
+        tree = ast.parse(Path(module.__file__).read_bytes())
+    finally:
+        gc.enable()
+    for statement in tree.body:
         if isinstance(statement, ast.If) and ast.unparse(statement.test) == "AFTER_COLLECTION":
             exec(compile(ast.Module(body=statement.body, type_ignores=[]), module.__file__, "exec", dont_inherit=True), vars(module))

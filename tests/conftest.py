@@ -52,9 +52,10 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(config, items):
     """Begin with what takes longest, where several workers run the tests."""
     if hasattr(config, "workerinput"):
-        from tests.scheduling import rank
+        from tests.scheduling import places
 
-        items.sort(key=lambda item: rank(item.nodeid))
+        placed = zip(places([item.nodeid for item in items]), items, strict=True)
+        items[:] = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
 @pytest.fixture(scope="module", autouse=True)

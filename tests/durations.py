@@ -64,7 +64,7 @@ def slowest(timings: Sequence[Timing]) -> Iterator[str]:
 
 
 def directories(timings: Sequence[Timing], budget_s: Mapping[str, float], whole: frozenset[str] = frozenset()) -> Iterator[str]:
-    """The lines of the table. whole: directories that ran whole in a reduced run, so that its budget is not theirs."""
+    """The lines of the table. whole: directories of which more ran than in other runs of this kind: they have no budget."""
     counts = Counter(timing.directory for timing in timings)
     seconds = {directory: sum(timing.duration_s for timing in timings if timing.directory == directory) for directory in counts}
     yield " seconds in each directory ".center(WIDTH, "=")
@@ -102,9 +102,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--all-cases", action="store_true", help="budgets do not apply: they are for samples")
     given = parser.parse_args(arguments)
     timings = read(sorted(given.junit.glob("*.xml")))
-    kind, _, whole = (os.environ.get(tiers.SCOPE_VARIABLE) or tiers.EVERYTHING).partition(":")
+    scope, _, files = (os.environ.get(tiers.SCOPE_VARIABLE) or tiers.EVERYTHING).partition("+")
+    kind, _, listed = scope.partition(":")
+    whole = frozenset(listed.split(",")) | {path.rpartition("/")[0] for path in files.split(",")}
     budget_s = {} if given.all_cases else budgets(kind)
-    tables = (*slowest(timings), *directories(timings, budget_s, frozenset(whole.split(","))))
+    tables = (*slowest(timings), *directories(timings, budget_s, whole))
     print("\n".join((*tables, *failures(timings), total(timings, given.wall_s))))
     return 0 if timings else 1
 

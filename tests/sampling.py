@@ -1,6 +1,7 @@
 """Selects the part of the tests that a run takes. Parts rotate with the commit count, so that a few consecutive runs take all.
 
-A test marked `sampled(n)` is taken by one of n consecutive parts; where several such marks meet, by the largest n.
+A test marked `sampled(n)` is taken by one of n consecutive parts; where several such marks meet, by the largest n. The tests of a file
+that have one n take turns in the order of the file, so that parts are about as long as each other; `sampled(n, turn=k)` names the turn.
 This module is a pytest plugin too: tests/conftest.py loads it.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,14 @@ PART_VARIABLE = "GRADER_TEST_PART"  # set by the controller for its workers: all
 PART_KEY, SCOPE_KEY = pytest.StashKey["Part"](), pytest.StashKey[tiers.Scope]()
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One of nth consecutive parts takes a test. turn: which of them; None leaves it to the test's place in its file."""
+
+    nth: int
+    turn: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """Which part a run takes, and where the number comes from."""
@@ -29,9 +39,17 @@ class Part:
     number: int
     source: str
 
-    def takes(self, nodeid: str, nth: int) -> bool:
-        """Whether this part has a test of which one of nth consecutive parts does."""
-        return (zlib.crc32(nodeid.encode()) + self.number) % nth == 0
+    def takes(self, samples: Sequence[tuple[str, Sample]]) -> list[bool]:
+        """Whether this part has each of these tests: the file of each, and its sample; in the order of the collection."""
+        before: Counter[tuple[str, int]] = Counter()
+        taken = []
+        for file, sample in samples:
+            turn = sample.turn
+            if turn is None:
+                turn = zlib.crc32(file.encode()) + before[file, sample.nth]
+                before[file, sample.nth] += 1
+            taken.append((turn + self.number) % sample.nth == 0)
+        return taken
 
 
 def every(nth: int, cases: Iterable[tuple[str, Any]], marks: Iterable[pytest.MarkDecorator] = ()) -> list[Any]:
@@ -57,14 +75,17 @@ def current_part(chosen: int | None, root: Path) -> Part:
         return Part(number=0, source="without git")
 
 
-def sample_of(item: pytest.Item) -> int:
-    """The n of the test's mark `sampled(n)`, the largest of several; 1 where it has none."""
-    nth = 1
+def sample_of(item: pytest.Item) -> Sample:
+    """What the test's mark `sampled(n)` asks for, of several the one with the largest n; every part where it has none."""
+    sample = Sample(1)
     for mark in item.iter_markers("sampled"):
-        if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], int) or mark.args[0] < 1:
-            raise pytest.UsageError(f"{item.nodeid}: write the mark as sampled(n), with n at least 1")
-        nth = max(nth, mark.args[0])
-    return nth
+        turn = mark.kwargs.get("turn")
+        numbers = (*mark.args, turn or 0)
+        if len(mark.args) != 1 or mark.kwargs.keys() - {"turn"} or not all(isinstance(one, int) for one in numbers) or mark.args[0] < 1:
+            raise pytest.UsageError(f"{item.nodeid}: write the mark as sampled(n) or sampled(n, turn=k), with n at least 1")
+        if mark.args[0] > sample.nth:
+            sample = Sample(mark.args[0], turn)
+    return sample
 
 
 def named(arguments: Sequence[str], directory: Path, root: Path) -> tuple[str, ...]:
@@ -121,11 +142,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     part, scope = config.stash[PART_KEY], config.stash[SCOPE_KEY]
     ids = named(config.args, config.invocation_params.dir, config.rootpath)
+    samples = [(item.nodeid.partition("::")[0], sample_in(scope, item)) for item in items]
     taken: list[pytest.Item] = []
     deselected: list[pytest.Item] = []
-    for item in items:
-        nth = max(sample_of(item), scope.sample_of(item.nodeid))
-        (taken if part.takes(item.nodeid, nth) or is_named(item.nodeid, ids) else deselected).append(item)
+    for item, has_turn in zip(items, part.takes(samples), strict=True):
+        (taken if has_turn or is_named(item.nodeid, ids) else deselected).append(item)
     if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = taken
+
+
+def sample_in(scope: tiers.Scope, item: pytest.Item) -> Sample:
+    """What the test's marks ask for, or the scope where that takes fewer."""
+    sample, least = sample_of(item), scope.sample_of(item.nodeid, slow=item.get_closest_marker("slow") is not None)
+    return sample if sample.nth >= least else Sample(least)

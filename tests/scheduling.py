@@ -11,10 +11,10 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# The tests that take longest begin first, so that none of them still runs when everything else has ended; the spread ones that take
-# seconds come last, and one by one they keep all workers busy to the end.
+# The tests that take longest begin first, so that none of them still runs when everything else has ended. Those graded by the service
+# wait for its lanes half of the time, so they are mixed with the others, evenly: then no core is idle.
 FIRST = ("tests/extensions/", "tests/builds/", "tests/e2e/", "tests/judge/")
-LAST = ("tests/conformance/", "tests/honest/", "tests/exploits/")
+MIXED = ("tests/conformance/", "tests/honest/", "tests/exploits/")
 # Their tests share nothing that is expensive to make.
 SPREAD = (
     "tests/builds/test_build.py",
@@ -32,9 +32,20 @@ SPREAD = (
 )
 
 
-def rank(nodeid: str) -> int:
-    """When a test has its turn: the lower, the sooner."""
-    return int(nodeid.startswith(LAST)) - int(nodeid.startswith(FIRST))
+def scope_of(nodeid: str, spread: Sequence[str] = SPREAD) -> str:
+    """What stays together: a file, or a test of its own."""
+    return nodeid if nodeid.startswith(tuple(spread)) else nodeid.partition("::")[0]
+
+
+def places(nodeids: Sequence[str]) -> list[float]:
+    """When each test has its turn: the lower, the sooner. Those of FIRST have a negative place, all others one from 0 to 1."""
+    groups = [nodeid.startswith(MIXED) for nodeid in nodeids]
+    seen: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    numbers = [
+        -1 if nodeid.startswith(FIRST) else seen[group].setdefault(scope_of(nodeid), len(seen[group]))
+        for nodeid, group in zip(nodeids, groups, strict=True)
+    ]
+    return [number if number < 0 else number / len(seen[group]) for number, group in zip(numbers, groups, strict=True)]
 
 
 class FileOrTestScheduling(LoadScopeScheduling):
@@ -50,4 +61,4 @@ class FileOrTestScheduling(LoadScopeScheduling):
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid if nodeid.startswith(self._spread) else nodeid.partition("::")[0]
+        return scope_of(nodeid, self._spread)

@@ -38,10 +38,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The rules, the first that covers a path decides; and one in how many tests of a directory runs where no rule asks for all."""
+    """The rules, the first that covers a path decides; and one in how many tests of a directory runs where no rule asks for all.
+
+    slow: one in how many of the tests marked slow runs in any case, by how their paths begin.
+    """
 
     rules: tuple[Rule, ...]
     parts: Mapping[str, int]
+    slow: Mapping[str, int]
 
     def rule(self, path: str) -> Rule | None:
         """The rule that decides on this path."""
@@ -50,34 +54,51 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which tests a run takes. parts: one in how many tests of a directory; all of those that it does not name."""
+    """Which tests a run takes: all but those that the parts leave out.
+
+    parts: one in how many tests of a directory. slow: one in how many of the tests marked slow, by how their paths begin. files: changed
+    files of tests, of which neither leaves anything out.
+    """
 
     parts: Mapping[str, int]
+    slow: Mapping[str, int]
+    files: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str, table: Table | None = None) -> Scope:
-        """The scope of a decision: 'all', 'reduced', or 'reduced:' with the directories that run whole all the same."""
+        """The scope of a decision: 'all', or 'reduced' with the directories that run whole all the same; then changed files of tests.
+
+        Such as 'reduced:tests/e2e,tests/honest+tests/unit/test_wire.py'.
+        """
+        table = table or read_table()
+        text, _, listed = text.partition("+")
+        files = frozenset(listed.split(",")) if listed else frozenset()
         if text == EVERYTHING:
-            return cls(parts={})
+            return cls(parts={}, slow=table.slow, files=files)
         kind, _, directories = text.partition(":")
         if kind != REDUCED:
             raise ValueError(f"unknown scope {text!r}; write 'all', 'reduced' or 'reduced:tests/e2e,tests/honest'")
-        parts = (table or read_table()).parts
         whole = frozenset(directories.split(",")) if directories else frozenset()
-        if unknown := whole - parts.keys():
-            raise ValueError(f"{min(unknown)!r} is not one of the directories in {TABLE.name}: {', '.join(parts)}")
-        return cls(parts={directory: nth for directory, nth in parts.items() if directory not in whole})
+        if unknown := whole - table.parts.keys():
+            raise ValueError(f"{min(unknown)!r} is not one of the directories in {TABLE.name}: {', '.join(table.parts)}")
+        parts = {directory: nth for directory, nth in table.parts.items() if directory not in whole}
+        return cls(parts=parts, slow=table.slow, files=files)
 
     def __str__(self) -> str:
+        changed = f"; all of {len(self.files)} changed files of tests" if self.files else ""
         if not self.parts:
-            return "all directories"
+            return f"all directories, of some a part of the slow tests{changed}"
         numbers = sorted(set(self.parts.values()))
         listed = (f"1 in {nth} of {', '.join(name for name in self.parts if self.parts[name] == nth)}" for nth in numbers)
-        return "; ".join((*listed, "all of the other directories"))
+        return "; ".join((*listed, f"all other directories, of some a part of the slow tests{changed}"))
 
-    def sample_of(self, nodeid: str) -> int:
-        """One in how many tests like this one runs."""
-        return next((nth for directory, nth in self.parts.items() if nodeid.startswith(f"{directory}/")), 1)
+    def sample_of(self, nodeid: str, *, slow: bool) -> int:
+        """One in how many tests like this one runs. slow: whether it has that mark."""
+        if nodeid.partition("::")[0] in self.files:
+            return 1
+        numbers = [nth for directory, nth in self.parts.items() if nodeid.startswith(f"{directory}/")]
+        numbers += [nth for beginning, nth in self.slow.items() if slow and nodeid.startswith(beginning)]
+        return max(numbers, default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,24 +116,31 @@ def read_table(path: Path = TABLE) -> Table:
         Rule(name=rule["name"], paths=tuple(rule["paths"]), whole=None if rule["whole"] == EVERYTHING else frozenset(rule["whole"]))
         for rule in content["rule"]
     )
-    return Table(rules=rules, parts=content["parts"])
+    return Table(rules=rules, parts=content["parts"], slow=content["slow"])
+
+
+def is_tests(path: str) -> bool:
+    """Whether this is a file of tests."""
+    return fnmatchcase(path, "tests/*/test_*.py")
 
 
 def decide(changed: Iterable[str], table: Table) -> Decision:
     """The smallest scope that covers all changed paths; everything, where no rule names one of them."""
     paths = sorted(set(changed))
+    files = [path for path in paths if is_tests(path)]
+    ending = f"+{','.join(files)}" if files else ""
     whole: set[str] = set()
     for path in paths:
         rule = table.rule(path)
         if rule is None:
-            return Decision(scope=EVERYTHING, reason=f"{path} changed, which no rule names")
+            return Decision(scope=f"{EVERYTHING}{ending}", reason=f"{path} changed, which no rule names")
         if rule.whole is None:
-            return Decision(scope=EVERYTHING, reason=f"{path} changed ({rule.name})")
+            return Decision(scope=f"{EVERYTHING}{ending}", reason=f"{path} changed ({rule.name})")
         whole |= rule.whole
     names = sorted({rule.name for path in paths if (rule := table.rule(path))})
     reason = f"{len(paths)} changed {'path' if len(paths) == 1 else 'paths'} ({', '.join(names)})" if paths else "nothing changed"
     listed = ",".join(directory for directory in table.parts if directory in whole)
-    return Decision(scope=f"{REDUCED}:{listed}" if listed else REDUCED, reason=reason)
+    return Decision(scope=f"{REDUCED}{':' if listed else ''}{listed}{ending}", reason=reason)
 
 
 def git(*words: str, root: Path = ROOT) -> str:

@@ -121,7 +121,7 @@ def full() -> ModuleType:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(8)  # two minutes: torch's own headers
+@pytest.mark.sampled(16, turn=8)  # two minutes: torch's own headers
 def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -> None:
     """The value and its type, or the exception, its text and its cause."""
     different = []
@@ -133,7 +133,7 @@ def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(8)  # two minutes: torch's own headers
+@pytest.mark.sampled(16, turn=8)  # two minutes: torch's own headers
 def test_a_module_shows_what_pybind11_would(light: ModuleType, full: ModuleType) -> None:
     """Names, signatures, documentation and plain attributes."""
     assert set(vars(light)) == set(vars(full))
@@ -192,6 +192,7 @@ def test_an_exception_in_the_body_is_an_import_error(thrown: str, said: str, tmp
         built(source, tmp_path, light=True)
 
 
+@pytest.mark.slow
 def test_a_small_extension_works(tmp_path: Path) -> None:
     """As recorded from pybind11."""
     result = compiled(SMALL, tmp_path, light=True, flags=("-O0", "-std=c++17", "-Wall", "-Wextra", "-Werror"))

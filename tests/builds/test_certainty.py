@@ -65,7 +65,7 @@ def test_a_slip_of_the_pen_is_certain(body: str, ready: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 def test_torchs_own_headers_reject_them_too(ready: Path, tmp_path: Path) -> None:
     """The claim itself: each in a namespace of its own, and every one of them has its error."""
     # Those that break the grammar would hide each other.

@@ -18,7 +18,7 @@ from sandbox.box import build, nvcc, python_module
 from sandbox.box.attempt import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
 from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]  # torch is imported in each
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # torch is imported in each
 NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH"))
 ADD = "add(float const*, float const*, float*, long)"
 
@@ -156,7 +156,6 @@ def test_a_module_that_ends_its_process_is_told_so(made):
     assert "the module ended its process while it was imported (exit code 0)" in failed.log
 
 
-@pytest.mark.sampled(2)
 def test_a_report_of_the_modules_own_is_only_a_claim(made):
     """Who writes another report makes an artifact of his own source, no more; one that is none is not taken."""
     forged = "import json, os, sys\nopen(sys.argv[2], 'w').write(TEXT)\nos._exit(0)\n"

@@ -18,7 +18,7 @@ NVCC = shutil.which("nvcc")
 QUICK = {"vector_add", "tiled_matmul", "divergent_barriers", "warp_shuffle", "half_precision"}
 MARKED = [
     *(pytest.param(path, id=path.stem) for path in PROGRAMS if path.stem in QUICK),
-    *every(3, ((path.stem, path) for path in PROGRAMS if path.stem not in QUICK), [pytest.mark.slow]),
+    *every(10, ((path.stem, path) for path in PROGRAMS if path.stem not in QUICK), [pytest.mark.slow]),
 ]
 
 
@@ -36,7 +36,7 @@ def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Bui
 
 @pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not on this machine")
-@pytest.mark.parametrize("source", every(4, ((path.stem, path) for path in PROGRAMS)))
+@pytest.mark.parametrize("source", every(8, ((path.stem, path) for path in PROGRAMS)))
 def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
     """A program that only the emulated device accepts would prove nothing."""
     lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []
@@ -126,6 +126,7 @@ def test_barriers_in_divergent_code_end_in_a_wrong_answer(build: Build) -> None:
     assert run(build(HERE / "programs" / "divergent_sync.cu")).stdout == "wrong\n"
 
 
+@pytest.mark.slow
 def test_a_matmul_of_256_takes_under_two_seconds(build: Build) -> None:
     """Shared-memory tiles with two barriers a step, and the naive kernel: the figure that DESIGN promises, start included. Of processor
     time, of all threads together, which is no less than it takes where nothing else runs."""

@@ -20,7 +20,7 @@ import pytest
 
 from tests.e2e.conftest import Cli, started
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]  # each starts a server and a judge of its own
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # each starts a server and a judge of its own
 
 ADD = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
 TRIAL_S = 600  # longer than a test may take, so that no limit of a trial ends an endless kernel

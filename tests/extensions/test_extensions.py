@@ -37,7 +37,7 @@ def test_a_call_is_literals_and_tensors(call: str) -> None:
         corpus.expectations(f"// extension: headers=light\n// call: {call}\n")
 
 
-@pytest.mark.parametrize("names", every(len(PARTS), PARTS.items(), slow))
+@pytest.mark.parametrize("names", every(2 * len(PARTS), PARTS.items(), slow))
 def test_no_bit_differs_from_torchs_own_headers(names: list[str], tmp_path: Path) -> None:
     """The builder takes light headers for these, each call ends as its source says, and as with torch's own headers."""
     results = results_of(names, tmp_path)

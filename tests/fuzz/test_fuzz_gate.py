@@ -168,6 +168,7 @@ def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
 @values.examples(8)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(("everything", "answers", "echoes", "go")), st.lists(calls(), min_size=1, max_size=4))
 @example(0, "echoes", [Call(operation=Operation.CALL)])
+@pytest.mark.slow
 def test_a_thread_that_scribbles_while_the_judge_works(time: SteppedTime, seed: int, aim: str, made: list[Call]) -> None:
     """It writes to the page, all of it or the answer's part, while the judge opens, waits and reads; and echoes what it is told."""
     with opened() as (judge, page):

@@ -30,7 +30,7 @@ def told(kernel: Kernel, report: Report) -> str:
     return f"{kernel.path.name}: {report.verdict.value} {report.reason} {report.summary}\n{kernel.why}\n{log}"
 
 
-@pytest.mark.parametrize("kernel", named(KERNELS, 3))
+@pytest.mark.parametrize("kernel", named(KERNELS, 8))
 def test_an_honest_kernel_is_accepted(grading: HonestGrading, kernel: Kernel) -> None:
     """On every workload, hidden ones too, every time."""
     reports = grading.reports(kernel)

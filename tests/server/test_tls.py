@@ -294,6 +294,7 @@ def test_what_is_no_key_is_refused_without_being_quoted(key):
     assert key not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [True, False])
 async def test_over_tls_a_listener_hears_no_key(tls):
     """The control: in plain text it does."""

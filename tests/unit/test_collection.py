@@ -51,6 +51,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
+@pytest.mark.slow
 def test_what_a_module_leaves_out_is_missed_by_no_other() -> None:
     """A module's block is executed for its own tests: another that was collected with it would find its functions without their imports."""
     trees = {path: ast.parse(path.read_bytes()).body for path in (ROOT / "tests").rglob("*.py") if "attacks" not in path.parts}

@@ -203,6 +203,7 @@ def composed(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_compose_itself_takes_the_file(composed):
     """With a password, which both who need it get; the controls are none, and a misspelled key."""
     text = (DEPLOY / "compose.yaml").read_text()

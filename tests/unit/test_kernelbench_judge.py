@@ -431,6 +431,7 @@ def test_numbers_are_constants(tmp_path: Path) -> None:
         drawn(task)
 
 
+@pytest.mark.slow
 def test_a_compiled_reference_says_the_same() -> None:
     """As the baseline's process compiles it, here without a compiler's back end."""
     for path in (RAMP, GATE, LOSS):

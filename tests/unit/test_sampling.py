@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.sampling import PART_VARIABLE, Part, current_part, every, is_named, named, sample_of
+from tests.sampling import PART_VARIABLE, Part, Sample, current_part, every, is_named, named, sample_of
 
 ROOT = Path(__file__).parents[2]
 NTHS = (1, 2, 3, 8, 24)
-IDS = [f"tests/exploits/test_exploits.py::test_an_attack_fails[attack-{number}]" for number in range(200)]
+FILE = "tests/exploits/test_exploits.py"
+IDS = [f"{FILE}::test_an_attack_fails[attack-{number}]" for number in range(200)]
 TESTS = """
 import pytest
 
@@ -31,7 +32,7 @@ def test_always(): ...
 
 def taken(number, nth):
     part = Part(number=number, source="a test")
-    return [one for one in IDS if part.takes(one, nth)]
+    return [one for one, has_turn in zip(IDS, part.takes([(FILE, Sample(nth)) for _ in IDS]), strict=True) if has_turn]
 
 
 @pytest.mark.parametrize("nth", NTHS)
@@ -46,9 +47,20 @@ def test_the_same_part_takes_the_same(nth):
     assert taken(7, nth) == taken(7, nth) == taken(7 + nth, nth)
 
 
-def test_parts_are_about_as_long_as_each_other():
-    counts = [len(taken(number, 8)) for number in range(8)]
-    assert min(counts) > 0 and max(counts) < 2 * len(IDS) / 8
+@pytest.mark.parametrize("first", [0, 155])
+def test_the_tests_of_a_file_are_shared_equally(first):
+    assert [len(taken(number, 8)) for number in range(first, first + 8)] == [25] * 8
+
+
+def test_files_do_not_all_begin_with_the_same_part():
+    first = [Part(number=0, source="a test").takes([(f"tests/unit/test_{name}.py", Sample(8))]) for name in range(100)]
+    assert 0 < first.count([True]) < 50
+
+
+def test_a_test_with_a_turn_does_not_change_whose_turn_it_is_next():
+    part = Part(number=0, source="a test")
+    plain = part.takes([(FILE, Sample(2)), (FILE, Sample(2))])
+    assert part.takes([(FILE, Sample(2)), (FILE, Sample(2, 0)), (FILE, Sample(4)), (FILE, Sample(2))])[::3] == plain
 
 
 def test_the_options_part_goes_before_the_environments_and_that_before_the_commit_count(monkeypatch, tmp_path):
@@ -94,10 +106,18 @@ def test_a_test_is_named_with_and_without_its_parameters():
 @pytest.mark.parametrize(("numbers", "nth"), [((), 1), ((3,), 3), ((2, 8, 4), 8)])
 def test_of_several_marks_the_largest_decides(numbers, nth):
     marks = [pytest.mark.sampled(number).mark for number in numbers]
-    assert sample_of(SimpleNamespace(nodeid="a.py::test", iter_markers=lambda name: marks)) == nth
+    assert sample_of(SimpleNamespace(nodeid="a.py::test", iter_markers=lambda name: marks)) == Sample(nth)
 
 
-@pytest.mark.parametrize("mark", [pytest.mark.sampled, pytest.mark.sampled(0), pytest.mark.sampled("8"), pytest.mark.sampled(nth=8)])
+def test_the_turn_is_that_of_the_largest():
+    marks = [pytest.mark.sampled(2, turn=1).mark, pytest.mark.sampled(8, turn=5).mark, pytest.mark.sampled(4).mark]
+    assert sample_of(SimpleNamespace(nodeid="a.py::test", iter_markers=lambda name: marks)) == Sample(8, 5)
+
+
+MARK = pytest.mark.sampled
+
+
+@pytest.mark.parametrize("mark", [MARK, MARK(0), MARK("8"), MARK(nth=8), MARK(8, 1), MARK(8, turn="1")])
 def test_a_mark_without_a_number_is_refused(mark):
     with pytest.raises(pytest.UsageError, match="write the mark as sampled"):
         sample_of(SimpleNamespace(nodeid="a.py::test", iter_markers=lambda name: [mark.mark]))
@@ -118,6 +138,7 @@ def project(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_workers_take_what_one_process_takes(project):
     """Whichever way tests are spread: with groups, xdist writes them into the ids."""
     alone, text = project("--part", "1")

@@ -11,6 +11,9 @@ from tests import tiers
 
 ROOT = Path(__file__).parents[2]
 TABLE = tiers.read_table()
+GRADING = "reduced:tests/exploits,tests/honest,tests/conformance,tests/judge"
+BOXES = "reduced:tests/exploits,tests/honest,tests/containment,tests/extensions,tests/builds"
+NATIVE = "reduced:tests/exploits,tests/honest,tests/conformance,tests/extensions,tests/builds,tests/judge"
 
 
 @cache
@@ -29,12 +32,16 @@ def scope_of(*paths: str) -> str:
 @pytest.mark.parametrize(
     ("path", "scope"),
     [
-        ("sandbox/judge/lane.py", "all"),
-        ("sandbox/native/light/torch/extension.h", "all"),
-        ("grader/pipeline.py", "all"),
-        ("grader/isolation/docker.py", "all"),
-        ("grader/fleet/lanes.py", "all"),
-        ("grader/verdict.py", "all"),
+        ("sandbox/judge/lane.py", GRADING),
+        ("sandbox/gate.py", GRADING),
+        ("grader/pipeline.py", GRADING),
+        ("grader/fleet/lanes.py", GRADING),
+        ("grader/verdict.py", GRADING),
+        ("sandbox/box/enter.py", BOXES),
+        ("sandbox/profiles/seccomp.json", BOXES),
+        ("grader/isolation/docker.py", BOXES),
+        ("grader/building.py", BOXES),
+        ("sandbox/native/light/torch/extension.h", NATIVE),
         ("tests/exploits/attacks/some_attack.cu", "all"),
         ("tests/harness/grading.py", "all"),
         ("constraints.txt", "all"),
@@ -46,7 +53,9 @@ def scope_of(*paths: str) -> str:
         ("docs/decisions/0003-boxes.md", "reduced"),
         ("CHANGELOG.md", "reduced"),
         ("grader/ledger/queue.py", "reduced"),
-        ("tests/unit/test_wire.py", "reduced"),
+        ("tests/unit/test_wire.py", "reduced+tests/unit/test_wire.py"),
+        ("tests/e2e/test_crash.py", "reduced:tests/e2e+tests/e2e/test_crash.py"),
+        ("tests/exploits/test_exploits.py", "all+tests/exploits/test_exploits.py"),
         ("kernels_examples/vector_add/in_place.cu", "reduced:tests/e2e"),
         ("tests/containment/README.md", "reduced:tests/containment"),
     ],
@@ -56,8 +65,8 @@ def test_a_change_asks_for(path, scope):
 
 
 def test_one_path_that_asks_for_everything_is_enough_and_is_named():
-    decision = tiers.decide(["CHANGELOG.md", "grader/cli/submit.py", "sandbox/judge/lane.py"], TABLE)
-    assert decision == tiers.Decision(scope="all", reason="sandbox/judge/lane.py changed (grading)")
+    decision = tiers.decide(["CHANGELOG.md", "grader/cli/submit.py", "constraints.txt"], TABLE)
+    assert decision == tiers.Decision(scope="all", reason="constraints.txt changed (environment)")
 
 
 def test_a_path_that_no_rule_names_is_said_to_be_the_reason():
@@ -76,20 +85,29 @@ def test_every_pattern_matches_a_file():
     assert missing == []
 
 
+def test_every_beginning_of_slow_tests_is_a_paths():
+    assert sorted(beginning for beginning in TABLE.slow if not any(path.startswith(beginning) for path in tracked())) == []
+
+
 def test_every_directory_of_the_table_has_tests():
     named = set(TABLE.parts).union(*(rule.whole or () for rule in TABLE.rules))
     assert sorted(directory for directory in named if not any((ROOT / directory).glob("test_*.py"))) == []
     assert sorted(named - TABLE.parts.keys()) == []
 
 
-def test_the_changed_tests_of_a_directory_all_run():
+def test_all_tests_of_a_changed_file_run():
     """But for those that are marked as sampled, a new test runs before it lands."""
-    left_out = [
-        path
-        for path in tracked()
-        if Path(path).match("tests/*/test_*.py") and tiers.Scope.parse(scope_of(path), TABLE).sample_of(f"{path}::test") != 1
-    ]
-    assert left_out == []
+    files = [path for path in tracked() if tiers.is_tests(path)]
+    assert len(files) > 100
+    assert [path for path in files if tiers.Scope.parse(scope_of(path), TABLE).sample_of(f"{path}::test", slow=True) != 1] == []
+
+
+@pytest.mark.parametrize("scope", ["all", "reduced", "reduced:tests/e2e"])
+def test_of_slow_tests_a_part_runs_whatever_changed(scope):
+    parsed = tiers.Scope.parse(scope, TABLE)
+    for beginning, nth in TABLE.slow.items():
+        assert parsed.sample_of(f"{beginning}/test_x.py::test", slow=True) >= nth
+    assert tiers.Scope.parse("all", TABLE).sample_of("tests/e2e/test_x.py::test", slow=False) == 1
 
 
 def module_of(path: str) -> str:
@@ -107,11 +125,11 @@ def imports(path: str, modules: dict[str, str]) -> set[str]:
     return {modules[name] for name in names if name in modules}
 
 
-def test_what_grading_imports_asks_for_everything():
-    """A file that decides on a verdict is in no rule that leaves attacks out, however it came to be imported."""
+def test_what_grading_imports_asks_for_all_attacks():
+    """A file that decides on a verdict is in no rule that leaves attacks or honest kernels out, however it came to be imported."""
     modules = {module_of(path): path for path in tracked() if path.endswith(".py") and path.startswith(("grader/", "sandbox/"))}
-    grading = next(rule for rule in TABLE.rules if rule.name == "grading")
-    found = {path for path in (*modules.values(), "tests/harness/grading.py", "tests/exploits/conftest.py") if grading.covers(path)}
+    attacked = [rule for rule in TABLE.rules if rule.name in ("grading", "boxes and builds")]
+    found = {path for path in modules.values() if any(rule.covers(path) for rule in attacked)}
     found |= {path for path in tracked() if path.startswith(("tests/harness/", "tests/exploits/")) and path.endswith(".py")}
     todo = list(found)
     while todo:
@@ -119,15 +137,17 @@ def test_what_grading_imports_asks_for_everything():
         found |= new
         todo += new
     assert len(found) > 100
-    assert sorted(path for path in found if scope_of(path) != "all") == []
+    scopes = {path: tiers.Scope.parse(scope_of(path), TABLE) for path in found}
+    assert sorted(path for path, scope in scopes.items() if {"tests/exploits", "tests/honest"} & scope.parts.keys()) == []
 
 
 def test_a_scope_is_read_as_it_was_written():
-    scope = tiers.Scope.parse("reduced:tests/e2e", TABLE)
-    assert scope.sample_of("tests/e2e/test_crash.py::test") == 1
-    assert scope.sample_of("tests/exploits/test_exploits.py::test[x]") == TABLE.parts["tests/exploits"]
-    assert scope.sample_of("tests/unit/test_wire.py::test") == 1
-    assert tiers.Scope.parse("all", TABLE) == tiers.Scope(parts={})
+    scope = tiers.Scope.parse("reduced:tests/e2e+tests/exploits/test_controls.py,tests/unit/test_lane.py", TABLE)
+    assert scope.sample_of("tests/e2e/test_crash.py::test", slow=False) == 1
+    assert scope.sample_of("tests/exploits/test_exploits.py::test[x]", slow=True) == TABLE.parts["tests/exploits"]
+    assert scope.sample_of("tests/exploits/test_controls.py::test", slow=True) == 1
+    assert scope.sample_of("tests/unit/test_lane.py::test[x]", slow=True) == 1
+    assert tiers.Scope.parse("all", TABLE) == tiers.Scope(parts={}, slow=TABLE.slow)
 
 
 @pytest.mark.parametrize(("text", "words"), [("redu", "unknown scope 'redu'"), ("reduced:tests/e2", "'tests/e2' is not one of")])
@@ -198,7 +218,7 @@ def test_a_light_change_after_one_that_passed_is_light_and_after_an_untested_one
     assert (light.scope, "compared with" in light.reason) == ("reduced", True)
     commit("sandbox/a.py")
     commit("docs/b.md")
-    assert tiers.decide_here(None, passed, root).scope == "all"
+    assert tiers.decide_here(None, passed, root).scope == GRADING
 
 
 def test_the_command_prints_scope_and_reason(capsys, tmp_path):

@@ -118,6 +118,7 @@ def test_tracing_is_off_without_an_address_and_without_its_packages():
     assert [(line["event"], line["missing"]) for line in lines] == [("tracing_is_off", ["no_such_package.trace"])]
 
 
+@pytest.mark.slow
 def test_a_server_without_tracing_and_web_port_imports_neither():
     """What is not asked for costs nothing."""
     heavy = ("opentelemetry", "prometheus_client", "aiohttp")
