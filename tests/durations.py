@@ -63,14 +63,14 @@ def slowest(timings: Sequence[Timing]) -> Iterator[str]:
         yield f"{timing.duration_s:8.1f} s  {timing.name}"
 
 
-def directories(timings: Sequence[Timing], budget_s: Mapping[str, float], whole: frozenset[str] = frozenset()) -> Iterator[str]:
-    """The lines of the table. whole: directories of which more ran than in other runs of this kind: they have no budget."""
+def directories(timings: Sequence[Timing], budget_s: Mapping[str, float], extended: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The lines of the table. extended: directories of which more ran than in other runs of this kind: they have no budget."""
     counts = Counter(timing.directory for timing in timings)
     seconds = {directory: sum(timing.duration_s for timing in timings if timing.directory == directory) for directory in counts}
     yield " seconds in each directory ".center(WIDTH, "=")
     yield f"{'directory':<22}{'tests':>8}{'seconds':>10}{'budget':>10}"
     for directory, spent_s in sorted(seconds.items(), key=lambda pair: -pair[1]):
-        allowed_s = None if directory in whole else budget_s.get(directory)
+        allowed_s = None if directory in extended else budget_s.get(directory)
         note = ""
         if allowed_s is not None and spent_s >= WARNING_FACTOR * allowed_s:
             note = f"  WARNING: over its budget by {100 * (spent_s / allowed_s - 1):.0f} %"
@@ -102,11 +102,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--all-cases", action="store_true", help="budgets do not apply: they are for samples")
     given = parser.parse_args(arguments)
     timings = read(sorted(given.junit.glob("*.xml")))
-    scope, _, files = (os.environ.get(tiers.SCOPE_VARIABLE) or tiers.EVERYTHING).partition("+")
-    kind, _, listed = scope.partition(":")
-    whole = frozenset(listed.split(",")) | {path.rpartition("/")[0] for path in files.split(",")}
-    budget_s = {} if given.all_cases else budgets(kind)
-    tables = (*slowest(timings), *directories(timings, budget_s, whole))
+    scope = tiers.Scope.parse(os.environ.get(tiers.SCOPE_VARIABLE) or tiers.EVERYTHING)
+    budget_s = {} if given.all_cases else budgets(scope.kind)
+    tables = (*slowest(timings), *directories(timings, budget_s, scope.extended))
     print("\n".join((*tables, *failures(timings), total(timings, given.wall_s))))
     return 0 if timings else 1
 

@@ -56,12 +56,15 @@ class Table:
 class Scope:
     """Which tests a run takes: all but those that the parts leave out.
 
-    parts: one in how many tests of a directory. slow: one in how many of the tests marked slow, by how their paths begin. files: changed
-    files of tests, of which neither leaves anything out.
+    kind: 'all' or 'reduced'. parts: one in how many tests of a directory. slow: one in how many of the tests marked slow, by how their
+    paths begin. whole: the directories that a reduced scope does not take in parts. files: changed files of tests, of which neither leaves
+    anything out.
     """
 
+    kind: str
     parts: Mapping[str, int]
     slow: Mapping[str, int]
+    whole: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
 
     @classmethod
@@ -74,7 +77,7 @@ class Scope:
         text, _, listed = text.partition("+")
         files = frozenset(listed.split(",")) if listed else frozenset()
         if text == EVERYTHING:
-            return cls(parts={}, slow=table.slow, files=files)
+            return cls(kind=EVERYTHING, parts={}, slow=table.slow, files=files)
         kind, _, directories = text.partition(":")
         if kind != REDUCED:
             raise ValueError(f"unknown scope {text!r}; write 'all', 'reduced' or 'reduced:tests/e2e,tests/honest'")
@@ -82,7 +85,12 @@ class Scope:
         if unknown := whole - table.parts.keys():
             raise ValueError(f"{min(unknown)!r} is not one of the directories in {TABLE.name}: {', '.join(table.parts)}")
         parts = {directory: nth for directory, nth in table.parts.items() if directory not in whole}
-        return cls(parts=parts, slow=table.slow, files=files)
+        return cls(kind=REDUCED, parts=parts, slow=table.slow, whole=whole, files=files)
+
+    @property
+    def extended(self) -> frozenset[str]:
+        """The directories of which more tests run than in other scopes of this kind."""
+        return self.whole | {path.rpartition("/")[0] for path in self.files}
 
     def __str__(self) -> str:
         changed = f"; all of {len(self.files)} changed files of tests" if self.files else ""

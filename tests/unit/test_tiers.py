@@ -147,7 +147,8 @@ def test_a_scope_is_read_as_it_was_written():
     assert scope.sample_of("tests/exploits/test_exploits.py::test[x]", slow=True) == TABLE.parts["tests/exploits"]
     assert scope.sample_of("tests/exploits/test_controls.py::test", slow=True) == 1
     assert scope.sample_of("tests/unit/test_lane.py::test[x]", slow=True) == 1
-    assert tiers.Scope.parse("all", TABLE) == tiers.Scope(parts={}, slow=TABLE.slow)
+    assert scope.extended == {"tests/e2e", "tests/exploits", "tests/unit"}
+    assert tiers.Scope.parse("all", TABLE) == tiers.Scope(kind="all", parts={}, slow=TABLE.slow)
 
 
 @pytest.mark.parametrize(("text", "words"), [("redu", "unknown scope 'redu'"), ("reduced:tests/e2", "'tests/e2' is not one of")])
