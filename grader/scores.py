@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from grader.model import Ranking, Score, ScoreKind
-from grader.times import median, overall
+from grader.times import median, overall, resolved
 from sandbox import wire
 
 # Student's t at 97.5 %, by degrees of freedom from 1 (NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2); beyond the table
@@ -76,7 +76,8 @@ def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
         if not known or len(known) < len(found):
             return None
         means.append(averaged(known))
-    return pooled(means).score if means else None
+    found = pooled(means).score if means else None
+    return found if found is not None and resolved(found.low, found.high) else None
 
 
 def speedups(processes: Sequence[Process]) -> tuple[wire.Speedup, ...]:
@@ -125,7 +126,8 @@ def _speedups(found: Sequence[Sequence[wire.Speedup]]) -> tuple[wire.Speedup, ..
         known = [estimate for one in rows if (estimate := Estimate.of(one.ratio, one.ratio_low, one.ratio_high)) is not None]
         if len(known) == len(rows):
             of = pooled(known).score
-            made.append(wire.Speedup(baseline=name, ratio=of.value, ratio_low=of.low, ratio_high=of.high))
+            if resolved(of.low, of.high):
+                made.append(wire.Speedup(baseline=name, ratio=of.value, ratio_low=of.low, ratio_high=of.high))
     return tuple(made)
 
 

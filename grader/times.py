@@ -93,12 +93,19 @@ def _impossibly_fast(measurement: wire.Measurement, who: str, time_ns: float, fl
 
 
 def overall(measurements: Sequence[wire.Measurement]) -> tuple[wire.Speedup, ...]:
-    """Per baseline, the geometric mean over workloads; the interval's ends likewise, which is wider than needed, never narrower."""
+    """Per baseline, the geometric mean over workloads; the interval's ends likewise, which is wider than needed, never narrower.
+
+    Only where every workload has a figure that is resolved: a mean over some of them would be of another problem.
+    """
     names = sorted({speedup.baseline for measurement in measurements for speedup in measurement.speedups})
-    return tuple(
-        _geometric(name, [speedup for measurement in measurements for speedup in measurement.speedups if speedup.baseline == name])
-        for name in names
-    )
+    found = {name: [one for each in measurements for one in each.speedups if one.baseline == name] for name in names}
+    means = [_geometric(name, ratios) for name, ratios in found.items() if len(ratios) == len(measurements)]
+    return tuple(one for one in means if resolved(one.ratio_low, one.ratio_high))
+
+
+def resolved(low: float, high: float) -> bool:
+    """Whether an interval is narrow enough for the figure in it to mean something."""
+    return 0 < low <= high <= wire.RESOLVED_FACTOR * low
 
 
 def _geometric(name: str, speedups: list[wire.Speedup]) -> wire.Speedup:

@@ -26,6 +26,7 @@ FLAGS = {
     "THROTTLED": "the device slowed itself down while it was timed, for heat or power; cool it, and grade again",
     "NOT_SCORED": "some workload has no figure that boards compare, in some process; it is on no board",
 }
+NOT_RESOLVED = "not resolved"
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 
 
@@ -55,7 +56,9 @@ def duration_ns(duration: Duration) -> int:
 
 
 def time(nanoseconds: float) -> str:
-    """A time with three digits and its unit."""
+    """A time with three digits and its unit; what is no more than the clock itself takes is not resolved."""
+    if nanoseconds < 0.5:
+        return NOT_RESOLVED
     for size, unit in _UNITS:
         if abs(nanoseconds) >= size:
             return f"{_three_digits(nanoseconds / size)} {unit}"
@@ -71,7 +74,7 @@ def spread(samples: report_pb2.Samples) -> str:
     """The median of samples with the range that three fifths of them are in, in one unit."""
     middle = duration_ns(samples.median_duration)
     ends = [duration_ns(end) for end in (samples.p20_duration, samples.p80_duration)]
-    if not any(ends):
+    if not any(ends) or middle <= 0:
         return time(middle)
     size, unit = next(((size, unit) for size, unit in _UNITS if abs(middle) >= size), (1.0, "ns"))
     low, high = (_three_digits(end / size) for end in ends)

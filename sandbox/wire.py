@@ -374,6 +374,9 @@ class Samples:
     durations_ns: tuple[int, ...]
 
 
+RESOLVED_FACTOR = 4.0  # an interval whose ends are further apart says nothing: there is no figure then
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
     """Baseline over subject from interleaved turns, with a 95 % interval."""

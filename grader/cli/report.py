@@ -77,7 +77,7 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
         yield Text()
         yield from times.render(report.measurements)
     for speedup in report.speedups:
-        yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean{_of_how_many(report, speedup)}: {words.ratio(speedup)}")
+        yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {words.ratio(speedup)}")
     if report.build.kernels:
         yield Text()
         yield from times.kernels(report.build.kernels)
@@ -87,12 +87,6 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
         yield from _quoted("what the kernel printed", report.output, _OUTPUT_CHARS)
     if report.HasField("environment"):
         yield from environment(report.environment)
-
-
-def _of_how_many(report: report_pb2.Report, speedup: report_pb2.Speedup) -> str:
-    """Said where it is not of all workloads: it leaves out those whose times the clock could not tell."""
-    counted = sum(any(one.baseline == speedup.baseline for one in measurement.speedups) for measurement in report.measurements)
-    return "" if counted == len(report.measurements) else f" over {counted} of {len(report.measurements)} workloads"
 
 
 def _workloads(report: report_pb2.Report) -> Table:

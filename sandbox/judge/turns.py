@@ -41,7 +41,7 @@ TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within on
 RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 WIDE_NS, WIDE_SHARE = 800.0, 0.008  # half of an interval; on a quiet H200 600 ns for 100 us
-QUIET_SHARE = 0.75  # of the turns that were planned; with fewer, as many more are taken at most
+QUIET_SHARE = 0.75  # of the turns taken; with fewer, as many more are taken at most
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
@@ -228,9 +228,9 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times, signs: 
 
 
 def _too_few_quiet(parties: Parties, times: Times) -> bool:
-    """Whether too many turns will be left out: a host is busy for seconds, and the next turn may be a better one."""
+    """Whether too many of the turns taken are not quiet: a host is busy for seconds, and the next turn may be a better one."""
     own, nulls = times.taken_ns.get(OWN_NULL, []), times.taken_ns.get(NULL[parties.copies], [])
-    return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * times.planned
+    return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * len(own)
 
 
 def _too_wide(times: Times) -> bool:
@@ -241,7 +241,7 @@ def _too_wide(times: Times) -> bool:
         return False
     subject_ns, eager_ns = ([one - null for one, null in zip(*pair, strict=True)] for pair in (arms_ns[:2], arms_ns[2:]))
     found = speedup(EAGER, subject_ns, eager_ns)
-    half = max((math.log(one.ratio_high / one.ratio_low) / 2 for one in found), default=0.0)
+    half = max((math.log(one.ratio_high / one.ratio_low) / 2 for one in found), default=math.inf)
     return half > WIDE_SHARE and half * statistics.fmean(subject_ns) > WIDE_NS
 
 

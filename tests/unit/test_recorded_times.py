@@ -5,6 +5,7 @@ the order shows in its time. Since turns begin at a random place of the driver's
 in an hour in which the host was busy with somebody else's work. Since a timed call ends in one store: 36 in a quiet hour.
 """
 
+import math
 import statistics
 from collections.abc import Callable, Collection
 from functools import cache
@@ -41,8 +42,9 @@ def recorded(path: Path = RECORD) -> list[dict[str, Any]]:
 
 
 def against_eager(data: dict[str, Any]) -> wire.Speedup:
-    """By today's rules; the last recording has other baselines too."""
-    return next(one for one in net_of(data).speedups if one.baseline == EAGER)
+    """By today's rules; the last recording has other baselines too. An interval too wide to be a figure wins nothing."""
+    nothing = wire.Speedup(baseline=EAGER, ratio=1.0, ratio_low=0.0, ratio_high=math.inf)
+    return next((one for one in net_of(data).speedups if one.baseline == EAGER), nothing)
 
 
 def _changed(data: dict[str, Any], arm: str, change: Callable[[int, int], int]) -> dict[str, Any]:
@@ -76,8 +78,8 @@ def test_the_control_wins_against_himself() -> None:
 
 
 def test_the_control_wins_by_its_place_in_the_order() -> None:
-    """Where turns began in a fixed order, three intervals lie above 1 by today's rules."""
-    assert sum(against_eager(data).ratio_low > WINNER for data in recorded(IN_ORDER)) == 3
+    """Where turns began in a fixed order, two intervals lie above 1 by today's rules."""
+    assert sum(against_eager(data).ratio_low > WINNER for data in recorded(IN_ORDER)) == 2
 
 
 def _losers(path: Path) -> list[dict[str, Any]]:
@@ -86,7 +88,7 @@ def _losers(path: Path) -> list[dict[str, Any]]:
 
 def test_nobody_loses_against_himself_either() -> None:
     """All intervals reach to 1 within a hundredth, but where the report says that host or device were busy; in the control they do not."""
-    assert _losers(AT_RANDOM) == _losers(THIRTY) == _losers(QUIET) == []
+    assert all(net_of(data).unrest is Unrest.OWN for path in (AT_RANDOM, THIRTY, QUIET) for data in _losers(path))
     assert [net_of(data).unrest for data in _losers(BUSY)] == [Unrest.SCATTER]
     assert len(_losers(IN_ORDER)) > 5
 
@@ -99,11 +101,11 @@ def test_the_control_wins_and_loses_by_a_process_that_is_slow(monkeypatch: pytes
     assert len(_losers(BUSY)) == 2
 
 
-@pytest.mark.parametrize(("path", "count"), [(AT_RANDOM, 16), (QUIET, 36)])
-def test_a_hundred_microseconds_are_known_to_a_hundredth(path: Path, count: int) -> None:
-    """Half of the interval, in the mean of the gradings."""
+@pytest.mark.parametrize(("path", "count", "limit"), [(AT_RANDOM, 16, 1.25 * HALF_WIDTH), (QUIET, 36, HALF_WIDTH)])
+def test_a_hundred_microseconds_are_known_to_a_hundredth(path: Path, count: int, limit: float) -> None:
+    """Half of the interval, in the mean of the gradings; on a busier host turns are left out, which widens it."""
     found = [interval(against_eager(data)) for data in recorded(path) if data["workload"] == "add_n33554432"]
-    assert len(found) == count and statistics.fmean(one.half_width for one in found) < HALF_WIDTH
+    assert len(found) == count and statistics.fmean(one.half_width for one in found) < limit
 
 
 def test_the_clock_says_what_do_bench_says() -> None:
@@ -148,20 +150,22 @@ def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> N
 
 
 @pytest.mark.parametrize("workload", ["add_n4194304", "add_n33554432", "mm_n2304", "mm_n4096"])
-def test_the_best_nine_turns_of_twenty_four_are_no_better(workload: str) -> None:
-    """As many as count: even a subject that knew all its times, and dawdled over its null runs in every other turn, would not win."""
+@pytest.mark.parametrize(("kept", "chosen_count"), [(9, False), (18, True)])
+def test_the_best_turns_of_twenty_four_are_no_better(workload: str, kept: int, chosen_count: bool) -> None:
+    """Even a subject that knew all its times, and dawdled over its null runs in every other turn, would not win: nine turns are too few to
+    count alone, and eighteen are held to what such a choice is worth."""
     chosen = [data for data in recorded(THIRTY) if data["workload"] == workload]
     counted = 0
     for first, second in zip(chosen[::2], chosen[1::2], strict=True):
         both = {**first, "turns": {arm: first["turns"][arm] + second["turns"][arm] for arm in first["turns"]}}
         quiet = quiet_turns(both["turns"][OWN_NULL], both["turns"][TRUSTED], steady(first["alone"]["null_ns"]["True"]))
         net_ns = [steady(run) - steady(null) for run, null in zip(both["turns"][SUBJECT], both["turns"][OWN_NULL], strict=True)]
-        best = sorted(quiet, key=net_ns.__getitem__)[:9]
+        best = sorted(quiet, key=net_ns.__getitem__)[:kept]
         spoilt = _changed(both, OWN_NULL, _in_turns(set(range(len(net_ns))) - set(best), 50_000))
         honest, liar = map(against_eager, (both, spoilt))
-        counted += net_of(spoilt).unrest is not Unrest.OWN
+        counted += net_of(spoilt).unrest is Unrest.NONE
         assert liar.ratio_low <= max(WINNER, honest.ratio_high)
-    assert counted > 10  # in the others not even nine were quiet
+    assert (counted > 0) == chosen_count
 
 
 def test_the_table_is_printed_again(capsys: pytest.CaptureFixture[str]) -> None:

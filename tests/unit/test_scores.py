@@ -75,13 +75,14 @@ def test_the_table_is_students(freedom: int, value: float) -> None:
 
 
 def test_a_score_is_the_geometric_mean_over_workloads_and_processes() -> None:
-    """Twice and eight times as fast is four times; a process that saw twice that much lifts it by the square root of two."""
+    """Twice and eight times as fast is four times; a process that saw a little more lifts it, and one that saw twice as much leaves no score."""
     first = [measured("a", ratio(2.0)), measured("b", ratio(8.0))]
-    second = [measured("a", ratio(4.0)), measured("b", ratio(16.0))]
+    second = [measured("a", ratio(2.1)), measured("b", ratio(8.4))]
     alone, both = score([first], RANKING), score([first, second], RANKING)
     assert alone is not None and alone.value == pytest.approx(4.0) and alone.low == pytest.approx(4.0 * math.exp(-0.01))
-    assert both is not None and both.value == pytest.approx(4.0 * math.sqrt(2))
-    assert both.low < both.value / 2 and both.high > both.value * 2, "two processes so far apart tell little"
+    assert both is not None and both.value == pytest.approx(4.0 * math.sqrt(1.05))
+    assert both.high > both.low * 1.5, "two processes tell little"
+    assert score([first, [measured("a", ratio(4.0)), measured("b", ratio(16.0))]], RANKING) is None
 
 
 def test_the_speedup_of_the_report_is_the_score() -> None:
@@ -121,8 +122,8 @@ def test_a_time_is_scored_by_its_certified_median() -> None:
     calm = [measured("a", ratio(2.0, 0.05), ratio(1.5, 0.01, "compile"), times=(1000,) * 25), measured("b", ratio(2.0), times=(4000,) * 25)]
     found = score([calm], TIMES)
     assert found is not None and found.value == pytest.approx(2000.0) and found.high == pytest.approx(2000.0 * math.exp(0.01))
-    wild = score([[measured("a", ratio(2.0), times=(500, 1000, 2000))]], TIMES)
-    assert wild is not None and (wild.low, wild.high) == pytest.approx((500.0, 2000.0))
+    wild = score([[measured("a", ratio(2.0), times=(700, 1000, 1500))]], TIMES)
+    assert wild is not None and (wild.low, wild.high) == pytest.approx((1000.0 / 1.5, 1500.0))
 
 
 @pytest.mark.parametrize("row", [measured("a", ratio(2.0), times=(-5, 0, 5)), measured("a", times=(1000, 1000))])
@@ -131,10 +132,10 @@ def test_a_time_that_is_not_resolved_scores_nothing(row: wire.Measurement) -> No
     assert score([[row]], TIMES) is None
 
 
-def test_what_can_not_be_known_at_all_has_an_interval_without_end() -> None:
-    """A lower end of zero, as of a turn that lasted for hours: the figure stands, and says that it says nothing."""
+def test_what_can_not_be_known_at_all_has_no_score() -> None:
+    """A lower end of zero, as of a turn that lasted for hours."""
     found = score([[measured("a", wire.Speedup(baseline="eager", ratio=2.0, ratio_low=0.0, ratio_high=4.0))]], RANKING)
-    assert found is not None and found.value == pytest.approx(2.0) and found.low == 0.0 and 1e300 < found.high < math.inf
+    assert found is None
 
 
 def test_rows_hold_the_samples_of_all_processes() -> None:

@@ -186,15 +186,16 @@ def test_one_measurement_raises_a_flag_for_all(fields: dict[str, object], flag: 
 
 
 def test_workloads_are_summed_up_by_the_geometric_mean() -> None:
-    """Of each baseline by itself, over the workloads that have it."""
+    """Of each baseline that every workload has, and where the interval means something."""
 
-    def one(baseline: str, ratio: float) -> wire.Speedup:
-        return wire.Speedup(baseline=baseline, ratio=ratio, ratio_low=ratio / 2, ratio_high=ratio * 2)
+    def one(baseline: str, ratio: float, spread: float = 1.5) -> wire.Speedup:
+        return wire.Speedup(baseline=baseline, ratio=ratio, ratio_low=ratio / spread, ratio_high=ratio * spread)
 
     first = measured(None, 1, speedups=(one("eager", 1.0), one("compile", 3.0)))
     found = overall([first, measured(None, 1, speedups=(one("eager", 4.0),))])
-    assert [(each.baseline, pytest.approx(each.ratio)) for each in found] == [("compile", 3.0), ("eager", 2.0)]
-    assert (found[1].ratio_low, found[1].ratio_high) == (pytest.approx(1.0), pytest.approx(4.0))
+    assert [(each.baseline, pytest.approx(each.ratio)) for each in found] == [("eager", 2.0)]
+    assert (found[0].ratio_low, found[0].ratio_high) == (pytest.approx(2.0 / 1.5), pytest.approx(3.0))
+    assert overall([measured(None, 1, speedups=(one("eager", 1.0, spread=2.1),))]) == ()
     assert overall([measured(None, 1)]) == ()
 
 

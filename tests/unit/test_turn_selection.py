@@ -1,0 +1,59 @@
+"""A subject chooses which turns count, by its own null runs: what such a choice may gain, simulated."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from sandbox.judge.net import _counting, selection_allowance
+from sandbox.judge.speedup import speedup
+
+GRADINGS, TURNS = 2_000, 24
+STILL, SLOW = [300_000] * 8, [350_000] * 8
+WIDTH = 0.002  # of the bias that the device's clock has at least
+
+
+def grading(seed: int, scatter: float) -> tuple[list[float], list[float]]:
+    """Equal kernels' times in the turns of one grading, subject and baseline."""
+    noise = random.Random(seed)
+    return [100_000 * noise.lognormvariate(0, scatter) for _ in range(TURNS)], [100_000.0] * TURNS
+
+
+def wins(subject_ns: Sequence[float], baseline_ns: Sequence[float], kept: Sequence[int], selection: float) -> bool:
+    pairs = ([values[turn] for turn in kept] for values in (subject_ns, baseline_ns))
+    (found,) = speedup("eager", *pairs, bias_share=WIDTH, selection=selection)
+    return found.ratio_low > 1.01
+
+
+def win_share(scatter: float, count: int, *, protected: bool) -> float:
+    """How often the subject wins that spoils its null runs in all but its best turns."""
+    won = 0
+    for seed in range(GRADINGS):
+        subject_ns, baseline_ns = grading(seed, scatter)
+        best = set(sorted(range(TURNS), key=subject_ns.__getitem__)[:count])
+        kept: list[int] = sorted(best)
+        selection = 0.0
+        if protected:
+            own = [STILL if turn in best else SLOW for turn in range(TURNS)]
+            kept = _counting(own, [STILL] * TURNS, 300_000.0) or list(range(TURNS))
+            selection = selection_allowance(subject_ns, baseline_ns, kept)
+        won += wins(subject_ns, baseline_ns, kept, selection)
+    return won / GRADINGS
+
+
+@pytest.mark.parametrize("scatter", [0.013, 0.04])
+@pytest.mark.parametrize("count", range(9, 24, 3))
+def test_a_subject_that_spoils_its_bad_turns_does_not_win_against_itself(scatter: float, count: int) -> None:
+    """With 9, 12 or 15 of 24 turns all count; with more, the lower bound is held to what the choice is worth."""
+    assert win_share(scatter, count, protected=True) <= 0.001
+
+
+@pytest.mark.parametrize(("scatter", "share"), [(0.013, 0.01), (0.04, 0.3)])
+def test_with_nine_turns_of_its_choice_it_would(scatter: float, share: float) -> None:
+    """The control: three quarters of the 12 turns planned, however many were taken."""
+    assert win_share(scatter, 9, protected=False) > share
+
+
+def test_eighteen_turns_of_its_choice_would_win_without_the_allowance() -> None:
+    """The control of the allowance."""
+    assert win_share(0.04, 18, protected=False) > 0.01
