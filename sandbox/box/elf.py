@@ -13,11 +13,13 @@ Bytes = bytes | mmap.mmap
 MAGIC = b"\x7fELF\x02\x01"
 NAME_LIMIT_BYTES = 4096  # a template's has thousands
 _HEADER = struct.Struct("<40xQ10xHH")
+_NAMES_INDEX = struct.Struct("<62xH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _DYNAMIC_ENTRY = struct.Struct("<QQ")
-_DYNAMIC, _DYNSYM = 6, 11
+_PROGBITS, _SYMTAB, _DYNAMIC, _DYNSYM = 1, 2, 6, 11
 _DT_SONAME = 14
+_EM_CUDA, _STO_CUDA_ENTRY = 190, 0x10
 
 
 class NotAnObject(ValueError):
@@ -46,6 +48,46 @@ def soname(data: Bytes) -> str | None:
         if tag == _DT_SONAME:
             return _text(data, strings_at + value)
     return None
+
+
+def is_cubin(data: Bytes) -> bool:
+    """Whether the object is a GPU's."""
+    return data[18:20] == _EM_CUDA.to_bytes(2, "little")
+
+
+def kernel_names(cubin: Bytes) -> Iterator[str]:
+    """The kernels that a cubin defines, as they are mangled; none of its device functions."""
+    entries, strings_at = _table(cubin, _SYMTAB, _SYMBOL) or (range(0), 0)
+    left = len(cubin)
+    for at in entries:
+        name_at, info, other, section_index, _, _ = _unpacked(_SYMBOL, cubin, at)
+        if section_index == 0 or info & 0xF != 2 or not other & _STO_CUDA_ENTRY:
+            continue
+        name = _text(cubin, strings_at + name_at)
+        left -= len(name)
+        if left < 0:
+            raise Damaged("its names are longer than it is: symbols share them")
+        yield name
+
+
+def section(data: Bytes, name: str) -> range:
+    """Where the contents of a section are, found by its name; empty where there is none."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise NotAnObject("no 64-bit ELF file")
+    headers, header_bytes, count = _unpacked(_HEADER, data, 0)
+    (names_index,) = _unpacked(_NAMES_INDEX, data, 0)
+    if count and (header_bytes != _SECTION.size or names_index >= count):
+        raise Damaged(f"section headers of {header_bytes} bytes, with their names in section {names_index} of {count}")
+    names_at = _unpacked(_SECTION, data, headers + names_index * _SECTION.size)[4] if count else 0
+    wanted, found = name.encode() + b"\0", range(0)
+    for index in range(count):
+        name_at, kind, _, _, offset, size, *_ = _unpacked(_SECTION, data, headers + index * _SECTION.size)
+        if kind != _PROGBITS or data[names_at + name_at : names_at + name_at + len(wanted)] != wanted:
+            continue
+        if found or offset + size > len(data):
+            raise Damaged(f"two sections {name}, or one that ends after the file")
+        found = range(offset, offset + size)
+    return found
 
 
 def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:

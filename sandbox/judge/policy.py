@@ -1,7 +1,7 @@
 """What of PyTorch's and NVIDIA's libraries a kernel uses, where its problem asks.
 
 From the artifact's own symbols, which can't lie, and from a run under observation, of which the runner tells: it can only incriminate
-itself. A name in a source decides nothing.
+itself. A name in a comment or a string decides nothing: a kernel is the submission's own where its device code defines it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from sandbox import wire
 from sandbox.box import elf
 from sandbox.box.observe import CUT
+from sandbox.box.python_archive import EXTENSIONS
 from sandbox.gate import Answer, Call, Operation, Status
+from sandbox.judge.device_code import DeviceCode, members
 from sandbox.judge.runner_link import RunnerLink
 
 NAMES_LIMIT = 32
@@ -28,12 +30,18 @@ _HARMLESS = """
     alias as_strided chunk clone contiguous copy copy_ data_ptr detach detach_ empty empty_like empty_strided expand expand_as fill_ flatten
     full full_like item lift_fresh narrow new_empty new_empty_strided new_full new_ones new_zeros numpy_T ones ones_like permute pin_memory
     record_stream reshape resize_ select set_ size slice split squeeze t to transpose unbind unflatten unsqueeze view view_as zero_ zeros
-    zeros_like _local_scalar_dense _reshape_alias _to_copy _unsafe_view
+    zeros_like is_pinned result_type _pin_memory _local_scalar_dense _reshape_alias _to_copy _unsafe_view
 """
 HARMLESS = frozenset(_HARMLESS.split())
 _OPERATOR = re.compile(r"_ZN2at4_ops\d++(\w+?)(?:4call|10redispatch)E")
 _INTERNAL = re.compile(r"_ZN2at(?:6native|4cuda4blas)\d++(\w+?)E")
 _LIBRARY = re.compile(r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|curand|nccl|npp|mkl_|cblas_)\w+")
+# Kernels of PyTorch, cuBLAS, cuDNN and CUTLASS. An artifact that defines one of that name has its name, or the library's source: it counts.
+_LIBRARY_KERNEL = re.compile(
+    r"(?:at|at_cuda_detail|c10|cutlass|cublas\w*|cudnn\w*|cask\w*|pytorch_flash|magma\w*|cusparse|cusolver|cufft|nccl)::"
+    r"|(?:cublas|cudnn|cutlass_|nvjet_|cufft|cusparse|cusolver|nccl|magma_|fmha_cutlass)"
+    r"|(?:sm\d{2,3}|kepler|maxwell|pascal|volta|turing|ampere|hopper|blackwell)_\w*(?:xmma|gemm|gemv|cudnn|conv)"
+)
 _LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
 
 
@@ -60,14 +68,18 @@ def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
-    """What was called in the run under observation: operators that compute, and kernels that are not of the artifact."""
+    """What was called in the run under observation: operators that compute, NumPy, and kernels that are not of the artifact's device code, or
+    that have the name of a library's."""
     found = []
+    own = DeviceCode(artifact)
     for line in observed.splitlines():
         kind, _, name = line.partition(" ")
         if kind == "operator" and name and name not in HARMLESS:
             found.append(f"torch.{name}")
-        elif kind == "kernel" and name and name.encode() not in artifact:
+        elif kind == "kernel" and name and (_LIBRARY_KERNEL.match(name) or not own.defines(name)):
             found.append(f"the kernel {name}")
+        elif kind == "library" and name:
+            found.append(name)
         elif kind == CUT:
             found.append(UNTOLD)
     return _few(found)
@@ -79,13 +91,16 @@ def _observed(subject: RunnerLink, limit_s: float, *, thoroughly: bool) -> str |
 
 
 def _wanted(artifact: bytes) -> Iterator[str]:
-    """The symbols that it wants of others; none of what is no ELF file, such as an archive of Python sources."""
-    try:
-        yield from elf.undefined_names(artifact)
-    except elf.Damaged:  # no linker wrote it, and it was loaded all the same: silence must not acquit it
-        yield UNREADABLE
-    except elf.NotAnObject:
-        return
+    """The symbols that it wants of others, or that the extensions in a Python module's archive want."""
+    for path, content in members(artifact):
+        if path and not path.startswith(f"{EXTENSIONS}/"):
+            continue
+        try:
+            yield from elf.undefined_names(content)
+        except elf.Damaged:  # no linker wrote it, and it was loaded all the same: silence must not acquit it
+            yield UNREADABLE
+        except elf.NotAnObject:
+            continue
 
 
 def _library_function(symbol: str) -> str | None:

@@ -12,6 +12,7 @@ from sandbox import wire
 from sandbox.box import elf
 from sandbox.gate import Answer, Status
 from sandbox.judge.policy import NAME_LIMIT, ON_HIDDEN, UNREADABLE, evidence, from_run, from_symbols
+from tests.unit.fat_objects import fat_object
 
 SOURCE = """
 extern "C" void cublasSgemm_v2();
@@ -95,9 +96,9 @@ def test_a_name_of_digits_takes_no_time(tmp_path: Path) -> None:
 
 
 def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
-    """What moves values as they are computes nothing, and a kernel whose name is in the artifact is its own."""
+    """What moves values as they are computes nothing, and a kernel that its device code defines is the artifact's own."""
     observed = "operator empty\noperator mm\noperator copy_\nkernel vectorized_elementwise_kernel\nkernel my_matmul\nkernel tiled\nnonsense"
-    artifact = b"... _Z9my_matmulPKfPf ... _Z5tiledILi32EfEvPT0_ ..."
+    artifact = fat_object("_Z9my_matmulPKfPf", "_Z5tiledILi32EfEvPT0_")
     assert from_run(observed, artifact) == ("torch.mm", "the kernel vectorized_elementwise_kernel")
 
 

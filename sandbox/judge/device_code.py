@@ -1,0 +1,135 @@
+"""Names of the kernels that an artifact's own device code defines: symbols of its cubins and PTX, and its Triton and Numba functions.
+
+The judge reads what an attacker chose. Work stays in proportion to the artifact, and what is not as nvcc, ptxas or a linker write it defines
+nothing. Text defines nothing: neither a comment nor a string of a source, nor a string of an object.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import tarfile
+import tokenize
+from collections.abc import Iterator
+
+from sandbox.box import elf
+from sandbox.box.python_archive import FILE_COUNT_LIMIT, SOURCES
+
+FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+SOURCE_LIMIT_BYTES = 1 << 20
+NAME_COUNT_LIMIT = 100_000
+_FATBIN = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes that follow it
+_ENTRY = struct.Struct("<HHIQ")  # kind, version, bytes of this header, bytes that follow it, padding included
+_FATBIN_MAGIC = 0xBA55ED50
+_PTX = 1
+_PTX_ENTRY = re.compile(rb"\.entry\s{1,8}([\w$]{1,4096})")
+_SPECIALISED = re.compile(r"_[0-9][0-9cde]*$")  # as older Tritons end a name: add_kernel_0d1d2d
+
+
+class DeviceCode:
+    """What an artifact defines. The names are mangled, as they stand in its device code, and plain for Python functions."""
+
+    def __init__(self, artifact: bytes) -> None:
+        self._symbols: set[str] = set()
+        self._functions: set[str] = set()
+        for path, content in members(artifact):
+            if len(self._symbols) + len(self._functions) > NAME_COUNT_LIMIT:
+                break
+            if content.startswith(elf.MAGIC):
+                self._symbols.update(_kernels_of(content))
+            elif path.startswith(f"{SOURCES}/"):
+                self._functions.update(jit_functions(content))
+
+    def defines(self, kernel: str) -> bool:
+        """Whether a kernel of this name, without templates and arguments, is of this code."""
+        name = kernel.rpartition("::")[2]
+        if name in self._symbols or name in self._functions or _SPECIALISED.sub("", name) in self._functions:
+            return True
+        mangled = f"{len(name)}{name}"
+        return any(symbol.startswith("_Z") and _has_source_name(symbol, mangled) for symbol in self._symbols)
+
+
+def members(artifact: bytes) -> Iterator[tuple[str, bytes]]:
+    """The files of a Python module's archive by their paths, or the artifact itself as the only one. A damaged archive ends early."""
+    if artifact.startswith(elf.MAGIC):
+        yield "", artifact
+        return
+    try:
+        with tarfile.open(fileobj=io.BytesIO(artifact), mode="r:") as archive:
+            for number, entry in enumerate(archive):
+                if number >= FILE_COUNT_LIMIT:
+                    return
+                if entry.isreg() and not entry.issparse() and (file := archive.extractfile(entry)) is not None:
+                    yield entry.name, file.read()
+    except (tarfile.TarError, EOFError, ValueError, OverflowError):
+        return
+
+
+def jit_functions(source: bytes) -> Iterator[str]:
+    """The functions that a Python source decorates with `jit`, or hands to it: `@triton.jit`, `@cuda.jit(...)`, `cuda.jit(add)`."""
+    if len(source) > SOURCE_LIMIT_BYTES:
+        return
+    line: list[str] = []
+    decorated = False
+    try:
+        for token in tokenize.tokenize(io.BytesIO(source).readline):
+            if token.type in (tokenize.NAME, tokenize.OP):
+                line.append(token.string)
+            elif token.type in (tokenize.NEWLINE, tokenize.ENDMARKER):
+                if line[:1] == ["@"]:
+                    decorated = decorated or "jit" in line
+                else:
+                    if decorated and line[:1] == ["def"]:
+                        yield line[1]
+                    decorated = False
+                    yield from (line[at + 2] for at, word in enumerate(line[:-2]) if word == "jit" and line[at + 1] == "(")
+                line = []
+    except (tokenize.TokenError, SyntaxError, ValueError, IndexError):
+        return
+
+
+def _has_source_name(symbol: str, mangled: str) -> bool:
+    """Whether a mangled name has this part; a digit before it would make it another's end."""
+    at = symbol.find(mangled)
+    return at > 0 and not symbol[at - 1].isdigit()
+
+
+def _kernels_of(content: bytes) -> Iterator[str]:
+    """Those of a cubin, or of what an object for the host embeds; none where one of them is damaged."""
+    try:
+        found = list(elf.kernel_names(content)) if elf.is_cubin(content) else list(_embedded(content))
+    except elf.NotAnObject:
+        return
+    yield from found
+
+
+def _embedded(content: bytes) -> Iterator[str]:
+    for name in FATBIN_SECTIONS:
+        section = elf.section(content, name)
+        at = section.start
+        while at + _FATBIN.size <= section.stop:
+            magic, _, header, size = _FATBIN.unpack_from(content, at)
+            if magic != _FATBIN_MAGIC:
+                at += 8  # they are aligned
+                continue
+            end = at + header + size
+            if header < _FATBIN.size or end > section.stop:
+                raise elf.Damaged("a fat binary that does not end in its section")
+            yield from _entries(content, at + header, end)
+            at = end
+
+
+def _entries(content: bytes, at: int, end: int) -> Iterator[str]:
+    """What is compressed defines nothing: nvcc compresses PTX only, and the cubin that a GPU runs lies next to it."""
+    while at + _ENTRY.size <= end:
+        kind, _, header, size = _ENTRY.unpack_from(content, at)
+        stop = at + header + size
+        if header < _ENTRY.size or stop > end:
+            raise elf.Damaged("an entry that does not end in its fat binary")
+        image = content[at + header : stop]
+        if kind == _PTX:
+            yield from (match[1].decode() for match in _PTX_ENTRY.finditer(image))
+        elif image.startswith(elf.MAGIC) and elf.is_cubin(image):
+            yield from elf.kernel_names(image)
+        at = stop
