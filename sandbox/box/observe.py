@@ -69,7 +69,7 @@ def _all_threads(called: list[str]) -> Iterator[None]:
     settings = _profiler._ExperimentalConfig(profile_all_threads=True)
     config = _profiler.ProfilerConfig(_profiler.ProfilerState.KINETO, False, False, False, False, False, settings)
     activities = {_profiler.ProfilerActivity.CPU}
-    _autograd._prepare_profiler(config, activities)  # type: ignore[attr-defined]
+    _autograd._prepare_profiler(config, activities)
     _autograd._enable_profiler(config, activities)
     try:
         yield

@@ -1,7 +1,7 @@
 """NumPy's compute functions under observation, in every thread of the process.
 
-A Python profile function does not see a ufunc, and `a * b` is no call at all. So the entry of each function is replaced in place, for as long
-as the launch takes: the `vectorcall` of ufuncs and of NumPy's dispatched functions, the `ml_meth` of methods of arrays and ufuncs. All
+A Python profile function does not see a ufunc, and `a * b` is no call at all. So the entry of each function is replaced in place while the
+launch takes place: the `vectorcall` of ufuncs and of NumPy's dispatched functions, the `ml_meth` of methods of arrays and ufuncs. All
 operators of an array go through these, whatever thread uses them and whether Python or C calls. docs/decisions/0031 has the rule.
 """
 
@@ -14,26 +14,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 FEW = 8  # elements: a shape, a scale; NumPy on no more of them is arithmetic of the host
 # Their interpreters stand for a GPU on the emulated device, and their compilers use NumPy on one.
 INTERPRETERS = ("triton", "numba")
 PACKAGES = ("numpy", "scipy")
-METHODS = """
+_METHODS = """
     all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod cumsum dot max mean min nonzero partition prod
     round searchsorted sort std sum trace var
-""".split()
-UFUNC_METHODS = "accumulate at outer reduce reduceat".split()
+"""
+METHODS = frozenset(_METHODS.split())
+UFUNC_METHODS = frozenset(("accumulate", "at", "outer", "reduce", "reduceat"))
 # Dispatched functions that compute nothing: memory, shapes, and moving values as they are.
-MOVES = frozenset(
-    """
+_MOVES = """
     array_repr array_str atleast_1d atleast_2d atleast_3d block broadcast_arrays broadcast_to can_cast column_stack concatenate copy copyto
     dsplit dstack empty_like expand_dims flip fliplr flipud full_like hsplit hstack iscomplexobj isrealobj may_share_memory min_scalar_type
     moveaxis ndim ones_like permute_dims put ravel repeat reshape resize result_type roll rollaxis rot90 shape shares_memory size split
     squeeze stack swapaxes take take_along_axis tile transpose unravel_index unstack vsplit vstack where zeros_like
-    """.split()
-)
+"""
+MOVES = frozenset(_MOVES.split())
 # Offsets of CPython's, on 64 bits: PyTypeObject.tp_vectorcall_offset, PyMethodDescrObject.d_method, PyMethodDef.ml_meth and ml_flags.
 _TYPE_VECTORCALL_OFFSET, _DESCRIPTOR_METHOD, _METHOD_ENTRY, _METHOD_FLAGS = 56, 40, 8, 16
 _VARARGS, _KEYWORDS, _O, _FASTCALL = 1, 2, 8, 0x80
@@ -47,7 +47,7 @@ _Entry = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 @contextmanager
 def numpy_calls(found: dict[str, None]) -> Iterator[None]:
-    """Note what is called while this lasts, as "library numpy.NAME"; nothing where NumPy is not loaded, or on another processor than x86-64."""
+    """Note what is called while this lasts, as "library numpy.NAME"; nothing without NumPy, or on another processor than x86-64."""
     if "numpy" not in sys.modules or platform.machine() != "x86_64" or sys.implementation.name != "cpython":
         yield
         return
@@ -62,7 +62,7 @@ def numpy_calls(found: dict[str, None]) -> Iterator[None]:
 class _Hooks:
     """Entries that note a call and go on to the original. They stay in memory for good: a thread may be in one when they are removed."""
 
-    kept: list[object] = []
+    kept: ClassVar[list[object]] = []
 
     def __init__(self, found: dict[str, None]) -> None:
         self._found = found

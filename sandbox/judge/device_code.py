@@ -1,7 +1,7 @@
 """Names of the kernels that an artifact's own device code defines: symbols of its cubins and PTX, and its Triton and Numba functions.
 
-The judge reads what an attacker chose. Work stays in proportion to the artifact, and what is not as nvcc, ptxas or a linker write it defines
-nothing. Text defines nothing: neither a comment nor a string of a source, nor a string of an object.
+The judge reads what an attacker chose. Work stays in proportion to the artifact, and what no compiler or linker writes defines nothing.
+Text defines nothing: neither a comment nor a string of a source, nor a string of an object.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
-    """What was called in the run under observation: operators that compute, NumPy, and kernels that are not of the artifact's device code, or
-    that have the name of a library's."""
+    """What was called in the run under observation: operators that compute, NumPy, and kernels that the artifact's device code does not
+    define, or that have the name of a library's."""
     found = []
     own = DeviceCode(artifact)
     for line in observed.splitlines():

@@ -1,4 +1,4 @@
-"""Objects with device code as nvcc embeds it, made without nvcc: a cubin with these kernels in a fat binary, in a shared object of gcc's."""
+"""Objects with device code as nvcc embeds it, made without nvcc: a cubin in a fat binary, in a shared object of gcc's."""
 
 from __future__ import annotations
 

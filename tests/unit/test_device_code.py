@@ -1,4 +1,4 @@
-"""Which kernels are an artifact's own: those that its device code defines, by names as torch's profiler and kernel_name make them on an H100."""
+"""Which kernels are an artifact's own: those that its device code defines, by names as kernel_name makes them on an H100."""
 
 from pathlib import Path
 from subprocess import run
@@ -31,7 +31,7 @@ def archive(place: Path, source: str, **extensions: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", [*OF_LIBRARIES, "gemmSN_TN_kernel"])
 def test_text_acquits_no_kernel(tmp_path: Path, name: str) -> None:
-    """A comment, a string, the name of a function for the host. Control: each has the name in the artifact's bytes, which once was enough."""
+    """A comment, a string, the name of a function for the host. Control: each has the name in its bytes, which once was enough."""
     last = name.rpartition("::")[2]
     source = f"# {name}\ntext = '{name}'\n'''\n@triton.jit\ndef {last}(): pass\n'''\ndef {last}(): pass\n"
     host = with_section(b"", section=".other", source=f'const char* text = ".entry {name}"; void {last}(void) {{}}')

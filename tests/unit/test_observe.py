@@ -45,7 +45,7 @@ ON_DEVICE = ("Memcpy DtoD (Device -> Device)", "Memset (Device)", "Context Sync"
     ],
 )
 def test_a_kernel_has_the_name_of_its_source(told: str, name: str) -> None:
-    """With its namespaces, without template and arguments; what only copies or fills has none, as the operators that call it are harmless."""
+    """Without template and arguments; what only copies or fills has none, as the operators that call it are harmless."""
     assert kernel_name(told) == name
 
 
