@@ -12,13 +12,14 @@ import struct
 import tarfile
 import tokenize
 from collections.abc import Iterator
+from itertools import islice
 
 from sandbox.box import elf
 from sandbox.box.python_archive import FILE_COUNT_LIMIT, SOURCES
 
 FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 SOURCE_LIMIT_BYTES = 1 << 20
-NAME_COUNT_LIMIT = 100_000
+NAME_COUNT_LIMIT = 20_000  # of one file; libraries of templates have hundreds
 _FATBIN = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes that follow it
 _ENTRY = struct.Struct("<HHIQ")  # kind, version, bytes of this header, bytes that follow it, padding included
 _FATBIN_MAGIC = 0xBA55ED50
@@ -34,12 +35,12 @@ class DeviceCode:
         self._symbols: set[str] = set()
         self._functions: set[str] = set()
         for path, content in members(artifact):
-            if len(self._symbols) + len(self._functions) > NAME_COUNT_LIMIT:
+            if len(self._symbols) + len(self._functions) >= NAME_COUNT_LIMIT:
                 break
             if content.startswith(elf.MAGIC):
-                self._symbols.update(_kernels_of(content))
+                self._symbols.update(islice(_kernels_of(content), NAME_COUNT_LIMIT))
             elif path.startswith(f"{SOURCES}/"):
-                self._functions.update(jit_functions(content))
+                self._functions.update(islice(jit_functions(content), NAME_COUNT_LIMIT))
 
     def defines(self, kernel: str) -> bool:
         """Whether a kernel of this name, without templates and arguments, is of this code."""

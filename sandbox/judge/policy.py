@@ -71,12 +71,12 @@ def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
     """What was called in the run under observation: operators that compute, NumPy, and kernels that the artifact's device code does not
     define, or that have the name of a library's."""
     found = []
-    own = DeviceCode(artifact)
+    own = DeviceCode(artifact) if "kernel " in observed else None
     for line in observed.splitlines():
         kind, _, name = line.partition(" ")
         if kind == "operator" and name and name not in HARMLESS:
             found.append(f"torch.{name}")
-        elif kind == "kernel" and name and (_LIBRARY_KERNEL.match(name) or not own.defines(name)):
+        elif kind == "kernel" and name and (_LIBRARY_KERNEL.match(name) or own is None or not own.defines(name)):
             found.append(f"the kernel {name}")
         elif kind == "library" and name:
             found.append(name)
