@@ -21,6 +21,7 @@ from sandbox.judge.speedup import steady
 from sandbox.judge.trial import Bench, How, run
 from sandbox.judge.turns import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Parties, Times, null_runs, take_turns
 
+CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
 # A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
 EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
@@ -104,10 +105,11 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
 
 def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock) -> bool:
     """Whether the claim agrees with the judge's clock: within max(15 us, 5 %) by device clock; the host's clock of a shared machine,
-    where kernel and judge compete for cores, is given max(5 ms, 60 %)."""
+    where kernel and judge compete for cores, is given max(5 ms, 60 %). A claim below half of what the clock saw is never confirmed: for
+    a short kernel the slack alone would confirm a nanosecond."""
     claim, seen = statistics.median(reported.durations_ns), statistics.median(certified.durations_ns)
     slack = max(15_000, 0.05 * seen) if clock is wire.Clock.DEVICE_EVENTS else max(5_000_000, 0.6 * seen)
-    return abs(seen - claim) <= slack
+    return abs(seen - claim) <= slack and claim >= CONFIRMED_SHARE * seen
 
 
 def is_early(waited_ns: float, alone_ns: float) -> bool:

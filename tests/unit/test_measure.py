@@ -111,6 +111,15 @@ def test_a_claim_is_confirmed_only_near_the_clock() -> None:
     assert not confirmed(wire.Samples(durations_ns=(1_500_000,)), seen, wire.Clock.DEVICE_EVENTS)
 
 
+@pytest.mark.parametrize(("clock", "seen_ns"), [(wire.Clock.HOST, 3_400_000), (wire.Clock.DEVICE_EVENTS, 12_000)])
+def test_a_claim_of_a_nanosecond_is_not_confirmed(clock: wire.Clock, seen_ns: int) -> None:
+    """Both lie within the clock's slack, which is the control: a claim that is not below half of the certified time is confirmed."""
+    seen = wire.Samples(durations_ns=(seen_ns,) * 5)
+    assert not confirmed(wire.Samples(durations_ns=(1,)), seen, clock)
+    assert not confirmed(wire.Samples(durations_ns=(seen_ns * 49 // 100,)), seen, clock)
+    assert confirmed(wire.Samples(durations_ns=(seen_ns // 2,)), seen, clock)
+
+
 def test_what_time_does_not_average_out_widens_the_interval() -> None:
     """A steady ratio of two processes is known no better than two of the same kind agree: 10 of 100 ns, and half a percent."""
     (found,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_ns=10.0)
