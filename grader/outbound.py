@@ -26,6 +26,8 @@ _HEADERS_MOST = 100
 _LINE_BYTES = 8192
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})[ \r\n]")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Python's is_global calls these public, or parts of them, depending on its version. 192.0.0.192 is a cloud's metadata service.
+_SPECIAL = (ipaddress.ip_network("192.0.0.0/24"), ipaddress.ip_network("64:ff9b:1::/48"), ipaddress.ip_network("3fff::/20"))
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
@@ -106,7 +108,7 @@ def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
             return _public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
         if address.sixtofour is not None or address.teredo is not None or address.is_site_local:
             return False
-    return address.is_global and not (address.is_multicast or address.is_reserved)
+    return address.is_global and not (address.is_multicast or address.is_reserved or any(address in network for network in _SPECIAL))
 
 
 def resolver(threads: Executor | None = None) -> Resolve:
