@@ -128,8 +128,8 @@ class Caller:
         return Scope.ADMIN in self.scopes
 
     def may_see(self, user: str) -> bool:
-        """Whether what is this user's is shown."""
-        return self.admin or self.user == user
+        """Whether what is this user's is shown. Submissions without a user are the administrators' only."""
+        return self.admin or (self.user != "" and self.user == user)
 
 
 class TieRule(StrEnum):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import grpc
 import structlog
 
-from grader import convert
+from grader import access, convert
 from grader.competitions import Competitions
 from grader.convert_competition import placed_event, position_to_proto
 from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
@@ -20,7 +20,7 @@ from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
 from grader.problems import Problems
 from grader.quotas import Quota
-from grader.server import access, boards, caller, paging
+from grader.server import boards, caller, paging
 from grader.server.competing import Competing
 from grader.server.discretion import Discreet
 from grader.server.positions import PATIENCE_S, Positions, Teller

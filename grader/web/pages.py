@@ -1,6 +1,6 @@
 """Pages for people: competitions, boards, reports.  Read only, without JavaScript, and the same for everybody who asks.
 
-Nothing of a caller reaches a page but by a template that escapes it; `grader/web/visibility.py` says what is shown at all.
+Nothing of a caller reaches a page but by a template that escapes it; `grader/access.py` decides what is shown at all, as for the API.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import structlog
 from aiohttp import web
 from markupsafe import Markup
 
-from grader import convert, leaderboard, words
+from grader import access, convert, leaderboard, words
 from grader.competitions import Competitions
 from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
 from grader.leaderboard import Standing
 from grader.ledger import Ledger
-from grader.model import Competition, ScoreKind, Submission
+from grader.model import Caller, Competition, ScoreKind, Submission
 from grader.problems import Problems
 from grader.shown import visible
 from grader.v1 import submission_pb2
 from grader.web import views
-from grader.web.visibility import asked_from_here, shows_submission
+from grader.web.visibility import viewer
 
 log = structlog.get_logger()
 
@@ -145,7 +145,8 @@ class Pages:
         before = leaderboard.counted_before(competition, now, admin=False)
         standings = [one for one in await self._counted(competition, problem_id) if before is None or one.create_time < before]
         titles = {one: self._title(one) for one in competition.problem_ids}
-        linked, page = self._shows(request, competition), _page(request)
+        linked = access.sees_competition(self._viewer(request), competition.competition_id, self._competitions.all(), now)
+        page = _page(request)
 
         def context() -> dict[str, Any]:
             found = leaderboard.board(competition, standings, problem_id=problem_id, device=device, before=before)
@@ -180,13 +181,11 @@ class Pages:
         competition: Competition | None = None
         if submission.new.competition_id in {one.competition_id for one in self._competitions.all()}:
             competition = self._competitions.get(submission.new.competition_id)
-        if not self._shows(request, competition):
-            raise _Absent
+        access.check_seen(self._viewer(request), submission, self._competitions.all(), self._ledger.now())
         return submission, competition
 
-    def _shows(self, request: web.Request, competition: Competition | None) -> bool:
-        here = self._open_server and asked_from_here(request.host, request.headers)
-        return shows_submission(competition, self._ledger.now(), open_server=here)
+    def _viewer(self, request: web.Request) -> Caller:
+        return viewer(request.host, request.headers, open_server=self._open_server)
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""

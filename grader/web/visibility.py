@@ -1,23 +1,17 @@
-"""What is shown to whoever opens a page: nobody is asked for a key there, so it is what everybody may see."""
+"""Who opens a page: nobody is asked for a key there.  What that viewer sees is decided by `grader/access.py`, as for the API."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
+from grader.access import ANYBODY
 from grader.config import loopback
-from grader.model import Competition, Phase, Visibility
+from grader.model import Caller
 
 
-def shows_submission(competition: Competition | None, now: datetime, *, open_server: bool) -> bool:
-    """Whether report and sources are shown of a submission to this competition, or to none.
-
-    Only where the competition opens them to all and has ended; or on an open server, which asks nobody for keys and can be reached from
-    its own host only: whoever gets there may ask the API for everything.
-    """
-    if open_server:
-        return True
-    return competition is not None and competition.visibility is Visibility.AFTER_END and competition.phase(now) is Phase.ENDED
+def viewer(host: str, header_names: Iterable[str], *, open_server: bool) -> Caller:
+    """The caller as whom the API would answer this request. open_server: no keys are asked for, and only this host can connect."""
+    return Caller() if open_server and asked_from_here(host, header_names) else ANYBODY
 
 
 def asked_from_here(host: str, header_names: Iterable[str]) -> bool:

@@ -10,15 +10,16 @@ import aiohttp
 import pytest
 
 from grader import leaderboard
+from grader.access import ANYBODY, sees_competition
 from grader.client import GraderClient
 from grader.config import Settings
 from grader.leaderboard import Standing
 from grader.ledger import Ledger
-from grader.model import Competition, Failure, Score, Visibility
+from grader.model import Caller, Competition, Failure, Score, Visibility
 from grader.server.running import serving
 from grader.web import plot, views
 from grader.web.pages import environment
-from grader.web.visibility import asked_from_here, shows_submission
+from grader.web.visibility import asked_from_here, viewer
 from sandbox import wire
 from tests import fakes
 from tests.server.site import END, FREEZE, START, site
@@ -209,12 +210,14 @@ async def test_an_open_server_is_open_only_to_those_who_come_from_here(open_site
 
 
 def test_the_rule_of_what_is_shown():
-    """One function: after the end where the competition opens it, to the second; and on an open server."""
+    """The API's: after the end where the competition opens it, to the second; and on an open server, to those on its own host."""
     opened = Competition(competition_id="c", title="", problem_ids=(), start_time=START, end_time=END, visibility=Visibility.AFTER_END)
     second = timedelta(seconds=1)
-    assert not shows_submission(opened, END - second, open_server=False) and shows_submission(opened, END, open_server=False)
-    assert not shows_submission(replace(opened, visibility=Visibility.PRIVATE), END, open_server=False)
-    assert not shows_submission(None, END, open_server=False) and shows_submission(None, START, open_server=True)
+    assert not sees_competition(ANYBODY, "c", [opened], END - second) and sees_competition(ANYBODY, "c", [opened], END)
+    assert not sees_competition(ANYBODY, "c", [replace(opened, visibility=Visibility.PRIVATE)], END)
+    assert not sees_competition(ANYBODY, "", [opened], END) and sees_competition(Caller(), "", [], START)
+    assert viewer("localhost", [], open_server=True) == Caller() and not ANYBODY.admin and not ANYBODY.may_see("")
+    assert viewer("localhost", [], open_server=False) == viewer("evil.example", [], open_server=True) == ANYBODY
     assert asked_from_here("localhost", []) and asked_from_here("[::1]:80", []) and asked_from_here("127.0.0.1:8080", ["Accept"])
     assert not asked_from_here("", []) and not asked_from_here("localhost:80", ["Forwarded"])
 

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader import errors
+from grader import access, errors
 from grader.ledger import Ledger
 from grader.model import Caller, Competition, Scope, Visibility
-from grader.server import access
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.server.keyed import keyed_server

@@ -1,0 +1,113 @@
+"""Who sees a submission, asked of the pages and of the API: both give the same answer to the same viewer."""
+
+import contextlib
+
+import aiohttp
+import pytest
+import sqlalchemy as sa
+
+from grader import errors
+from grader.access import ANYBODY
+from grader.ledger.tables import submissions
+from grader.model import Caller, Scope
+from grader.server import caller
+from grader.server.service import GraderService
+from grader.v1 import grader_service_pb2 as api
+from tests.server.site import END, START, site
+
+USUAL = frozenset({Scope.SUBMIT, Scope.READ})
+VIEWERS = {
+    "anonymous": ANYBODY,
+    "owner": Caller(user="ann", scopes=USUAL, key_id="ann"),
+    "other": Caller(user="bob", scopes=USUAL, key_id="bob"),
+    "administrator": Caller(user="root", key_id="root"),
+    "no keys": Caller(),
+}
+EVERYBODY, OWN, ADMINISTRATORS = set(VIEWERS), {"owner", "administrator", "no keys"}, {"administrator", "no keys"}
+# What was made, whether the competition has ended, who sees it.
+TABLE = [
+    ("submission", False, OWN),
+    ("submission", True, EVERYBODY),
+    ("of no competition", False, OWN),
+    ("of no competition", True, OWN),
+    ("of no user", False, ADMINISTRATORS),
+    ("rejudge run", False, ADMINISTRATORS),
+    ("rejudge run", True, ADMINISTRATORS),
+    ("rejudge run of no competition", True, ADMINISTRATORS),
+]
+PAGE_VIEWERS = {"anonymous": False, "no keys": True}  # and whether the server asks for no keys
+
+
+@contextlib.asynccontextmanager
+async def made(place, what, ended, *, open_server=False, visibility="after_end"):
+    """A site with one such submission, before or after the competition's end."""
+    async with site(place, open_server=open_server, visibility=visibility) as here, aiohttp.ClientSession() as session:
+        user = "" if what == "of no user" else "ann"
+        here.made = await here.enter(user, 2.0, competition_id="" if what.endswith(("competition", "user")) else "spring")
+        if what.startswith("rejudge run"):
+            await mark(here, "rejudge")
+        here.clock.now = END if ended else START
+        here.get = lambda path: status(session, here.url(path))
+        yield here
+
+
+async def mark(here, rejudge_id):
+    """Make it a run of this rejudge; None: a submission of its user."""
+    change = sa.update(submissions).values(rejudge_id=rejudge_id)
+    await here.ledger._database.write(lambda connection: connection.execute(change))
+
+
+async def status(session, url):
+    async with session.get(url) as answer:
+        return answer.status
+
+
+async def api_shows(here, viewer):
+    """Whether GetSubmission and WatchSubmission answer this viewer; they agree."""
+    service = GraderService(here.ledger, here.problems, worker=None, competitions=here.competitions)
+    caller.enter(viewer)
+    name, shown = f"submissions/{here.made}", []
+    for ask in (lambda: service.GetSubmission(api.GetSubmissionRequest(name=name), None), lambda: watched(service, name)):
+        try:
+            await ask()
+            shown.append(True)
+        except errors.SubmissionNotFound:
+            shown.append(False)
+    assert len(set(shown)) == 1
+    return shown[0]
+
+
+async def watched(service, name):
+    return [event async for event in service.WatchSubmission(api.WatchSubmissionRequest(name=name), None)]
+
+
+@pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
+async def test_each_kind_of_viewer_sees_the_same_by_the_api(tmp_path, what, ended, seen_by):
+    """The table of who sees what."""
+    async with made(tmp_path, what, ended) as here:
+        assert {name for name, viewer in VIEWERS.items() if await api_shows(here, viewer)} == seen_by
+
+
+@pytest.mark.parametrize("viewer", PAGE_VIEWERS)
+@pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
+async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, ended, seen_by, viewer):
+    """The same table, for those who can open a page: report and sources, and nothing else tells that it is there."""
+    async with made(tmp_path, what, ended, open_server=PAGE_VIEWERS[viewer]) as here:
+        wanted = 200 if viewer in seen_by else 404
+        assert [await here.get(f"/submissions/{here.made}{path}") for path in ("", "/sources")] == [wanted] * 2
+
+
+@pytest.mark.parametrize("viewer", PAGE_VIEWERS)
+async def test_what_a_private_competition_has_stays_its_owners(tmp_path, viewer):
+    """After the end too."""
+    async with made(tmp_path, "submission", True, open_server=PAGE_VIEWERS[viewer], visibility="private") as here:
+        assert {name for name, one in VIEWERS.items() if await api_shows(here, one)} == OWN
+        assert await here.get(f"/submissions/{here.made}") == (200 if viewer in OWN else 404)
+
+
+async def test_a_run_is_hidden_for_being_a_run(tmp_path):
+    """The control: the same row without the rejudge's id is shown to everybody, by the pages and by the API."""
+    async with made(tmp_path, "rejudge run", True) as here:
+        assert (await here.get(f"/submissions/{here.made}"), await api_shows(here, ANYBODY)) == (404, False)
+        await mark(here, None)
+        assert (await here.get(f"/submissions/{here.made}"), await api_shows(here, ANYBODY)) == (200, True)
