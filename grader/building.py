@@ -20,7 +20,7 @@ from grader.host import Host, Workspace
 from grader.isolation import BoxCause, BoxExit, BoxSpec, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.pickup import Refusal, pick_up
-from grader.model import Lease, SourceFile
+from grader.model import Lease, NewSubmission, SourceFile
 from sandbox import wire
 from sandbox.wire import BuildOutcome
 
@@ -50,19 +50,20 @@ async def build_artifact(lease: Lease, host: Host, work: Workspace, environment:
             _write_sources(job, sources, work)
             return await _build(host, work)
 
-    made = await in_a_box() if host.cache is None else await _fetch(job, sources, host, in_a_box)
+    made = await in_a_box() if host.cache is None else await _fetch(job, lease.submission.new, host, in_a_box)
     if made.artifact is not None:
         work.artifact_path.write_bytes(made.artifact)
     return replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
 
 
-async def _fetch(job: wire.BuildJob, sources: tuple[SourceFile, ...], host: Host, build: Callable[[], Awaitable[Made]]) -> Made:
+async def _fetch(job: wire.BuildJob, new: NewSubmission, host: Host, build: Callable[[], Awaitable[Made]]) -> Made:
     """Ask the cache. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
     assert host.cache is not None
     begun_ns, toolchain = time.monotonic_ns(), await host.isolation.fingerprint()
-    # What an isolation makes that keeps nobody in is not for those that do.
-    settings = (toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
-    key = artifact_key(job, ((source.path, source.content.encode()) for source in sources), settings)
+    # What an isolation makes that keeps nobody in is not for those that do. And each user has entries of its own: a hit, or how soon it
+    # comes, would tell that another user submitted the same source.
+    settings = (f"user={new.user}", toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
+    key = artifact_key(job, ((source.path, source.content.encode()) for source in new.sources), settings)
 
     async def build_steadily() -> Made:
         made = await build()

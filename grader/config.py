@@ -80,6 +80,7 @@ class Settings(BaseModel):
     tls_key: Path | None = None
     insecure_no_tls: bool = False  # something in front of this server does TLS
     queue_limit: int = Field(default=1000, ge=1)
+    user_queue_share: float = Field(default=0.25, gt=0, le=1)  # of queue_limit, for each user; without keys there is one user and no share
     drain_s: float = Field(default=60.0, ge=0)
     lease_s: float = Field(default=30.0, gt=0)
     log_format: LogFormat = "console"
@@ -148,6 +149,11 @@ class Settings(BaseModel):
     def loopback(self) -> bool:
         """Whether only this host can connect."""
         return loopback(self.listen)
+
+    @property
+    def user_queue_limit(self) -> int | None:
+        """How many submissions of one user may wait at a time; None where callers need no keys, and nobody is told from another."""
+        return max(1, int(self.queue_limit * self.user_queue_share)) if self.asks_keys else None
 
     @property
     def asks_keys(self) -> bool:

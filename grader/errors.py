@@ -18,6 +18,7 @@
     │   ├── RejudgeOutdated             rejudge_id, submission_id
     │   ├── QuotaExceeded               limit, retry_s
     │   ├── QueueFull                   limit, retry_s
+    │   ├── QueueShareUsed              limit, retry_s: the caller's own part of the queue
     │   ├── ShuttingDown                retry_s
     │   └── ReadOnly                    this server only shows what is there
     ├── ProblemInvalid                  path, message: a problem's files are wrong
@@ -227,6 +228,16 @@ class QueueFull(CallRefused):
     def __init__(self, limit: int, retry_s: float = 5.0) -> None:
         self.limit, self.retry_s = limit, retry_s
         super().__init__(f"{limit} submissions wait already; try again in {retry_s:.0f} s")
+
+
+class QueueShareUsed(CallRefused):
+    """As many submissions of this user wait as may; there may be room in the queue for others."""
+
+    reason = "QUEUE_SHARE_USED"
+
+    def __init__(self, limit: int, retry_s: float = 30.0) -> None:
+        self.limit, self.retry_s = limit, retry_s
+        super().__init__(f"{limit} of your submissions wait already, your share of the queue; try again in {retry_s:.0f} s, or cancel some")
 
 
 class ShuttingDown(CallRefused):

@@ -27,6 +27,7 @@ class Terms:
 
     competition: Competition | None = None
     quotas: tuple[Quota, ...] = ()
+    user_queue_limit: int | None = None  # how many of one user's may wait at a time; None: as many as of all
 
 
 def check_open(competition: Competition, now: datetime) -> None:

@@ -33,6 +33,7 @@ _CODES: dict[type[errors.GraderError], int] = {
     errors.RejudgeOutdated: code_pb2.FAILED_PRECONDITION,
     errors.QuotaExceeded: code_pb2.RESOURCE_EXHAUSTED,
     errors.QueueFull: code_pb2.UNAVAILABLE,
+    errors.QueueShareUsed: code_pb2.RESOURCE_EXHAUSTED,
     errors.ShuttingDown: code_pb2.UNAVAILABLE,
     errors.LedgerBusy: code_pb2.UNAVAILABLE,
 }
@@ -154,7 +155,7 @@ def _details(error: errors.CallRefused | errors.GraderFault) -> Iterable[Message
             yield _resource("grader.v1.Rejudge", f"rejudges/{error.rejudge_id}", str(error))
         case errors.RejudgeNotReady() | errors.RejudgeOutdated():
             yield _precondition("REJUDGE_STATE", f"rejudges/{error.rejudge_id}", str(error))
-        case errors.QuotaExceeded():
+        case errors.QuotaExceeded() | errors.QueueShareUsed():
             violation = error_details_pb2.QuotaFailure.Violation
             yield error_details_pb2.QuotaFailure(violations=[violation(subject="caller", description=str(error))])
         case _:
@@ -222,6 +223,7 @@ _REBUILD: dict[str, _Rebuild] = {
     errors.RejudgeOutdated.reason: lambda _, data: errors.RejudgeOutdated(data.get("rejudge_id", ""), data.get("submission_id", "")),
     errors.QuotaExceeded.reason: lambda status, data: errors.QuotaExceeded(_limit(data), _retry_s(status), data.get("period", "")),
     errors.QueueFull.reason: lambda status, data: errors.QueueFull(_limit(data), _retry_s(status)),
+    errors.QueueShareUsed.reason: lambda status, data: errors.QueueShareUsed(_limit(data), _retry_s(status)),
     errors.ShuttingDown.reason: lambda status, _: errors.ShuttingDown(_retry_s(status)),
     errors.LedgerBusy.reason: lambda status, data: errors.LedgerBusy(data.get("detail", status.message)),
     errors.InternalFault.reason: lambda status, data: errors.InternalFault(status.message, data.get("request_id", "")),

@@ -28,6 +28,15 @@ QUEUED_COUNT = Prepared(
     .select_from(submissions)
     .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.rejudge_id.is_(None))
 )
+QUEUED_OF_USER = Prepared(
+    sa.select(sa.func.count().label("queued_count"))
+    .select_from(submissions)
+    .where(
+        submissions.c.state == SubmissionState.QUEUED,
+        submissions.c.rejudge_id.is_(None),
+        submissions.c.user_name == sa.bindparam("by_user"),
+    )
+)
 KNOWN_PROBLEM = Prepared(sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest")))
 PROBLEM = Prepared(sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest")))
 ANY_HOOK = Prepared(sa.select(hooks.c.hook_id).where(hooks.c.end_time.is_(None)).limit(1))

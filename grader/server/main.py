@@ -75,6 +75,12 @@ def parser() -> argparse.ArgumentParser:
         help="serve other hosts in plain text: a proxy in front does TLS, and nobody else can connect",
     )
     add("--queue-limit", type=int, metavar="N", help="submissions that may wait before more are refused (1000)")
+    add(
+        "--user-queue-share",
+        type=float,
+        metavar="PART",
+        help="the part of them that may be of one user, where callers have keys; 1: all of them (0.25)",
+    )
     add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
     add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
     add("--log-level", choices=("debug", "info", "warning", "error"), help="the least that is logged (info)")

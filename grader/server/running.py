@@ -115,6 +115,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             worker=dispatcher,
             device_kinds=grading.device_kinds,
             queue_limit=settings.queue_limit,
+            user_queue_limit=settings.user_queue_limit,
             competitions=competitions,
             quotas=of_server(settings.hourly_limit, settings.daily_limit),
             lane_count=len(grading.lanes()) or grading.capacity,

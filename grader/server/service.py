@@ -57,12 +57,14 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         worker: Worker | None,
         device_kinds: Sequence[str] = (),
         queue_limit: int = 1000,
+        user_queue_limit: int | None = None,
         competitions: Competitions | None = None,
         quotas: Sequence[Quota] = (),
         lane_count: int = 1,
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
-        self._device_kinds, self._queue_limit = tuple(device_kinds), queue_limit
+        self._device_kinds = tuple(device_kinds)
+        self._queue_limit, self._user_queue_limit = queue_limit, user_queue_limit
         self._competitions = competitions or Competitions()
         self._competing = Competing(problems=problems, competitions=self._competitions, quotas=quotas)
         self._positions = Positions(ledger, lane_count)
@@ -94,7 +96,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
             accepted.problem,
             request_id=accepted.request_id,
             queue_limit=self._queue_limit,
-            terms=terms,
+            terms=replace(terms, user_queue_limit=self._user_queue_limit),
         )
         worker.wake()
         log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)

@@ -7,9 +7,10 @@ from datetime import UTC
 
 import pytest
 
-from grader.errors import AlreadyFinished, LeaseLost, QueueFull, RequestIdReused, SubmissionNotFound
+from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused, SubmissionNotFound
 from grader.ledger import Ledger
 from grader.model import Failure, SubmissionState
+from grader.quotas import Terms
 from sandbox import wire
 from tests import fakes
 
@@ -204,6 +205,41 @@ async def test_a_full_queue_refuses(ledger):
         await submit(ledger, queue_limit=1)
     await lease(ledger)
     await submit(ledger, queue_limit=1)
+
+
+async def submit_as(ledger, user, limit=2, **options):
+    terms = Terms(user_queue_limit=limit)
+    return await ledger.submit(fakes.new_submission(user=user), fakes.problem(), terms=terms, **{"queue_limit": 5, **options})
+
+
+async def test_one_user_fills_its_share_of_the_queue_only(ledger):
+    """Others find room; what runs does not count; and the refusal changes nothing, so that a cancelled one gives its place back."""
+    made = [await submit_as(ledger, "bob", request_id=f"r{index}") for index in range(2)]
+    with pytest.raises(QueueShareUsed) as caught:
+        await submit_as(ledger, "bob")
+    assert caught.value.limit == 2 and await ledger.queued_count() == 2
+    assert (await submit_as(ledger, "bob", request_id="r1")).submission_id == made[1].submission_id  # a retry
+    await submit_as(ledger, "alice")
+    await ledger.cancel(made[0].submission_id)
+    await submit_as(ledger, "bob")
+    await lease(ledger)
+    await submit_as(ledger, "bob")
+    with pytest.raises(QueueShareUsed):
+        await submit_as(ledger, "bob")
+
+
+async def test_without_a_share_one_user_fills_the_queue(ledger):
+    """The control: then nobody else gets in."""
+    for _ in range(5):
+        await submit_as(ledger, "bob", None)
+    with pytest.raises(QueueFull):
+        await submit_as(ledger, "alice", None)
+
+
+async def test_a_share_holds_where_many_come_at_once(ledger):
+    """As many as may, and no more."""
+    answers = await asyncio.gather(*(submit_as(ledger, "bob") for _ in range(12)), return_exceptions=True)
+    assert sorted(type(one).__name__ for one in answers) == ["QueueShareUsed"] * 10 + ["Submission"] * 2
 
 
 async def test_a_queued_submission_is_cancelled_at_once(ledger):

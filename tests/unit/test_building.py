@@ -211,6 +211,18 @@ async def test_the_second_time_no_box_is_needed(host: FakeHost) -> None:
     assert (first.cached, first.headers, first.log, first.kernels) == (False, "light", "warning: unused", (USE,))
 
 
+async def test_nobody_learns_from_the_cache_what_another_user_submitted(host: FakeHost) -> None:
+    """Another user's first build of the same source is a build: not called cached, and as long as one. A user's own second is found."""
+    alice, bob = lease(user="alice"), lease(user="bob")
+    found = [(await built(host, wanted))[0].cached for wanted in (alice, bob, bob, alice)]
+    assert found == [False, False, True, True] and host.isolation.count == 2
+
+
+async def test_without_users_in_the_key_the_cache_tells(host: FakeHost) -> None:
+    """The control: where both have one name, as without users in the key, the second is told that there was a first."""
+    assert [(await built(host, lease(user="one")))[0].cached for _ in range(2)] == [False, True]
+
+
 async def test_what_differs_is_built(host: FakeHost) -> None:
     """Source, entry, language, device, its architecture, toolchain, and whether the isolation keeps anybody in."""
     await built(host)

@@ -325,6 +325,7 @@ def test_scalars_and_several_outputs_are_in_the_example() -> None:
         (errors.SettingsInvalid("s", "m"), 2),
         (errors.NoSuchDevice("cuda", ["emulated"]), 2),
         (errors.QueueFull(10), 3),
+        (errors.QueueShareUsed(10), 3),
         (errors.ShuttingDown(), 3),
         (errors.QuotaExceeded(10, 1.0), 3),
         (errors.ServerUnreachable("localhost:1", "refused"), 3),

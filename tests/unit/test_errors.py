@@ -25,6 +25,8 @@ CASES = [
     (errors.RejudgeOutdated("r", "s"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.QuotaExceeded(5, 2.5, "in an hour"), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.RetryInfo),
     (errors.QueueFull(7, 2.5), code_pb2.UNAVAILABLE, error_details_pb2.RetryInfo),
+    (errors.QueueShareUsed(7, 2.5), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.QuotaFailure),
+    (errors.QueueShareUsed(7, 30.0), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.RetryInfo),
     (errors.ShuttingDown(2.5), code_pb2.UNAVAILABLE, error_details_pb2.RetryInfo),
     (errors.LedgerBusy("locked"), code_pb2.UNAVAILABLE, error_details_pb2.RetryInfo),
 ]
