@@ -81,6 +81,11 @@ class Settings(BaseModel):
     insecure_no_tls: bool = False  # something in front of this server does TLS
     queue_limit: int = Field(default=1000, ge=1)
     user_queue_share: float = Field(default=0.25, gt=0, le=1)  # of queue_limit, for each user; without keys there is one user and no share
+    connection_limit: int = Field(default=4096, ge=1)  # to the API; those to the web port are counted by the two below
+    web_connection_limit: int = Field(default=512, ge=1)
+    web_address_limit: int = Field(default=128, ge=1)  # connections to the web port from one address; of a proxy's, all are
+    health_call_limit: int = Field(default=256, ge=1)  # calls of health that are open, which need no key
+    health_address_limit: int = Field(default=64, ge=1)
     drain_s: float = Field(default=60.0, ge=0)
     lease_s: float = Field(default=30.0, gt=0)
     log_format: LogFormat = "console"

@@ -1,4 +1,4 @@
-"""Whether a user may hand one more in, asked inside the transaction that takes it in: is it open, and is there quota left?"""
+"""Whether a user may hand one more in, asked inside the transaction that takes it in: is it open, is there quota left, and room?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.errors import QuotaExceeded
+from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded
+from grader.ledger import statements
 from grader.ledger.tables import submissions
 from grader.model import SubmissionState
 from grader.quotas import Quota, Terms, check_open
@@ -22,6 +23,16 @@ def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> 
     spent = [error for quota in terms.quotas if (error := _spent(connection, now, user, quota)) is not None]
     if spent:
         raise max(spent, key=lambda error: error.retry_s or 0.0)
+
+
+def check_room(connection: sa.Connection, user: str, queue_limit: int, user_limit: int | None) -> None:
+    """QueueShareUsed where as many of this user wait as may, QueueFull where as many of all do. user_limit None: no share."""
+    if user_limit is not None:
+        waiting = int(statements.QUEUED_OF_USER.execute(connection, {"by_user": user}).scalar_one())
+        if waiting >= user_limit:
+            raise QueueShareUsed(user_limit)
+    if int(statements.QUEUED_COUNT.execute(connection).scalar_one()) >= queue_limit:
+        raise QueueFull(queue_limit)
 
 
 def _spent(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> QuotaExceeded | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused, SubmissionNotFound
+from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
 from grader.ledger import hooks, queue, records, rejudge_items, shares, spent, statements
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.tables import events, judgements, problems, submissions
@@ -66,7 +66,7 @@ def submit(
                 raise RequestIdReused(request_id)
             return records.submission(before)
     spent.check(connection, now, new.user, terms)
-    _check_room(connection, new.user, queue_limit, terms.user_queue_limit)
+    spent.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
     keep_problem(connection, now, problem)
     number = statements.INSERT_SUBMISSION.execute(
         connection,
@@ -97,16 +97,6 @@ def submit(
     statements.INSERT_EVENT.execute(connection, event)
     tell(connection, NewsKind.QUEUED, submission_id)
     return Submission(submission_id=submission_id, new=new, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now)
-
-
-def _check_room(connection: sa.Connection, user: str, queue_limit: int, user_limit: int | None) -> None:
-    """QueueShareUsed where as many of this user wait as may, QueueFull where as many of all do. user_limit None: no share."""
-    if user_limit is not None:
-        waiting = int(statements.QUEUED_OF_USER.execute(connection, {"by_user": user}).scalar_one())
-        if waiting >= user_limit:
-            raise QueueShareUsed(user_limit)
-    if queued_count(connection) >= queue_limit:
-        raise QueueFull(queue_limit)
 
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:

@@ -20,12 +20,13 @@ from grader.errors import CallRefused, FieldViolation, InvalidRequest
 from grader.model import Caller
 from grader.server.auth import Gate
 from grader.server.caller import enter
+from grader.server.open_calls import PREFIX as HEALTH_PREFIX
+from grader.server.open_calls import OpenCalls
 from grader.statuses import to_status
 
 log = structlog.get_logger()
 
 _API_PREFIX = "/grader.v1."
-_OPEN_PREFIXES = ("/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/")
 _UNREADABLE = FieldViolation(
     "request", "is not a message of this method; every text in it must be UTF-8, so save sources as UTF-8 before sending them"
 )
@@ -43,26 +44,28 @@ class _Unreadable:
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
     """Wraps both kinds of handler that the API has. gate None: anybody may call, else whoever has a key, which is looked at before the
-    request is taken. Health and reflection are always open."""
+    request is taken. Health is open to all, within the limits of open_calls; reflection is as every other method."""
 
-    def __init__(self, gate: Gate | None = None) -> None:
-        self._gate = gate
+    def __init__(self, gate: Gate | None, open_calls: OpenCalls) -> None:
+        self._gate, self._open_calls = gate, open_calls
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
         """Wrap the method's handler."""
         handler, method = await continuation(handler_call_details), handler_call_details.method
-        if handler is None or method.startswith(_OPEN_PREFIXES):
+        if handler is None:
             return handler
-        if not method.startswith(_API_PREFIX):
-            return None if self._gate else handler  # what is not known to be open is not
+        if method.startswith(HEALTH_PREFIX):
+            return self._open_calls.limited(handler)
         caller = None
         if self._gate is not None:
             try:
                 caller = await self._gate.admit(method, handler_call_details.invocation_metadata or ())
             except Exception as error:  # noqa: BLE001  # answered, as below
                 return grpc.stream_stream_rpc_method_handler(_refusal(method, error))
+        if not method.startswith(_API_PREFIX):
+            return handler
         reader = _reader(handler.request_deserializer)
         if handler.response_streaming:
             stream = _stream(handler.unary_stream, method, self._gate, caller)

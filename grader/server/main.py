@@ -81,6 +81,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="PART",
         help="the part of them that may be of one user, where callers have keys; 1: all of them (0.25)",
     )
+    add("--connection-limit", type=int, metavar="N", help="connections to the API that may be open (4096)")
+    add("--web-connection-limit", type=int, metavar="N", help="connections to the web port that may be open (512)")
+    add("--web-address-limit", type=int, metavar="N", help="likewise from one address; behind a proxy, as many as in all (128)")
+    add("--health-call-limit", type=int, metavar="N", help="calls of the health service that may be open: they need no key (256)")
+    add("--health-address-limit", type=int, metavar="N", help="likewise from one address (64)")
     add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
     add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
     add("--log-level", choices=("debug", "info", "warning", "error"), help="the least that is logged (info)")

@@ -21,6 +21,7 @@ from grader.ledger import Ledger
 from grader.model import Competition, QueueDepth
 from grader.observer import LaneState, Observer, Observers
 from grader.retention import Periods, retain
+from grader.server.connections import web_limits
 from grader.server.grading import Grading
 from grader.tracing import tracing
 
@@ -73,7 +74,9 @@ class Operation:
             if self._settings.web:
                 web = import_module("grader.web.serving")  # only now: it takes half a second
                 app = web.application(scrape=self.scrape, unready=self.unready, routes=routes())
-                self.web_address = await stack.enter_async_context(web.web_serving(self._settings.web, app))
+                self.web_address = await stack.enter_async_context(
+                    web.web_serving(self._settings.web, app, limits=web_limits(self._settings))
+                )
             kept = self._settings
             periods = Periods.of_days(kept.retain_sources_days, kept.retain_events_days, kept.retain_deliveries_days)
             for work in (self._look(), retain(ledger, periods, competitions)):

@@ -29,9 +29,11 @@ from grader.problems import Problems
 from grader.quotas import of_server
 from grader.server.auth import Door, door_for
 from grader.server.calls import CallsInterceptor
+from grader.server.connections import grpc_options, health_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.interceptors import ErrorInterceptor
 from grader.server.lock import state_lock, worker_prefix
+from grader.server.open_calls import KnownHealth, OpenCalls
 from grader.server.operation import Operation
 from grader.server.service import GraderService
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
@@ -41,15 +43,6 @@ log = structlog.get_logger()
 SERVICE_NAME = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"].full_name
 STOP_GRACE_S = 5.0  # for answers that are being sent when everything is done
 SOCKET_PATH_BYTES = 107  # on Linux
-
-_OPTIONS = (
-    ("grpc.so_reuseport", 0),  # a second server on the same port is an error and no lottery
-    ("grpc.max_receive_message_length", 8 * 1024 * 1024),  # sources over their limit of 1 MiB are refused by intake, which says why
-    ("grpc.max_send_message_length", 64 * 1024 * 1024),
-    ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # below the client's keepalive, or a quiet watch is ended after two minutes
-)
 
 
 @dataclass
@@ -120,7 +113,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             quotas=of_server(settings.hourly_limit, settings.daily_limit),
             lane_count=len(grading.lanes()) or grading.capacity,
         )
-        running = await _start(settings.listen, service, dispatcher, door, operation.observer)
+        running = await _start(settings, service, dispatcher, door, operation.observer)
         running.web_address = operation.web_address
         await operation.serves(running.health)
         log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds)
@@ -150,7 +143,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     competitions = Competitions.load(settings.competitions, problems)
     async with Ledger.open(settings.ledger) as ledger:
         service = GraderService(ledger, problems, worker=None, competitions=competitions)
-        running = await _start(settings.listen, service, None, await door_for(settings, ledger.keys))
+        running = await _start(settings, service, None, await door_for(settings, ledger.keys))
         try:
             yield running
         finally:
@@ -176,14 +169,15 @@ def refuse_unsafe(settings: Settings, grading: Grading) -> None:
 
 
 async def _start(
-    listen: str, service: GraderService, dispatcher: Dispatcher | None, door: Door, observer: Observer | None = None
+    settings: Settings, service: GraderService, dispatcher: Dispatcher | None, door: Door, observer: Observer | None = None
 ) -> Serving:
-    server = grpc.aio.server(interceptors=[CallsInterceptor(observer or Observer()), ErrorInterceptor(door.gate)], options=_OPTIONS)
+    refusing = ErrorInterceptor(door.gate, OpenCalls(health_limits(settings)))
+    server = grpc.aio.server(interceptors=[CallsInterceptor(observer or Observer()), refusing], options=grpc_options(settings))
     grader_service_pb2_grpc.add_GraderServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
-    healthy = health.aio.HealthServicer()  # type: ignore[attr-defined]
+    healthy = KnownHealth()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    address = _bind(server, listen, door.credentials)
+    address = _bind(server, settings.listen, door.credentials)
     await server.start()
     for name in ("", SERVICE_NAME):
         await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -18,6 +18,7 @@ from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.isolation.errors import IsolationBroken
 from grader.mistakes import said
 from grader.server.grading import Wiring
+from grader.server.resources import bound_arenas, raise_descriptor_limit
 from grader.server.running import serving
 from grader.server.wiring import wired
 from grader.state_dir import kept_in
@@ -40,6 +41,8 @@ def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
         return MISUSED
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     sys.setswitchinterval(SWITCH_S)
+    bound_arenas()
+    raise_descriptor_limit()
     try:
         with kept_in(settings.state_dir):  # before problems are looked for in it
             pass

@@ -14,10 +14,13 @@ from aiohttp import web
 
 from grader.config import web_address
 from grader.errors import SettingsInvalid
+from grader.peers import PeerLimits
+from grader.web.connections import HEADER_S, Connections
 
 log = structlog.get_logger()
 
 STOP_GRACE_S = 2.0  # for pages that are being sent
+LIMITS = PeerLimits(total=512, per_address=128)
 SCRAPE_LIMIT_S = 10.0  # Prometheus gives up by then
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -50,25 +53,33 @@ def application(*, scrape: Scrape, unready: Unready, routes: Iterable[web.Abstra
 
 
 @asynccontextmanager
-async def web_serving(address: str, app: web.Application) -> AsyncIterator[str]:
-    """Serve app at `--web ADDRESS` until the context is left; where, with port 0 as the port that the system chose."""
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_GRACE_S)
+async def web_serving(address: str, app: web.Application, *, limits: PeerLimits = LIMITS, header_s: float = HEADER_S) -> AsyncIterator[str]:
+    """Serve app at `--web ADDRESS` until the context is left; where, with port 0 as the port that the system chose.
+
+    limits: of connections. header_s: a connection is closed that has sent no whole header so long after it was made, or after the answer
+    before; aiohttp does that with its timeout for idle connections, which half a header does not put off.
+    """
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_GRACE_S, keepalive_timeout=header_s)
     await runner.setup()
+    listening: asyncio.Server | None = None
     try:
-        at = await _bind(runner, address)
+        listening, at = await _bind(runner, address, Connections(limits))
         log.info("web_serving", address=at)
         yield at
     finally:
+        if listening is not None:
+            listening.close()
         await runner.cleanup()
 
 
-async def _bind(runner: web.AppRunner, address: str) -> str:
+async def _bind(runner: web.AppRunner, address: str, connections: Connections) -> tuple[asyncio.Server, str]:
     host, port = web_address(address)
+    assert runner.server is not None
     try:
-        await web.TCPSite(runner, host, port).start()
+        listening = await asyncio.get_running_loop().create_server(connections.limited(runner.server), host, port, backlog=128)
     except OSError as error:
         raise SettingsInvalid("web", f"can't listen on {address!r}: {error.strerror}; is another program there?") from None
-    return f"{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}"
+    return listening, f"{f'[{host}]' if ':' in host else host}:{listening.sockets[0].getsockname()[1]}"
 
 
 def _text(text: str, status: int) -> web.Response:

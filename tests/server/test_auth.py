@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from grader import errors, keys
 from grader.model import Scope
@@ -108,17 +108,32 @@ async def test_a_stranger_is_refused_before_its_request_is_taken(keyed, method):
     assert await code_of(0.7, bearer(await keyed.key())) is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_health_and_reflection_ask_for_no_key(keyed):
+async def test_health_asks_for_no_key(keyed):
     """Load balancers have none."""
     async with grpc.aio.insecure_channel(keyed.address) as channel:
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
-    def services():
-        with grpc.insecure_channel(keyed.address) as channel:
-            return set(ProtoReflectionDescriptorDatabase(channel).get_services())
 
-    assert SERVICE.full_name in await asyncio.to_thread(services)
+async def services(address, *metadata):
+    """What reflection lists for a call with this metadata."""
+
+    async def requests():
+        yield reflection_pb2.ServerReflectionRequest(list_services="")
+
+    async with grpc.aio.insecure_channel(address) as channel:
+        answers = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(requests(), metadata=metadata, timeout=60)
+        return {one.name async for answer in answers for one in answer.list_services_response.service}
+
+
+async def test_reflection_asks_for_a_key(keyed, serve):
+    """Every valid one will do. On a server without keys it is open, as everything is: the control."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await services(keyed.address)
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert SERVICE.full_name in await services(keyed.address, bearer(await keyed.key(scopes=(Scope.SUBMIT,))))
+    async with serve() as client:
+        assert SERVICE.full_name in await services(client.address)
 
 
 async def test_a_caller_is_told_who_it_is(keyed):

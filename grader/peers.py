@@ -1,0 +1,80 @@
+"""Counts what callers without a key have open, by their address and in all, so that none of them takes everything."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+_IPV6_PREFIX = 64  # a single host is often given this whole network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLimits:
+    """How many may be open in all, and from one address."""
+
+    total: int
+    per_address: int
+
+
+class PeerCount:
+    """How many are open now."""
+
+    def __init__(self, limits: PeerLimits) -> None:
+        self.limits = limits
+        self._open: Counter[str] = Counter()
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        """Open from all addresses."""
+        return self._total
+
+    def enter(self, address: str) -> bool:
+        """Count one more from this address; False, and nothing is counted, where that is over a limit."""
+        if self._total >= self.limits.total or self._open[address] >= self.limits.per_address:
+            if not self._open[address]:
+                del self._open[address]
+            return False
+        self._open[address] += 1
+        self._total += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """The end of one that entered."""
+        self._total -= 1
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+    @contextmanager
+    def entered(self, address: str) -> Iterator[bool]:
+        """Count one until the context is left; whether it is within the limits."""
+        inside = self.enter(address)
+        try:
+            yield inside
+        finally:
+            if inside:
+                self.leave(address)
+
+
+def address_of_peer(peer: str) -> str:
+    """The address in what gRPC calls a peer, such as ipv4:192.0.2.1:5000 or ipv6:%5B2001:db8::1%5D:5000; without the port."""
+    kind, _, rest = unquote(peer).partition(":")
+    return network_of(rest.rpartition(":")[0].strip("[]")) if kind in ("ipv4", "ipv6") else kind
+
+
+def network_of(host: str) -> str:
+    """What counts as one address: an IPv4 address, or the /64 of an IPv6 address."""
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, _IPV6_PREFIX), strict=False))
+    return str(found)
