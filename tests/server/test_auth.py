@@ -126,14 +126,17 @@ async def services(address, *metadata):
         return {one.name async for answer in answers for one in answer.list_services_response.service}
 
 
-async def test_reflection_asks_for_a_key(keyed, serve):
-    """Every valid one will do. On a server without keys it is open, as everything is: the control."""
+async def test_reflection_asks_for_a_key(keyed):
+    """Every valid one will do."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await services(keyed.address)
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
     assert SERVICE.full_name in await services(keyed.address, bearer(await keyed.key(scopes=(Scope.SUBMIT,))))
-    async with serve() as client:
-        assert SERVICE.full_name in await services(client.address)
+
+
+async def test_reflection_is_open_where_no_keys_are_asked_for(client):
+    """As everything is: the control."""
+    assert SERVICE.full_name in await services(client.address)
 
 
 async def test_a_caller_is_told_who_it_is(keyed):

@@ -1,6 +1,6 @@
 """Floods a server with clients that have no key, and measures its memory and the calls of a user who has one.
 
-A quarter of the clients each opens: Health.Watch with the name of a service that is megabytes long; plain TCP connections that send
+A quarter of the clients each opens: Health.Watch with the name of a service that is up to megabytes long; plain TCP connections that send
 nothing; halves of an HTTP header to the web port; and requests of reflection with a name as long. Whoever is refused comes again.
 """
 
@@ -35,7 +35,7 @@ KINDS = ("watch", "idle", "half_header", "reflect")
 CALL_EVERY_S = 0.05
 SETTLE_S = 5.0
 
-Client = Callable[[], Coroutine[Any, Any, None]]
+Client = Callable[[str], Coroutine[Any, Any, None]]
 
 
 @dataclass(slots=True)
@@ -72,7 +72,9 @@ class Flood:
     """The clients without a key."""
 
     def __init__(self, address: str, web_port: int, name_bytes: int, kinds: Sequence[str]) -> None:
-        self._address, self._web_port, self._name = address, web_port, "x" * name_bytes
+        self._address, self._web_port = address, web_port
+        # Not all are of the most: this side would be busy with nothing but copying them.
+        self._names = ["x" * (name_bytes // part) for part in (1, 30, 300)]
         self._kinds = [self._of(kind) for kind in kinds]
         self.refused: Counter[str] = Counter()
 
@@ -85,7 +87,7 @@ class Flood:
         while True:
             kind = self._kinds[index % len(self._kinds)]
             try:
-                await kind()
+                await kind(self._names[index // len(self._kinds) % len(self._names)])
                 self.refused[f"{kind.__name__.strip('_')}: closed"] += 1
             except grpc.aio.AioRpcError as error:
                 self.refused[f"{kind.__name__.strip('_')}: {error.code().name}"] += 1
@@ -93,13 +95,13 @@ class Flood:
                 self.refused[f"{kind.__name__.strip('_')}: {type(error).__name__}"] += 1
             await asyncio.sleep(PAUSE_S)
 
-    async def _watch(self) -> None:
+    async def _watch(self, name: str) -> None:
         async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
-            async for _ in health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=self._name)):
+            async for _ in health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=name)):
                 pass
 
-    async def _reflect(self) -> None:
-        request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=self._name)
+    async def _reflect(self, name: str) -> None:
+        request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
         async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
             call: Any = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
             await call.write(request)
@@ -108,11 +110,11 @@ class Flood:
             if (code := await call.code()) is not grpc.StatusCode.OK:
                 raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata())
 
-    async def _idle(self) -> None:
-        name, port = self._address.rsplit(":", 1)
-        await _held(name, int(port), b"")
+    async def _idle(self, _: str) -> None:
+        host_name, port = self._address.rsplit(":", 1)
+        await _held(host_name, int(port), b"")
 
-    async def _half_header(self) -> None:
+    async def _half_header(self, _: str) -> None:
         await _held("127.0.0.1", self._web_port, b"GET / HTTP/1.1\r\nHost: x\r\nX-A: ")
 
 
@@ -222,7 +224,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long (60)")
     made.add_argument("--idle-seconds", type=float, default=5.0, metavar="S", help="how long calls are measured before (5)")
     made.add_argument("--clients", type=int, default=1000, metavar="N", help="how many are open at once (1000)")
-    made.add_argument("--name-bytes", type=int, default=NAME_BYTES, metavar="N", help=f"the length of names ({NAME_BYTES})")
+    made.add_argument("--name-bytes", type=int, default=NAME_BYTES, metavar="N", help=f"the length of the longest names ({NAME_BYTES})")
     made.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=f"of clients, of {', '.join(KINDS)} (all)")
     made.add_argument("--json", action="store_true", help="print one JSON object")
     made.add_argument("--attack", nargs=2, metavar=("ADDRESS", "PORT"), help="only flood this server and its web port, until input ends")

@@ -1,0 +1,139 @@
+"""Connections of strangers: how many the web port holds and for how long, and what is left for gRPC and boxes."""
+
+import asyncio
+import contextlib
+import resource
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+
+from grader.config import Settings
+from grader.peers import PeerLimits
+from grader.server.connections import grpc_options, health_limits, web_limits
+from grader.server.resources import RESERVED, connections_within
+from grader.web.serving import application, web_serving
+
+HALF = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: "
+WIDE = PeerLimits(total=1000, per_address=1000)
+NO_LIMIT_S = 3600.0  # aiohttp's own
+
+
+@contextlib.asynccontextmanager
+async def port(**options):
+    """The web port, with nothing behind it."""
+
+    async def nothing():
+        return ()
+
+    app = application(scrape=lambda: asyncio.sleep(0, b""), unready=nothing)
+    async with web_serving("127.0.0.1:0", app, **options) as address:
+        yield int(address.rsplit(":", 1)[1])
+
+
+@contextlib.asynccontextmanager
+async def connected(number, count=1, sent=b""):
+    """Connections on which this was sent."""
+    opened = [await asyncio.open_connection("127.0.0.1", number) for _ in range(count)]
+    for _, writer in opened:
+        writer.write(sent)
+    try:
+        yield [reader for reader, _ in opened]
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+async def closed(reader):
+    """Wait until the other side closes."""
+    async with asyncio.timeout(60):
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    return True
+
+
+async def status(number, path="/healthz"):
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{number}{path}") as answer:
+        return answer.status
+
+
+async def test_half_a_header_is_not_waited_for():
+    """Nor is nothing at all; nor half a header behind an answered request; and what comes slowly does not put it off."""
+    async with port(header_s=0.2) as number:
+        for sent in (HALF, b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + HALF):
+            async with connected(number, sent=sent) as (reader,):
+                assert await closed(reader)
+        async with asyncio.timeout(60):
+            _, writer = await asyncio.open_connection("127.0.0.1", number)
+            with contextlib.suppress(ConnectionError):
+                writer.write(HALF)
+                while not writer.is_closing():
+                    writer.write(b"x")
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+            writer.transport.abort()
+        assert await status(number) == 200
+
+
+async def test_without_the_limit_half_a_header_is_waited_for():
+    """The control: while others are answered, many times over, it is still open."""
+    async with port(header_s=NO_LIMIT_S) as number, connected(number, sent=HALF) as (reader,):
+        for _ in range(20):
+            assert await status(number) == 200
+            await asyncio.sleep(0.02)
+        assert not reader.at_eof()
+
+
+@pytest.mark.parametrize("limits", [PeerLimits(total=3, per_address=1000), PeerLimits(total=1000, per_address=3)])
+async def test_a_connection_too_many_is_closed_and_one_that_ends_makes_room(limits):
+    """In all, and from one address."""
+    async with port(limits=limits) as number:
+        async with connected(number, 3, HALF) as held, connected(number, sent=HALF) as (one_more,):
+            assert await closed(one_more) and not any(reader.at_eof() for reader in held)
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    assert await status(number) == 200
+                    return
+
+
+async def test_within_the_limits_all_are_answered():
+    """The control: as many connections, and then a request."""
+    async with port(limits=WIDE) as number, connected(number, 4, HALF):
+        assert await status(number) == 200
+
+
+async def test_many_requests_on_one_connection_are_answered():
+    """The honest case: the limit counts connections, and a header that comes in time is no half one."""
+    async with port(limits=PeerLimits(total=1, per_address=1), header_s=5.0) as number, aiohttp.ClientSession() as session:
+        for _ in range(5):
+            async with session.get(f"http://127.0.0.1:{number}/healthz") as answer:
+                assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+def test_descriptors_are_left_for_boxes_and_the_ledger():
+    """Connections get as many as asked for, or in proportion fewer."""
+    assert connections_within(65_536, 4096, 512) == (4096, 512)
+    for descriptors in (256, 1024, 2048, 4096):
+        api, web = connections_within(descriptors, 4096, 512)
+        assert api > web > 0 and api + web <= max(descriptors - RESERVED, descriptors // 2)
+
+
+def test_a_server_process_raises_its_limit_of_descriptors():
+    """To what the system allows. The control: before, it is what the shell gave."""
+    program = (
+        "import resource\nfrom grader.server.resources import raise_descriptor_limit\n"
+        "print(*resource.getrlimit(resource.RLIMIT_NOFILE))\nraise_descriptor_limit(700)\nprint(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    lowered = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 600))  # noqa: E731
+    done = subprocess.run([sys.executable, "-c", program], preexec_fn=lowered, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["256", "600", "600", "600"]
+
+
+def test_the_settings_reach_grpc_and_the_web_port():
+    """Each has one of its own."""
+    settings = Settings(connection_limit=11, web_connection_limit=12, web_address_limit=13, health_call_limit=14, health_address_limit=15)
+    assert dict(grpc_options(settings))["grpc.max_allowed_incoming_connections"] == 11
+    assert web_limits(settings) == PeerLimits(total=12, per_address=13)
+    assert health_limits(settings) == PeerLimits(total=14, per_address=15)
