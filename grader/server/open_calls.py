@@ -52,6 +52,7 @@ class OpenCalls:
             address = address_of_peer(context.peer())
             with self._count.entered(address) as inside:
                 if not inside:
+                    self._release_soon()
                     await _refuse(
                         context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many health calls are open; close some, or come again later"
                     )

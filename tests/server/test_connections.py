@@ -7,13 +7,16 @@ import subprocess
 import sys
 
 import aiohttp
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader.config import Settings
 from grader.peers import PeerLimits
 from grader.server.connections import grpc_options, health_limits, web_limits
 from grader.server.resources import RESERVED, connections_within
 from grader.web.serving import application, web_serving
+from tests.server.keyed import keyed_server
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: "
 WIDE = PeerLimits(total=1000, per_address=1000)
@@ -110,6 +113,23 @@ async def test_many_requests_on_one_connection_are_answered():
         for _ in range(5):
             async with session.get(f"http://127.0.0.1:{number}/healthz") as answer:
                 assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+@pytest.mark.parametrize(("limit", "answered"), [(2, [True, True, False]), (4096, [True, True, True])])
+async def test_the_api_has_so_many_connections(settings, limit, answered):
+    """One too many is closed. The control: with the usual limit it is not."""
+    async with keyed_server(settings, connection_limit=limit, listen="127.0.0.1:0") as server, contextlib.AsyncExitStack() as stack:
+        found = []
+        for _ in range(3):
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            channel = await stack.enter_async_context(grpc.aio.insecure_channel(server.address, options=options))
+            try:
+                await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
+                found.append(True)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE
+                found.append(False)
+    assert found == answered
 
 
 def test_descriptors_are_left_for_boxes_and_the_ledger():

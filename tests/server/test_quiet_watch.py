@@ -7,8 +7,9 @@ import pytest
 
 from grader import client as client_module
 from grader.client import GraderClient
+from grader.config import Settings
 from grader.errors import ServerUnreachable
-from grader.server.running import _OPTIONS
+from grader.server.connections import grpc_options
 from grader.v1 import grader_service_pb2_grpc, submission_pb2
 
 
@@ -64,4 +65,7 @@ async def test_a_server_that_stays_away_is_given_up(served):
 
 def test_pings_may_come_as_often_as_clients_send_them():
     """gRPC passes over an option whose name it does not know, and then ends a quiet watch after two minutes (as it did)."""
-    assert dict(_OPTIONS)["grpc.http2.min_ping_interval_without_data_ms"] < dict(client_module._OPTIONS)["grpc.keepalive_time_ms"]
+    assert (
+        dict(grpc_options(Settings()))["grpc.http2.min_ping_interval_without_data_ms"]
+        < dict(client_module._OPTIONS)["grpc.keepalive_time_ms"]
+    )
