@@ -251,7 +251,7 @@ def report_to_proto(report: Report, mask: Mask, *, full: bool = False) -> report
         environment=_environment(report.environment) if report.environment else None,
         flags=report.flags,
         libraries=report.libraries,
-        output=report.output,
+        output="" if mask.secret else report.output,  # a competition has public runs outside of it for prints
         process_count=report.process_count,
     )
 

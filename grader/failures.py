@@ -167,11 +167,8 @@ def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loa
         reason = {11: "ILLEGAL_ADDRESS", 7: "ILLEGAL_ADDRESS", 6: "ABORTED", 8: "ARITHMETIC"}.get(end.signal, "SIGNALLED")
         hint = "; check every index and pointer" if reason == "ILLEGAL_ADDRESS" else ""
         return Verdict.RUNTIME_ERROR, reason, f"The kernel's process died of signal {end.signal} {where}{hint}."
-    return (
-        Verdict.RUNTIME_ERROR,
-        "EXITED",
-        f"The kernel's process ended by itself with exit code {end.exit_code} {where}; only what it computed counts.",
-    )
+    code = "" if end.exit_code is None else f" with exit code {end.exit_code}"
+    return Verdict.RUNTIME_ERROR, "EXITED", f"The kernel's process ended by itself{code} {where}; only what it computed counts."
 
 
 def _where(trial: wire.Trial) -> str:

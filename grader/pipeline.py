@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from pathlib import Path
 
 from grader import devices
-from grader.building import build_artifact, cut, module_argv
+from grader.building import build_artifact, module_argv
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.formats import as_called
 from grader.host import Host, Lane, Seat, Workspace
@@ -21,12 +21,12 @@ from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.uninterrupted import uninterrupted
 from grader.model import Lease
+from grader.redaction import after_hidden, run_end
 from sandbox import wire
 from sandbox.wire import BuildOutcome
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
 LOOK_S = 0.01
-LEFT_OUT = "\n(what was printed since the hidden workloads were run is left out)\n"
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 
 
@@ -46,14 +46,18 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
             async with seat.lane() as lane:  # held to the end: all processes are timed on one device
                 if lane.environment != environment:  # another lane was free first
                     yield _report_on(lane.environment, host)
+                met = False  # whether a process has met a hidden workload: what a later one says could carry its size
                 for begins in _rounds(lease):
                     if begins is not None:
                         yield begins
-                    failed = False
-                    async with run_box() as box, aclosing(_judged(lane, _job(lease, problem, host, work, build, box), box)) as facts:
-                        async for fact in facts:
-                            failed = failed or says_failed(fact)
-                            yield fact
+                    failed, met_before = False, met
+                    async with run_box() as box:
+                        job = _job(lease, problem, host, work, build, box)
+                        async with aclosing(_judged(lane, job, box, met_before=met_before)) as facts:
+                            async for fact in facts:
+                                met = met or (isinstance(fact, wire.Progress) and fact.hidden_at_ns is not None)
+                                failed = failed or says_failed(fact)
+                                yield fact
                     if failed:  # right in every process, or not right
                         return
 
@@ -66,8 +70,8 @@ def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
     return tuple(wire.Round(index=index, count=count) for index in range(count))
 
 
-async def _judged(lane: Lane, job: wire.Job, box: Box) -> AsyncGenerator[wire.Fact, None]:
-    """The facts of one process, up to how its box ended."""
+async def _judged(lane: Lane, job: wire.Job, box: Box, *, met_before: bool) -> AsyncGenerator[wire.Fact, None]:
+    """The facts of one process, up to how its box ended. met_before: an earlier process has met a hidden workload."""
     gone, hidden_at_ns = False, None
     # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
     async with closed_link(box, Path(job.link_path)):
@@ -77,8 +81,8 @@ async def _judged(lane: Lane, job: wire.Job, box: Box) -> AsyncGenerator[wire.Fa
             gone = gone or says_gone(fact)
             if hidden_at_ns is None and isinstance(fact, wire.Progress):
                 hidden_at_ns = fact.hidden_at_ns
-            yield fact
-    yield _run_end(await _ending(box, CRASH_S if gone else 0.0), hidden_at_ns)
+            yield after_hidden(fact) if met_before else fact
+    yield run_end(await _ending(box, CRASH_S if gone else 0.0), hidden_at_ns, met_before=met_before)
 
 
 @asynccontextmanager
@@ -270,16 +274,3 @@ async def _ending(box: Box, patience_s: float) -> BoxExit:
             return await box.wait()
     except TimeoutError:
         return await box.kill()
-
-
-def _run_end(end: BoxExit, hidden_at_ns: int | None) -> wire.RunEnd:
-    """How the box ended. What was printed since hidden workloads were run could tell their sizes."""
-    output = end.output if hidden_at_ns is None else end.output_before(hidden_at_ns)
-    left_out = LEFT_OUT if len(output) < len(end.output) else ""
-    return wire.RunEnd(
-        cause=end.cause.value,
-        exit_code=end.exit_code,
-        signal=end.signal,
-        output=cut(output)[0] + left_out,
-        wall_ns=end.wall_ns,
-    )

@@ -223,3 +223,11 @@ def test_facts_from_before_a_key_was_there_are_still_read():
     ):
         row = wire.as_json(fact)
         assert wire.from_json({key: value for key, value in row.items() if key not in later}) == fact
+
+
+def test_no_output_is_shown_in_a_competition():
+    """In no mode: what a box left for a later one could be printed there. The control: outside of a competition."""
+    printed = replace(fakes.report(), output="left by the process before: 40144")
+    in_competition = convert.Mask.of(replace(fakes.problem(), competition_id="one"))
+    assert convert.report_to_proto(printed, MASK).output == printed.output
+    assert convert.report_to_proto(printed, in_competition).output == ""

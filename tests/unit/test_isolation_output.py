@@ -6,7 +6,7 @@ import time
 
 from grader.isolation import BoxCause, BoxExit
 from grader.isolation.output import OutputReader
-from grader.pipeline import LEFT_OUT, _run_end
+from grader.redaction import LEFT_OUT, run_end
 
 
 def test_what_came_by_a_time_is_cut_where_the_next_began() -> None:
@@ -58,5 +58,5 @@ async def test_a_reader_that_has_ended_does_not_stop_the_next_one_with_its_descr
 def test_the_report_says_that_something_is_left_out() -> None:
     """Where nothing came later, and where nothing is hidden, all is shown and nothing is said."""
     end = BoxExit(cause=BoxCause.KILLED, output=b"n is 1000\nn is 1537\n", arrivals=((0, 100), (10, 200)))
-    assert _run_end(end, 150).output == f"n is 1000\n{LEFT_OUT}"
-    assert _run_end(end, 250).output == _run_end(end, None).output == "n is 1000\nn is 1537\n"
+    assert run_end(end, 150).output == f"n is 1000\n{LEFT_OUT}"
+    assert run_end(end, 250).output == run_end(end, None).output == "n is 1000\nn is 1537\n"

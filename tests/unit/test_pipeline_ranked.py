@@ -16,7 +16,8 @@ from grader.fleet.local import LocalFleet
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
-from grader.pipeline import LEFT_OUT, closed_link
+from grader.pipeline import closed_link
+from grader.redaction import LEFT_OUT
 from grader.verdict import fold
 from sandbox import wire
 from tests import fakes
@@ -134,10 +135,28 @@ async def test_a_judge_that_dies_in_a_later_process_is_our_fault(fleet: LocalFle
     assert kinds(await graded(fleet, lease("s2"))) == "B" + "RLtttFE" * 3
 
 
-async def test_what_is_printed_once_hidden_workloads_run_is_left_out_of_every_process(fleet: LocalFleet) -> None:
-    """The second process may print what it wants before its own hidden ones; what it printed after could tell sizes like the first's."""
+async def test_what_is_printed_is_left_out_from_the_first_hidden_workload_of_the_first_process_on(fleet: LocalFleet) -> None:
+    """The first process may leave the sizes for the second, which could print them before it meets a hidden workload itself."""
     ends = [fact for fact in await graded(fleet, lease()) if isinstance(fact, wire.RunEnd)]
-    assert [end.output for end in ends] == [f"public {number}\n{LEFT_OUT}" for number in (1, 2, 3)]
+    assert [end.output for end in ends] == [f"public 1\n{LEFT_OUT}", LEFT_OUT, LEFT_OUT]
+
+
+async def test_where_nothing_is_hidden_all_is_kept_of_every_process(fleet: LocalFleet) -> None:
+    """The control: it is the hidden workload of the first process that hides the output of the second."""
+    wanted = lease()
+    public = tuple(replace(one, hidden=False) for one in wanted.problem.spec.workloads)
+    wanted = replace(wanted, problem=replace(wanted.problem, spec=replace(wanted.problem.spec, workloads=public)))
+    ends = [fact for fact in await graded(fleet, wanted) if isinstance(fact, wire.RunEnd)]
+    assert [end.output for end in ends] == [f"public {number}\nsecret size 33\n" for number in (1, 2, 3)]
+
+
+async def test_a_failure_of_a_later_process_is_reported_without_words_of_its_own(fleet: LocalFleet, judges: fakes.Judges) -> None:
+    """A public workload that fails in the second process is said as a hidden one is; in the first it is named: the control."""
+    judges.order("emulated", "well", "wrong", "well", "wrong")  # the third is the look at the device after a failure
+    later = fold(await graded(fleet, lease()), lease().ranking)
+    assert later.summary.endswith("on a hidden workload; try sizes that are odd, prime or 1.")
+    first = fold(await graded(fleet, lease("s2")), lease().ranking)
+    assert "on workload '" in first.summary
 
 
 async def test_others_wait_until_the_last_process_is_done(fleet: LocalFleet) -> None:

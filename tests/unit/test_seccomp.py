@@ -77,7 +77,7 @@ def test_every_call_gets_what_the_profile_says(compiler, profile, answer):
     for entry in profile["syscalls"]:
         for name in entry["names"]:
             expected[compiler.system_calls()[name]] = ENOSYS if entry.get("errnoRet") == 38 else actions[entry["action"]]
-    conditional = {compiler.system_calls()[name] for name in ("socket", "socketpair")}
+    conditional = {compiler.system_calls()[name] for name in ("socket", "socketpair", "preadv2", "pwritev2")}
     for number in set(range(600)) - conditional:
         assert answer(number) == expected.get(number, EPERM), number
 
@@ -105,6 +105,19 @@ def test_clone_makes_no_namespace(answer, flag):
 
 def test_clone3_says_that_it_does_not_exist(answer):
     assert answer("clone3") == ENOSYS
+
+
+@pytest.mark.parametrize("call", ["preadv2", "pwritev2"])
+@pytest.mark.parametrize("flags", [1, 8, 0x40, 8 | 1 << 32, 1 << 31])
+def test_vectored_reads_and_writes_take_no_flags(answer, call, flags):
+    """RWF_NOWAIT reads a page only if it is cached. Without flags the calls are preadv and pwritev."""
+    assert answer(call, 3, 4096, 1, 0, 0, flags) == EPERM
+    assert answer(call, 3, 4096, 1, 0, 0, 0) == ALLOW
+
+
+@pytest.mark.parametrize(("call", "expected"), [("cachestat", ENOSYS), ("mincore", ENOSYS), ("readahead", ENOSYS), ("fadvise64", EPERM)])
+def test_the_page_cache_is_neither_asked_nor_advised(answer, call, expected):
+    assert answer(call) == expected
 
 
 def test_another_abi_ends_the_process(answer):

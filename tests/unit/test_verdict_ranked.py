@@ -62,7 +62,7 @@ def test_three_good_processes_are_accepted_with_a_score() -> None:
     assert (report.verdict, report.process_count) == (Verdict.ACCEPTED, 3)
     assert report.score is not None and report.score.value == pytest.approx((1.9 * 2.0 * 2.1) ** (1 / 3))
     assert report.score.low < 1.85 and report.score.high > 2.15, "wider than any process alone"
-    assert len(report.measurements) == 1 and len(report.trials) == 9 and report.output == "printed by 2"
+    assert len(report.measurements) == 1 and len(report.trials) == 9 and report.output == ""
     assert report.summary == "Right on all 18 runs with fresh inputs, 1 workloads, 3 processes." and report.flags == ()
 
 
@@ -165,3 +165,9 @@ def test_stored_facts_of_one_process_are_still_folded() -> None:
     assert fold(facts, Ranking(process_count=1)).score is not None
     with pytest.raises(IncompleteFacts):
         fold(facts, RANKING)
+
+
+def test_no_output_is_shown_in_ranked_mode() -> None:
+    """Nor of the first process. The control: the same facts in another mode."""
+    assert folded(three()).output == ""
+    assert fold([BUILT, *process(0)[1:]]).output == "printed by 0"

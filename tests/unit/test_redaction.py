@@ -1,0 +1,69 @@
+"""What a later process of ranked mode may say, once an earlier one has met a hidden workload."""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.failures import load_failed, trial_failed
+from grader.isolation import BoxCause, BoxExit
+from grader.redaction import LEFT_OUT, after_hidden, run_end
+from sandbox import wire
+from sandbox.wire import LoadOutcome, TrialOutcome, TrialPhase
+
+SIZE = "40144"
+
+
+def failed(outcome: TrialOutcome) -> wire.Trial:
+    """A public workload's trial that says the size in every field that the kernel can choose."""
+    return wire.Trial(
+        workload_id="public",
+        phase=TrialPhase.VERIFY,
+        index=0,
+        outcome=outcome,
+        element_count=1 << 20,
+        mismatched_count=int(SIZE),
+        unwritten_count=int(SIZE),
+        nonfinite_count=int(SIZE),
+        max_absolute_error=float(SIZE),
+        message=f"n is {SIZE}",
+    )
+
+
+ENDED = BoxExit(cause=BoxCause.EXITED, exit_code=int(SIZE), output=f"n is {SIZE}".encode())
+
+
+@pytest.mark.parametrize("outcome", [one for one in TrialOutcome if one is not TrialOutcome.PASSED])
+def test_a_failed_trial_of_a_later_process_does_not_say_the_size(outcome: TrialOutcome) -> None:
+    """However it fails."""
+    end = run_end(ENDED, None, met_before=True)
+    assert SIZE not in " ".join(trial_failed(after_hidden(failed(outcome)), end))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "outcome", [TrialOutcome.MISMATCHED, TrialOutcome.UNWRITTEN, TrialOutcome.NON_FINITE, TrialOutcome.RAISED, TrialOutcome.CRASHED]
+)
+def test_a_failed_trial_of_the_first_process_does(outcome: TrialOutcome) -> None:
+    """The control: as it is shown of a public workload."""
+    end = run_end(ENDED, None)
+    assert SIZE in trial_failed(failed(outcome), end)[2] or "4.01e+04" in trial_failed(failed(outcome), end)[2]
+
+
+@pytest.mark.parametrize("outcome", [LoadOutcome.RAISED, LoadOutcome.CRASHED, LoadOutcome.ENTRY_NOT_FOUND])
+def test_a_failed_load_of_a_later_process_does_not_say_the_size(outcome: LoadOutcome) -> None:
+    """With the control: unchanged it does."""
+    load = wire.Load(outcome=outcome, message=f"n is {SIZE}")
+    assert SIZE in load_failed(load, run_end(ENDED, None))[2]
+    assert SIZE not in load_failed(after_hidden(load), run_end(ENDED, None, met_before=True))[2]  # type: ignore[arg-type]
+
+
+def test_a_later_process_is_shown_neither_output_nor_exit_code() -> None:
+    """And what it printed is mentioned only where it printed something."""
+    end = run_end(ENDED, None, met_before=True)
+    assert (end.output, end.exit_code, end.signal) == (LEFT_OUT, None, None)
+    assert run_end(BoxExit(cause=BoxCause.KILLED), None, met_before=True).output == ""
+
+
+def test_the_errors_of_a_passed_trial_are_not_kept() -> None:
+    """Within the tolerance a kernel can choose them."""
+    passed = wire.Trial(workload_id="a", phase=TrialPhase.VERIFY, index=0, outcome=TrialOutcome.PASSED, max_absolute_error=1e-7)
+    assert after_hidden(passed).max_absolute_error is None  # type: ignore[union-attr]
