@@ -32,6 +32,11 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
     return Path(own) if (own := environment.get("GRADER_CACHE_DIR")) else None
 
 
+def resident_toolchain(environment: Mapping[str, str] = os.environ) -> bool | None:
+    """Whether boxes see a copy of the toolchain in memory unless told otherwise: $GRADER_RESIDENT_TOOLCHAIN is 1, 0 or auto (None)."""
+    return {"1": True, "0": False}.get(environment.get("GRADER_RESIDENT_TOOLCHAIN", ""))
+
+
 def trace_endpoint(environment: Mapping[str, str] = os.environ) -> str:
     """Where traces go unless told otherwise: $OTEL_EXPORTER_OTLP_ENDPOINT, as for every program that is traced; "" is nowhere."""
     return environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
@@ -72,6 +77,8 @@ class Settings(BaseModel):
     daily_limit: int = Field(default=0, ge=0)
     sandbox: Literal["auto", "docker", "bubblewrap", "process"] = "auto"
     box_root: str = "host"
+    # Whether boxes see a copy of the host's toolchain in memory; None: where there is room for one.
+    resident_toolchain: bool | None = Field(default_factory=resident_toolchain)
     device: str = "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
     lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one beside them
     builders: int = Field(default=2, ge=1, le=256)

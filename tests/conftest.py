@@ -24,6 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[RUN_DIR_VARIABLE] = str(directory)
     os.environ[CACHE_DIR_VARIABLE] = str(directory / "artifacts")
     os.environ[OWNER_VARIABLE] = str(os.getpid())
+    os.environ.setdefault("GRADER_RESIDENT_TOOLCHAIN", "0")  # seconds and gigabytes for each server; its own tests turn it on
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -62,7 +62,7 @@ class BubblewrapIsolation:
         self._program = shutil.which(PROGRAM)
         self._options = ""
         self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
-        self._fingerprint = HostFingerprint()
+        self._fingerprint = HostFingerprint(fixed=settings.resident_dir is not None)
         self._root = os.geteuid() == 0
 
     async def check(self) -> Availability:
@@ -91,7 +91,7 @@ class BubblewrapIsolation:
         uid = slot_uid(spec.slot, spec.purpose) if self._root and self._protections.own_uid else os.geteuid()
         grant = gpu.NOTHING
         if spec.gpu is not None:
-            grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor))
+            grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor), self._settings.resident_dir)
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             cgroup = self._cgroups.make(spec.box_id) if self._cgroups.usable else None
@@ -136,9 +136,8 @@ class BubblewrapIsolation:
     def _launch(
         self, program: str, spec: BoxSpec, link_dir: Path, uid: int, descriptor: int | None, grant: gpu.Grant, *, limited: bool
     ) -> host_box.Launch:
-        etc = self._settings.runtime_dir / "etc"
-        write_own_etc(etc)
-        toolchain = host_toolchain(etc, self._settings.hidden_paths)
+        write_own_etc(self._settings.etc_directory)
+        toolchain = host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.resident_dir)
         binds = self._binds(spec, toolchain, link_dir, grant)
         sources = [str(bind.source) for bind, _ in binds]
         paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}

@@ -95,7 +95,7 @@ class DockerIsolation:
         self._engine = Engine(settings.docker_host)
         self._image: str | None = None
         self._toolchain: Toolchain | None = None
-        self._fingerprint = HostFingerprint()
+        self._fingerprint = HostFingerprint(fixed=settings.resident_dir is not None)
 
     async def check(self) -> Availability:
         """Start a trivial box."""
@@ -172,16 +172,15 @@ class DockerIsolation:
     def _make_toolchain(self) -> Toolchain:
         if self._settings.image is not None:
             return image_toolchain()
-        etc = self._settings.runtime_dir / "etc"
-        write_own_etc(etc)
-        return host_toolchain(etc, self._settings.hidden_paths)
+        write_own_etc(self._settings.etc_directory)
+        return host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.resident_dir)
 
     async def _grant(self, wanted: GpuAccess) -> gpu.Grant:
         """Plain device nodes where that can be; else what the engine arranges, which an image has room for and the host's root has not."""
         missing: IsolationBroken | None = None
         if self._engine.local:
             try:
-                return gpu.plain(wanted, await asyncio.to_thread(self._find_driver, wanted.minor))
+                return gpu.plain(wanted, await asyncio.to_thread(self._find_driver, wanted.minor), self._settings.resident_dir)
             except driver.DriverMissing as error:
                 missing = error
         if self._settings.image is not None:

@@ -38,10 +38,12 @@ class HostFingerprint:
     """The fingerprint of the host's own toolchain: walked once, and again where a directory or a program of it has changed.
 
     A file that is edited in place, deep in a tree, is seen by the next server only. Packages are not installed so.
+    fixed: walked once only, for boxes that see a copy of the toolchain, which does not change.
     """
 
-    def __init__(self, take: Callable[[Walk], None] | None = None) -> None:
+    def __init__(self, take: Callable[[Walk], None] | None = None, *, fixed: bool = False) -> None:
         self._take = take or take_host
+        self._fixed = fixed
         self._digest = ""
         self._watched: dict[str, tuple[int, int]] = {}
         self._walking = asyncio.Lock()
@@ -52,7 +54,8 @@ class HostFingerprint:
             return await asyncio.to_thread(self._current)
 
     def _current(self) -> str:
-        if not self._digest or any(_facts(path) != facts for path, facts in self._watched.items()):
+        changed = not self._fixed and any(_facts(path) != facts for path, facts in self._watched.items())
+        if not self._digest or changed:
             begun_ns = time.monotonic_ns()
             walk = _walked(self._take)
             self._digest, self._watched = walk.digest(), walk.watched

@@ -10,7 +10,7 @@ from typing import Any
 
 from grader.isolation import GpuAccess
 from grader.isolation.driver import Driver
-from grader.isolation.toolchain import Bind
+from grader.isolation.toolchain import Bind, at_resident
 
 DRIVER, TRITON = "/grader/driver", "/grader/triton"
 CDI_KIND = "nvidia.com/gpu"
@@ -38,12 +38,13 @@ class Grant:
 NOTHING = Grant()
 
 
-def plain(gpu: GpuAccess, driver: Driver) -> Grant:
+def plain(gpu: GpuAccess, driver: Driver, resident_dir: Path | None = None) -> Grant:
     """Grant the nodes and the driver's files themselves: no hook, no toolkit.
 
-    The libraries one by one, so that nothing else that lies beside them is in the loader's way.
+    The libraries one by one, so that nothing else that lies beside them is in the loader's way; of one that is in the toolchain's copy in
+    memory, that copy.
     """
-    libraries = tuple(Bind(source=path.resolve(), target=f"{DRIVER}/{path.name}") for path in driver.libraries)
+    libraries = tuple(at_resident(resident_dir, Bind(source=path.resolve(), target=f"{DRIVER}/{path.name}")) for path in driver.libraries)
     return Grant(
         devices=tuple(Bind(source=node, target=f"/dev/{node.name}") for node in driver.nodes),
         binds=(*libraries, _triton(gpu)),

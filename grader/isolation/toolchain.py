@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.isolation import LIB
@@ -24,23 +24,27 @@ OWN_ETC = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """A host path and where the box sees it."""
+    """A host path and where the box sees it. shared: a part of the host's toolchain, which all boxes see."""
 
     source: Path
     target: str
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
     """What the root of a box consists of.
 
-    hidden: directories inside bound ones that are covered by an empty one.
+    hidden: directories inside bound ones that are covered by an empty one; hidden_sources: where these lie on the host.
+    library: those of the binds that show the box's side of `sandbox`.
     """
 
     python: str
     path: str
     binds: tuple[Bind, ...]
     hidden: tuple[str, ...]
+    hidden_sources: tuple[str, ...] = ()
+    library: tuple[Bind, ...] = ()
 
 
 def package_directory(name: str) -> Path:
@@ -63,21 +67,47 @@ def library_binds() -> tuple[Bind, ...]:
     return tuple(Bind(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
 
 
-def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = ()) -> Toolchain:
-    """Return the host's own compilers, libraries and Python environment, to be seen at the same paths inside."""
+def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), resident_dir: Path | None = None) -> Toolchain:
+    """Return the host's own compilers, libraries and Python environment, to be seen at the same paths inside.
+
+    resident_dir: where their copy in memory is, which is bound in their place (`resident.py`).
+    """
     roots = [Path(path) for path in SYSTEM if Path(path).exists()]
     prefixes = [Path(prefix) for prefix in (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)]
     cuda = cuda_home()
     roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
-    binds = _without_nested([Bind(source=path.resolve(), target=str(path)) for path in roots])
+    binds = _without_nested([Bind(source=path.resolve(), target=str(path), shared=True) for path in roots])
     etc = tuple(Bind(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
-    hidden = [package_directory("sandbox"), package_directory("grader"), *hidden_paths]
+    hidden = [path.resolve() for path in (package_directory("sandbox"), package_directory("grader"), *hidden_paths)]
+    library = library_binds()
     return Toolchain(
         python=sys.executable,
         path=search_path(),
-        binds=(*binds, *etc, *library_binds()),
-        hidden=tuple(target for path in hidden for target in _seen_as(path.resolve(), binds)),
+        binds=(*_resident(binds, resident_dir), *etc, *_resident(library, resident_dir)),
+        hidden=tuple(target for path in hidden for target in _seen_as(path, binds)),
+        hidden_sources=tuple(map(str, hidden)),
+        library=library,
     )
+
+
+def mirrored(resident_dir: Path, path: Path) -> Path:
+    """Return where the copy of a host path lies in a copy of the toolchain."""
+    return resident_dir / str(path).lstrip("/")
+
+
+def at_resident(resident_dir: Path | None, bind: Bind) -> Bind:
+    """Return the bind of a file's copy, where there is one; else the bind itself."""
+    copied = None if resident_dir is None else mirrored(resident_dir, bind.source)
+    return bind if copied is None or not copied.is_file() else replace(bind, source=copied)
+
+
+def _resident(binds: tuple[Bind, ...], resident_dir: Path | None) -> tuple[Bind, ...]:
+    if resident_dir is None:
+        return binds
+    found = tuple(replace(bind, source=mirrored(resident_dir, bind.source)) for bind in binds)
+    if missing := [str(bind.source) for bind in found if not bind.source.exists()]:
+        raise IsolationBroken(f"the toolchain's copy in memory lacks {missing[0]}; restart the server, which makes a new one")
+    return found
 
 
 def image_toolchain() -> Toolchain:

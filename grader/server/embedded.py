@@ -27,7 +27,12 @@ async def embedded(
         # By a descriptor: a unix socket's path has at most 107 bytes, and $TMPDIR may lie deep. Only this process listens and connects.
         descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         try:
-            here = settings.model_copy(update={"listen": f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}"})
+            # A copy of the toolchain takes seconds to make, and here nobody grades secrets for others.
+            changes = {
+                "listen": f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}",
+                "resident_toolchain": settings.resident_toolchain or False,
+            }
+            here = settings.model_copy(update=changes)
             async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
                 yield running.address
         finally:

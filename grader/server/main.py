@@ -62,6 +62,13 @@ def parser() -> argparse.ArgumentParser:
     add("--daily-limit", type=int, metavar="N", help="likewise in 24 hours (0: any)")
     add("--sandbox", choices=("auto", "docker", "bubblewrap", "process"), help="what keeps kernels in (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
+    add(
+        "--resident-toolchain",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="let boxes see a copy of the host's toolchain in memory, so that no box learns by the page cache what an earlier one read "
+        "($GRADER_RESIDENT_TOOLCHAIN, or where three times the copy's size is free)",
+    )
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
     add("--lanes", type=int, metavar="N", help="emulated devices used at once, beside one lane for each GPU (1)")
     add("--builders", type=int, metavar="N", help="builds done at once (2)")

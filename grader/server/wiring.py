@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -19,6 +20,7 @@ from grader.errors import SettingsInvalid
 from grader.fleet.gpus import Gpu, discover, why_unusable
 from grader.fleet.local import LocalFleet
 from grader.isolation.observed import ObservedIsolation
+from grader.isolation.resident import ResidentCopyImpossible, resident
 from grader.isolation.runtime import leave_runtime
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
@@ -30,12 +32,25 @@ log = structlog.get_logger()
 @asynccontextmanager
 async def wired(settings: Settings) -> AsyncIterator[Grading]:
     """This host's isolation and devices, as the settings ask; boxes of an earlier server are swept on the way in."""
-    cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
     boxes = box_settings(settings)
+    try:
+        # A process shares the host's files anyhow: only of boxes anything is claimed.
+        wanted = False if settings.sandbox == "process" else settings.resident_toolchain
+        async with resident(boxes, wanted=wanted) as directory, _wired(settings, replace(boxes, resident_dir=directory)) as grading:
+            yield grading
+    except ResidentCopyImpossible as error:
+        raise SettingsInvalid("resident_toolchain", str(error)) from error
+
+
+@asynccontextmanager
+async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Grading]:
+    cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
     isolation, found = await choose(settings.sandbox, boxes)
     observed = ObservedIsolation(isolation)
     try:
         log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
+        if boxes.resident_dir is not None:
+            await isolation.fingerprint()  # of what has just been copied
         gpus = chosen_gpus(settings.device)
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
         async with LocalFleet(

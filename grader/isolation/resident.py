@@ -1,0 +1,225 @@
+"""A copy of the host's toolchain in memory, which boxes see in place of the files on disk while a server serves.
+
+Which pages of a file on disk are cached is state that a box changes by reading and the next box can measure by the clock: bits from one box
+to the next. All pages of a tmpfs without swap are always there, and so are its directories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from grader.isolation.errors import IsolationBroken
+from grader.isolation.removal import remove_tree
+from grader.isolation.resident_parts import left_out
+from grader.isolation.settings import BoxSettings
+from grader.isolation.toolchain import Toolchain, host_toolchain, mirrored
+
+log = structlog.get_logger()
+
+PLACE, PREFIX = Path("/dev/shm"), "grader-toolchain-"
+TMPFS_MAGIC = "tmpfs"
+FREE_FACTOR = 3  # so many times the copy's size has to be available
+COPIER_COUNT = 4
+CHUNK_BYTES = 64 << 20
+
+
+class ResidentCopyImpossible(IsolationBroken):
+    """The toolchain can't be kept in memory here; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file, directory or link to be copied. size: bytes of a file, 0 of others."""
+
+    source: str
+    mode: int
+    size: int
+
+
+@asynccontextmanager
+async def resident(settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE) -> AsyncIterator[Path | None]:
+    """The directory of this server's copy, removed at the end; None without one.
+
+    wanted: None makes a copy where there is room, and warns where there is none; True raises ResidentCopyImpossible there.
+    """
+    await asyncio.to_thread(sweep, place)
+    if wanted is False or settings.image is not None:
+        if wanted and settings.image is not None:
+            raise ResidentCopyImpossible("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
+        log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else "--no-resident-toolchain")
+        yield None
+        return
+    directory = place / f"{PREFIX}{settings.state_id}-{settings.run_id}"
+    try:
+        held = await asyncio.to_thread(_made, settings, directory)
+    except ResidentCopyImpossible as error:
+        if wanted:
+            raise
+        log.warning("toolchain_on_disk", reason=str(error))
+        yield None
+        return
+    try:
+        yield directory
+    finally:
+        await asyncio.to_thread(remove_tree, directory)
+        os.close(held)
+
+
+def sweep(place: Path = PLACE) -> int:
+    """Remove the copies whose servers are gone: a live one holds a lock on its directory. Returns how many were removed."""
+    count = 0
+    for directory in sorted(place.glob(f"{PREFIX}*")):
+        with suppress(OSError):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(directory)
+                count += 1
+            finally:
+                os.close(descriptor)
+    return count
+
+
+def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
+    """Why a copy of this size can't be kept in `place`; None where it can."""
+    if not place.is_dir() or _kind(place) != TMPFS_MAGIC:
+        return f"{place} is no tmpfs; mount one there"
+    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        return f"{place} is mounted noexec; remount it with exec"
+    if Path("/proc/swaps").read_text().count("\n") > 1:
+        return "this host has swap, to which the copy's pages could go; turn it off with swapoff -a"
+    free, available = shutil.disk_usage(place).free, _available_bytes()
+    if free < size_bytes * 1.1:
+        return f"{place} has {free >> 20} MiB free and the copy takes {size_bytes >> 20} MiB; enlarge it with mount -o remount,size="
+    if available < FREE_FACTOR * size_bytes:
+        return f"{available >> 20} MiB of memory are available, and {FREE_FACTOR} times the copy's {size_bytes >> 20} MiB are asked for"
+    return None
+
+
+def size_of(toolchain: Toolchain) -> int:
+    """How many bytes a copy takes."""
+    return sum(part.size for part in _parts(toolchain))
+
+
+def _made(settings: BoxSettings, directory: Path) -> int:
+    """Make the copy; returns the descriptor whose lock says that its server lives."""
+    toolchain = host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths)
+    parts = list(_parts(toolchain))
+    size_bytes = sum(part.size for part in parts)
+    if (reason := why_not(size_bytes, directory.parent)) is not None:
+        raise ResidentCopyImpossible(f"the toolchain is not kept in memory: {reason}")
+    directory.mkdir(mode=0o711)
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH)  # `sweep` asks for it alone
+        copy(parts, directory)
+    except (OSError, IsolationBroken) as error:
+        remove_tree(directory)
+        os.close(held)
+        raise ResidentCopyImpossible(f"the toolchain could not be copied to {directory}: {error}") from error
+    log.info("toolchain_resident", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
+    return held
+
+
+def copy(parts: list[Part], directory: Path) -> None:
+    """Copy all parts to below `directory`, at their own paths there; OSError where one can't be copied whole."""
+    files = []
+    for part in parts:
+        target = mirrored(directory, Path(part.source))
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if stat.S_ISDIR(part.mode):
+            target.mkdir(exist_ok=True, mode=0o755)
+        elif stat.S_ISLNK(part.mode):
+            target.symlink_to(os.readlink(part.source))  # noqa: PTH115  as it is, not resolved
+        else:
+            files.append((part, target))
+    with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="resident") as pool:
+        for _ in pool.map(lambda one: _copy_file(*one), files):
+            pass
+    for part in reversed(parts):  # a directory's time counts for Python's finders
+        if stat.S_ISDIR(part.mode):
+            facts = os.stat(part.source)  # noqa: PTH116
+            os.utime(mirrored(directory, Path(part.source)), ns=(facts.st_mtime_ns, facts.st_mtime_ns))
+
+
+def _copy_file(part: Part, target: Path) -> None:
+    try:
+        source = os.open(part.source, os.O_RDONLY | os.O_NOFOLLOW)
+    except PermissionError:
+        return  # boxes have no more rights than we
+    except FileNotFoundError:
+        if "__pycache__" in part.source:
+            return  # Python replaces these at any time
+        raise
+    try:
+        facts = os.fstat(source)
+        written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            count = 0
+            while sent := os.sendfile(written, source, None, CHUNK_BYTES):
+                count += sent
+            if count != facts.st_size:
+                raise OSError(f"{part.source} has {facts.st_size} bytes, and {count} were copied")
+            os.fchmod(written, stat.S_IMODE(facts.st_mode) & 0o755)  # nothing is setuid in a box
+            os.utime(written, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
+        finally:
+            os.close(written)
+    finally:
+        os.close(source)
+
+
+def _parts(toolchain: Toolchain) -> Iterator[Part]:
+    """What is copied: everything that the binds show, once, less what `resident_parts` leaves out and what boxes must not see."""
+    hidden = frozenset(toolchain.hidden_sources)
+    roots: list[str] = []
+    for source in sorted({str(bind.source) for bind in toolchain.binds if bind.shared}):
+        if not any(source.startswith(f"{root}/") for root in roots):
+            roots.append(source)
+            yield from _below(source, hidden)
+    for source in sorted(str(bind.source) for bind in toolchain.library):  # may lie in what is hidden
+        if not any(source.startswith(f"{root}/") for root in roots) or any(source.startswith(f"{one}/") for one in hidden):
+            yield from _below(source, frozenset())
+
+
+def _below(path: str, hidden: frozenset[str]) -> Iterator[Part]:
+    facts = os.lstat(path)
+    yield Part(path, facts.st_mode, facts.st_size if stat.S_ISREG(facts.st_mode) else 0)
+    if not stat.S_ISDIR(facts.st_mode) or path in hidden or left_out(path):
+        return  # of what is left out there is an empty directory
+    try:
+        with os.scandir(path) as listing:
+            names = sorted(entry.name for entry in listing)
+    except PermissionError:
+        return
+    for name in names:
+        below = f"{path}/{name}"
+        with suppress(FileNotFoundError):
+            mode = os.lstat(below).st_mode
+            if stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                yield from _below(below, hidden)
+
+
+def _kind(place: Path) -> str:
+    """The file system of a directory that something is mounted on; "" where nothing is."""
+    found = ""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, target, kind, *_ = line.split()
+        if target == str(place):
+            found = kind
+    return found
+
+
+def _available_bytes() -> int:
+    (line,) = [line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable:")]
+    return int(line.split()[1]) << 10
