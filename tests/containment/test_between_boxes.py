@@ -1,8 +1,17 @@
 """What one box could leave for the next: calls that tell or change which pages of a shared file are cached, each with its control."""
 
+import asyncio
+import os
 import platform
+import sysconfig
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+
+from grader.isolation.resident import ResidentCopyImpossible, resident
+from grader.isolation.settings import BoxSettings
 
 # A file that every box has, of the host's toolchain.
 PAGES = """
@@ -50,3 +59,84 @@ async def test_vectored_calls_without_flags_work(cage):
     """Some libraries call them so."""
     attack = f"{PAGES}\nattempt('read', lambda: vectored(327, opened(), 0))\nattempt('write', lambda: vectored(328, scratch, 0))"
     assert await cage.says(attack) == ["read THROUGH 16", "write THROUGH 16"]
+
+
+COMPILES_AND_IMPORTS = """
+import subprocess
+sys.path[:0] = [one for one in PLACES if os.path.isdir(one)]
+with open('/tmp/a.cpp', 'w') as source:
+    source.write('#include <vector>\\n#include <thread>\\nint main() { return std::vector<int>(3).size() - 3; }')
+print('compiled', subprocess.run(['g++', '-O2', '-pthread', '/tmp/a.cpp', '-o', '/tmp/a']).returncode, subprocess.run(['/tmp/a']).returncode)
+import torch
+print('torch', int(torch.ones(3).sum()))
+"""
+MOUNTS = """
+IN_MEMORY = {'tmpfs', 'proc', 'sysfs', 'devpts', 'mqueue', 'cgroup', 'cgroup2', 'devtmpfs'}
+for line in open('/proc/self/mountinfo'):
+    left, _, right = line.partition(' - ')
+    if right.split()[0] not in IN_MEMORY:
+        print(left.split()[4])
+"""
+# Each box has its own of these: its link, and what the engine makes for every container.
+OF_ONE_BOX = {"/", "/grader/link", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+ROOM = {"memory_bytes": 2 << 30, "tmp_bytes": 64 << 20, "process_count": 64, "open_file_count": 1024}
+
+
+@pytest.fixture(scope="module")
+def resident_dir():
+    """A copy of the toolchain in memory, as a server makes one."""
+    with tempfile.TemporaryDirectory(prefix="grader-resident-") as place, asyncio.Runner() as runner:
+        settings = BoxSettings(state_id=f"resident{os.getpid()}", runtime_dir=Path(place))
+        held = resident(settings, wanted=True)
+        try:
+            directory = runner.run(held.__aenter__())
+        except ResidentCopyImpossible as error:
+            pytest.skip(str(error))
+        yield directory
+        runner.run(held.__aexit__(None, None, None))
+        assert not directory.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, resident_dir):
+    """It is complete, and nothing that all boxes see lies on disk. The control: without the copy the toolchain does."""
+    places = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    asks = f"PLACES = {places!r}\n{COMPILES_AND_IMPORTS}"
+    on_disk = await cage.says(MOUNTS)
+    assert "/usr" in on_disk
+    cage.settings = replace(cage.settings, resident_dir=resident_dir)
+    assert await cage.says(asks, limits=ROOM) == ["compiled 0 0", "torch 3"]
+    assert set(await cage.says(MOUNTS)) <= OF_ONE_BOX
+
+
+async def test_a_lock_ends_with_its_box(cage):
+    """The next box can lock the same file. The control: while a process of the same box has it, another can't."""
+    attack = """
+import fcntl
+first, second = (os.open(os.path.realpath(sys.executable), os.O_RDONLY) for _ in range(2))
+attempt('lock', lambda: fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB))
+attempt('again', lambda: fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB))
+"""
+    for _ in range(2):
+        assert await cage.says(attack) == ["lock THROUGH None", "again DENIED EAGAIN"]
+
+
+async def test_reading_leaves_no_time_of_access(cage):
+    """The control: on the box's own scratch, reading an old file changes it."""
+    attack = """
+def changed(path):
+    before = os.stat(path).st_atime_ns
+    open(path, 'rb').read(1)
+    return os.stat(path).st_atime_ns != before
+print('shared', changed(os.path.realpath(sys.executable)))
+open('/tmp/own', 'w').write('x')
+os.utime('/tmp/own', (1, 1))
+print('own', changed('/tmp/own'))
+"""
+    assert await cage.says(attack) == ["shared False", "own True"]
+
+
+async def test_cgroup_counters_begin_anew(cage):
+    """What a box can see of its cgroup is its own: no path, so no counters of another box. The control: the host's own has a path."""
+    assert [line.rsplit(":", 1)[1] for line in await cage.says("print(open('/proc/self/cgroup').read().strip())")][:1] == ["/"]
