@@ -66,7 +66,8 @@ import subprocess
 sys.path[:0] = [one for one in PLACES if os.path.isdir(one)]
 with open('/tmp/a.cpp', 'w') as source:
     source.write('#include <vector>\\n#include <thread>\\nint main() { return std::vector<int>(3).size() - 3; }')
-print('compiled', subprocess.run(['g++', '-O2', '-pthread', '/tmp/a.cpp', '-o', '/tmp/a']).returncode, subprocess.run(['/tmp/a']).returncode)
+made = subprocess.run(['g++', '-O2', '-pthread', '/tmp/a.cpp', '-o', '/tmp/a']).returncode
+print('compiled', made, subprocess.run(['/tmp/a']).returncode)
 import torch
 print('torch', int(torch.ones(3).sum()))
 """
