@@ -68,7 +68,7 @@ def averaged(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
-    """The figure that boards compare; None where any workload of any process has none: what the clock could not tell is worth nothing."""
+    """The figure that boards compare; None where any workload of any process has none, or it is not resolved: what the clock could not tell is worth nothing."""
     means: list[Estimate] = []
     for measurements in processes:
         found = [_time(one) if ranking.score_kind is ScoreKind.TIME else _ratio(one, ranking.baseline) for one in measurements]
@@ -76,8 +76,8 @@ def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
         if not known or len(known) < len(found):
             return None
         means.append(averaged(known))
-    found = pooled(means).score if means else None
-    return found if found is not None and resolved(found.low, found.high) else None
+    made = pooled(means).score if means else None
+    return made if made is not None and resolved(made.low, made.high) else None
 
 
 def speedups(processes: Sequence[Process]) -> tuple[wire.Speedup, ...]:

@@ -20,7 +20,9 @@ from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import ReferenceFailed
 
 SMALL_SHARE = 0.02  # of an output's elements: fewer may lie below atol
-BLOCK_COLUMNS = 1024  # threads of a block at most (CUDA C++ Programming Guide, compute capabilities): a kernel with one per column ends there
+BLOCK_COLUMNS = (
+    1024  # threads of a block at most (CUDA C++ Programming Guide, compute capabilities): a kernel with one per column ends there
+)
 Function = Callable[..., Any]
 
 
@@ -137,7 +139,9 @@ def _max(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return type(found)((torch.zeros_like(found[0]), found[1]))
 
 
-def _variance(input: torch.Tensor, dim: Any = None, *, correction: float = 1, unbiased: bool | None = None, keepdim: bool = False) -> Any:
+def _variance(
+    input: torch.Tensor, dim: Any = None, *, correction: float = 1, unbiased: bool | None = None, keepdim: bool = False
+) -> torch.Tensor:
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     axes = tuple(range(input.dim())) if dim is None else ((dim,) if isinstance(dim, int) else tuple(dim))

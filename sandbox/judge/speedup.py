@@ -37,8 +37,8 @@ def speedup(
 
     bias_ns, bias_share: how far two processes that do the same differ however long one measures; it widens the interval. selection:
     what the choice of the turns may have added to the mean of the logarithms; it lowers the lower bound only, as leaving turns out helps
-    the subject only. None where a turn of either is at or below the protocol's floor: a time that small is no time, and fails closed. None, too,
-    where the interval spans more than RESOLVED_FACTOR.
+    the subject only. None where a turn of either is at or below the protocol's floor: a time that small is no time, and fails closed.
+    None, too, where the interval spans more than RESOLVED_FACTOR.
     """
     pairs = list(zip(baseline_ns, subject_ns, strict=True))
     if len(pairs) < 2 or min(min(pair) for pair in pairs) <= 0:

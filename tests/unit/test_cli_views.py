@@ -184,7 +184,15 @@ def test_a_share_never_rounds_to_none_or_all(count: int, of: int, said: str) -> 
 
 @pytest.mark.parametrize(
     ("nanoseconds", "said"),
-    [(12, "12 ns"), (1_500, "1.50 us"), (53_100, "53.1 us"), (2_694_000, "2.69 ms"), (4e9, "4.00 s"), (-2_000, "not resolved"), (0, "not resolved")],
+    [
+        (12, "12 ns"),
+        (1_500, "1.50 us"),
+        (53_100, "53.1 us"),
+        (2_694_000, "2.69 ms"),
+        (4e9, "4.00 s"),
+        (-2_000, "not resolved"),
+        (0, "not resolved"),
+    ],
 )
 def test_a_time_has_three_digits_and_a_unit(nanoseconds: float, said: str) -> None:
     """Nanoseconds to seconds."""

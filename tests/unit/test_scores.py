@@ -75,7 +75,7 @@ def test_the_table_is_students(freedom: int, value: float) -> None:
 
 
 def test_a_score_is_the_geometric_mean_over_workloads_and_processes() -> None:
-    """Twice and eight times as fast is four times; a process that saw a little more lifts it, and one that saw twice as much leaves no score."""
+    """Twice and eight times as fast is four times; a process that saw twice as much leaves no score."""
     first = [measured("a", ratio(2.0)), measured("b", ratio(8.0))]
     second = [measured("a", ratio(2.1)), measured("b", ratio(8.4))]
     alone, both = score([first], RANKING), score([first, second], RANKING)
