@@ -68,7 +68,8 @@ def averaged(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
-    """The figure that boards compare; None where any workload of any process has none, or it is not resolved: what the clock could not tell is worth nothing."""
+    """The figure that boards compare; None where any workload of any process has none, or where the whole is not
+    resolved: what the clock could not tell is worth nothing."""
     means: list[Estimate] = []
     for measurements in processes:
         found = [_time(one) if ranking.score_kind is ScoreKind.TIME else _ratio(one, ranking.baseline) for one in measurements]
