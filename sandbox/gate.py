@@ -40,6 +40,7 @@ class Operation(IntEnum):
     WARM = 7  # some launches on inputs of an earlier call, so that the host's code is not cold when the clock runs
     WARM_NULL = 8
     EXIT = 9
+    LOAD = 11  # load the artifact: the first call, and the first moment at which something of the submission runs
     OBSERVE = 10  # one launch on what was placed; the answer tells what it called. variant 1: kernels too
 
 
@@ -192,7 +193,7 @@ class Gate:
         return int(self._page.done)
 
     def expect(self, number: int) -> None:
-        """Let the next `done` be this one without a call: the runner's first sign of life."""
+        """Let the next `done` be this one without a call: the runner's announcement."""
         self._page.go = number
 
     def wait(self, number: int, previous: int, deadline_ns: int, alive: Callable[[], bool]) -> bool:
@@ -222,6 +223,12 @@ class Gate:
         return Answer(status=Status(copy.status), message=message, samples_ns=samples)
 
     # -- the runner's side -----------------------------------------------------------------------------------------------
+
+    def announce(self, version: str) -> int:
+        """Say that this runner has its job, device and memory, and which protocol it speaks; wait for LOAD, and return its number."""
+        first = self.next(0)
+        self.reply(first, Answer(status=Status.OK, message=version))
+        return self.next(first)
 
     def next(self, previous: int, spin_ns: int = SPIN_NS) -> int:
         """Wait for a call; the judge ends the box, so this waits for ever."""

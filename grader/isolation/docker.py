@@ -106,6 +106,8 @@ class DockerIsolation:
         failure = await trial.failure(self)
         if failure is not None:
             return Availability(usable=False, detail=f"a container does not start: {failure}")
+        if self._settings.image is not None and (failure := await trial.outdated(self)) is not None:
+            return Availability(usable=False, detail=failure)
         number = str(version.get("Version", "?"))
         major = number.split(".")[0]
         warnings = []

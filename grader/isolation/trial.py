@@ -9,6 +9,7 @@ from dataclasses import replace
 from grader.isolation import BoxCause, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.slots import hold_slot, shared_slot_directory
+from sandbox.protocol import VERSION
 
 WITHIN_S = 20.0
 LIMITS = Limits(
@@ -21,6 +22,7 @@ LIMITS = Limits(
     tmp_bytes=1 << 20,
     open_file_count=64,
 )
+PRINT_VERSION = "import sys; sys.path.insert(0, sys.argv[1]); from sandbox.protocol import VERSION; print(VERSION)"
 GREETING = "grader box works"
 GPU_WITHIN_S = 60.0  # a driver without persistence mode wakes the GPU first
 GPU_LIMITS = replace(LIMITS, wall_s=50.0, cpu_s=50.0, memory_bytes=4 << 30, process_count=128, file_bytes=64 << 20, open_file_count=1024)
@@ -49,19 +51,33 @@ async def failure(isolation: Isolation) -> str | None:
     return _complaint(ended, "a trivial box")
 
 
+async def outdated(isolation: Isolation) -> str | None:
+    """Return how the copy of `sandbox` that boxes see differs from ours; None if it does not."""
+    ended = await _tried(isolation, PRINT_VERSION, LIMITS, WITHIN_S, None, "{lib}")
+    if isinstance(ended, str):
+        return ended
+    found = ended.output.decode(errors="replace").strip()
+    if ended.exit_code == 0 and found == VERSION:
+        return None
+    seen = f"speaks protocol {found[-16:]!r}" if ended.exit_code == 0 else "does not know its protocol"
+    return f"the copy of the grader in the boxes' image {seen}, and this server {VERSION!r}; build the image from this version"
+
+
 async def gpu_failure(isolation: Isolation, gpu: GpuAccess) -> str | None:
     """Return why a box cannot use this GPU; None if it can."""
     ended = await _tried(isolation, GPU_TRIAL, GPU_LIMITS, GPU_WITHIN_S, gpu)
     return _complaint(ended, "a box with this GPU")
 
 
-async def _tried(isolation: Isolation, source: str, limits: Limits, within_s: float, gpu: GpuAccess | None) -> BoxExit | str:
+async def _tried(
+    isolation: Isolation, source: str, limits: Limits, within_s: float, gpu: GpuAccess | None, *arguments: str
+) -> BoxExit | str:
     try:
         with hold_slot(shared_slot_directory()) as slot:
             spec = BoxSpec(
                 box_id=f"check-{secrets.token_hex(4)}",
                 purpose=Purpose.RUN,
-                argv=("{python}", "-I", "-S", "-c", source),
+                argv=("{python}", "-I", "-S", "-c", source, *arguments),
                 limits=limits,
                 slot=slot,
                 gpu=gpu,

@@ -23,6 +23,7 @@ from sandbox.box.languages.registry import LANGUAGES
 from sandbox.box.observe import observe
 from sandbox.devices import Arena, Device, DeviceFault, open_device
 from sandbox.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operation, Status
+from sandbox.protocol import VERSION
 
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 ITEM_BYTES = (2, 4, 8)
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     job = replace(job, templates=link_protocol.Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
     device = warm if warm is not None and job.device_kind == warm.KIND else open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
-    first = gate.next(0)
+    first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
     try:
         # From here on untrusted code has run in this process: nothing that it says is believed.
         kernel = LANGUAGES[job.language].load(artifact_fd, state_fd, job, arena)

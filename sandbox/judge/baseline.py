@@ -30,6 +30,7 @@ from sandbox.judge.placement import arena_bytes, rounded
 from sandbox.judge.references import Reference, load_task
 from sandbox.judge.runner_link import RunnerLink, connect
 from sandbox.judge.turns import EAGER, VARIANTS
+from sandbox.protocol import VERSION
 
 LOAD_S = 60.0
 KEPT_COUNT = 32  # references and their compiled forms
@@ -187,7 +188,7 @@ def main() -> None:
         job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
         kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
-        first = gate.next(0)
+        first = gate.announce(VERSION)
         gate.reply(first, Answer(status=Status.OK))
         with torch.no_grad():
             serve(gate, first, device, arena, kernels)

@@ -54,9 +54,9 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
             open_links.enter_context(device.levelled())
             yield wire.Progress(stage=wire.Stage.LOADING)
-            # From here on the runner has run untrusted code: believe nothing it says.
             work = runner_job(task.spec, job.language, job.entry, device, _told_at_once(task))
             subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
+            # From here on the runner has run untrusted code: believe nothing it says.
             yield _load_fact(subject)
             if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
                 yield from _verify_and_measure(job, subject, task, clock, artifact)

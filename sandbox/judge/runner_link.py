@@ -18,8 +18,10 @@ from sandbox import wire
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.devices.clock import Ending, NativeClock, Pairs, Signals, Taken
 from sandbox.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
+from sandbox.protocol import VERSION
 
 ACCEPT_POLL_S = 0.05
+REBUILD = "see the box's log; if boxes are made from an image, build it from this version of the grader"
 CLOSED_SUFFIX = ".closed"  # the server makes this file beside the link when no runner will come any more
 
 
@@ -31,7 +33,7 @@ class Silence(Enum):
 
 
 class NoRunner(Exception):
-    """Nobody connected: the box ended first, or is not ours."""
+    """There is no runner that could load something: the box ended first, is not ours, or has another version of our code."""
 
 
 @dataclass(slots=True)
@@ -121,7 +123,8 @@ def connect(
     before: Callable[[], None] = lambda: None,
 ) -> Iterator[RunnerLink]:
     """Hand memory, artifact and state to the runner at the other end, and wait until it has loaded them. torch.OutOfMemoryError where there
-    is no memory, and then `before` is not done: nobody at the other end waits for a job that does not come."""
+    is no memory, and then `before` is not done: nobody at the other end waits for a job that does not come. NoRunner where the runner does
+    not announce itself: nothing of the submission has run by then."""
     arena = device.create_arena(job.arena_bytes)
     gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(link_protocol.sealed_copy(data) for data in (artifact, state))
     gate = Gate(gate_fd)
@@ -129,14 +132,13 @@ def connect(
         first = int.from_bytes(os.urandom(7), "little") | 1
         gate.expect(first)
         before()
+        begun = time.monotonic()
         try:
-            begun = time.monotonic()
             link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
-            loaded = _await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer()
-        except TimeoutError:
-            loaded = Silence.TIMED_OUT
-        except (BrokenPipeError, ConnectionResetError):
-            loaded = Silence.GONE
+            _check_announced(_await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer())
+        except (TimeoutError, BrokenPipeError, ConnectionResetError, GateViolated) as error:
+            raise NoRunner(f"the runner did not take its job ({type(error).__name__}); {REBUILD}") from None
+        loaded = _await(gate, link, gate.open(Call(operation=Operation.LOAD)), first, load_s) or gate.answer()
         runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded)
         try:
             yield runner
@@ -174,6 +176,18 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
                 raise NoRunner(f"no runner connected within {limit_s:g} s")
     with link:
         yield link
+
+
+def _check_announced(announced: Answer | Silence) -> None:
+    """NoRunner unless it is up and speaks our protocol."""
+    match announced:
+        case Silence.GONE:
+            raise NoRunner(f"the runner ended before it had opened its device and its memory; {REBUILD}")
+        case Silence.TIMED_OUT:
+            raise NoRunner("the runner did not open its device and its memory in time; this machine or its device is overloaded")
+        case Answer(message=version) if version != VERSION:
+            text = f"the box's copy of `sandbox` speaks protocol {version[:16]!r}, and the judge {VERSION!r}"
+            raise NoRunner(f"{text}; build the image of the boxes from this version of the grader")
 
 
 def _copy(pairs: Pairs) -> None:

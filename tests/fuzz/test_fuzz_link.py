@@ -27,6 +27,7 @@ from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, GateViolated, Operation, Status
 from sandbox.judge import runner_link
 from sandbox.judge.runner_link import NoRunner, Silence, accept, connect
+from sandbox.protocol import VERSION
 from tests.clock import SteppedTime
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_gate import well_formed
@@ -79,6 +80,18 @@ class Peer:
         self.end.recv(count)
 
     def receive(self, _: object) -> None:
+        """Take the job and announce a runner; what comes next answers LOAD."""
+        self.take(None)
+        self.announce(VERSION)
+
+    def announce(self, version: str) -> None:
+        assert self.gate is not None
+        first = self.gate.next(0)
+        self.gate.reply(first, Answer(status=Status.OK, message=version))
+        while self.gate._page.go == first and not self.left.is_set():
+            time.sleep(0.001)
+
+    def take(self, _: object) -> None:
         self.end.settimeout(60)
         _, fds = link_protocol.receive(self.end)
         self.gate = Gate(fds[0])
@@ -135,6 +148,8 @@ def judged(told: list[tuple[str, Any]], template_bytes: int = 0, turns: int = 2,
                 found: object = runner.loaded
                 for _ in range(turns if isinstance(found, Answer) else 0):
                     found = runner.call(Call(operation=Operation.CALL), call_s)
+        except NoRunner as absence:
+            found = NoRunner(str(absence))  # without the frames, which hold the gate
         except GateViolated as violation:
             found = violation.with_traceback(None)  # whose frames hold the gate
         peer.left.set()
@@ -152,10 +167,10 @@ def descriptors() -> int:
 @given(steps(), st.sampled_from((0, 0, 0, 100_000, 900_000)))
 @example([("nap", 0.5)], 900_000)
 def test_a_runner_that_does_anything_is_answered_in_time(told: list[tuple[str, Any]], template_bytes: int) -> None:
-    """An answer, silence or a violation, while it stays; and the judge keeps nothing open."""
+    """No runner, an answer, silence or a violation, while it stays; and the judge keeps nothing open."""
     before = descriptors()
     found = judged([*told, ("stay", None)], template_bytes)
-    assert isinstance(found, (Silence, GateViolated)) or (isinstance(found, Answer) and well_formed(found)), found
+    assert isinstance(found, (Silence, GateViolated, NoRunner)) or (isinstance(found, Answer) and well_formed(found)), found
     if descriptors() != before:
         gc.collect()  # it takes long, and only what is in a circle needs it
     assert descriptors() == before
@@ -164,7 +179,29 @@ def test_a_runner_that_does_anything_is_answered_in_time(told: list[tuple[str, A
 def test_a_runner_that_reads_nothing_does_not_hold_the_judge() -> None:
     """Found: a job larger than the socket's buffer was sent without a limit; the judge waited for as long as the box lived."""
     found = judged([("stay", None)], template_bytes=900_000)
-    assert found is Silence.TIMED_OUT
+    assert isinstance(found, NoRunner)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("close", None)],
+        [("take", None), ("close", None)],
+        [("take", None), ("stay", None)],
+        [("take", None), ("lie", 7), ("stay", None)],
+        [("take", None), ("echo", None), ("stay", None)],
+        [("take", None), ("announce", "0123456789abcdef"), ("stay", None)],
+    ],
+)
+def test_a_runner_that_fails_before_it_announces_itself_is_our_fault(steps: list[tuple[str, Any]]) -> None:
+    """It ends, is silent, lies, or has another version of our code: nothing of the submission has run by then."""
+    assert isinstance(judged(steps), NoRunner)
+
+
+@pytest.mark.parametrize(("step", "found"), [(("close", None), Silence.GONE), (("stay", None), Silence.TIMED_OUT)])
+def test_a_runner_that_fails_after_that_is_the_submissions(step: tuple[str, Any], found: Silence) -> None:
+    """The control."""
+    assert judged([("receive", None), step]) is found
 
 
 def test_a_job_that_was_sent_whole_is_not_sent_again() -> None:

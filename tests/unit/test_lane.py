@@ -29,6 +29,7 @@ from sandbox.devices.clock import Pairs, Taken
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Operation, Status
 from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
+from sandbox.protocol import VERSION
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -114,7 +115,7 @@ def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
         tensors = [arena.tensor(slot.offset, "float32", slot.shape) for slot in (*call.inputs, *call.outputs)]
         return Bound(launch=lambda: kernel(tensors[: len(call.inputs)], tensors[len(call.inputs) :]))
 
-    first = gate.next(0)
+    first = gate.announce(VERSION)
     gate.reply(first, Answer(status=Status.OK))
     serve(gate, first, device, arena, {0: Loaded(bind=bind, uses_torch=False)})
     link.close()

@@ -1,0 +1,41 @@
+"""A box whose copy of our code is of another version is found before anything is graded in it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
+from grader.isolation.trial import outdated
+from sandbox.protocol import VERSION
+from tests import fakes
+
+
+class Printing(fakes.FakeBoxes):
+    """Boxes that print one text and end."""
+
+    def __init__(self, output: bytes, exit_code: int) -> None:
+        super().__init__()
+        self._ended = BoxExit(cause=BoxCause.EXITED, exit_code=exit_code, output=output)
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        assert spec.argv[-1] == "{lib}"
+        yield fakes.EndedBox(self._ended)
+
+
+@pytest.mark.parametrize(
+    ("output", "exit_code", "complaint"),
+    [
+        (VERSION + "\n", 0, None),
+        ("0123456789abcdef\n", 0, "speaks protocol '0123456789abcdef'"),
+        ("ModuleNotFoundError: No module named 'sandbox.protocol'", 1, "does not know its protocol"),
+    ],
+)
+async def test_an_image_of_another_version_is_named(output: str, exit_code: int, complaint: str | None) -> None:
+    """With what to do; one of our own version is not."""
+    found = await outdated(Printing(output.encode(), exit_code))
+    if complaint is None:
+        assert found is None
+    else:
+        assert found is not None and complaint in found and "build the image from this version" in found
