@@ -13,7 +13,7 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -75,7 +75,7 @@ class _Page(ctypes.Structure):
         ("copy_out", ctypes.c_uint32),
         ("count", ctypes.c_uint32),
         ("template_index", ctypes.c_uint32),
-        ("_unused", ctypes.c_uint32),
+        ("late_scalars", ctypes.c_uint32),
         ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("budget_ns", ctypes.c_uint64),
@@ -86,6 +86,7 @@ class _Page(ctypes.Structure):
         ("sample_count", ctypes.c_uint32),
         ("message", ctypes.c_ubyte * MESSAGE_LIMIT_BYTES),
         ("samples_ns", ctypes.c_uint64 * SAMPLE_LIMIT),
+        ("scalars", ctypes.c_double * TENSOR_LIMIT),
     ]
 
 
@@ -104,7 +105,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before."""
+    """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
+    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs."""
 
     operation: Operation
     inputs: tuple[Slot, ...] = ()
@@ -118,6 +120,12 @@ class Call:
     stride_bytes: int = 0
     seed: int = 0
     budget_ns: int = 0
+    late_scalars: bool = False
+
+    def with_scalars(self, values: Sequence[float]) -> Call:
+        """The same call, with these values for the inputs without a shape; one for each input, and those of tensors are ignored."""
+        pairs = zip(self.inputs, values, strict=True)
+        return replace(self, inputs=tuple(slot if slot.shape else replace(slot, scalar=value) for slot, value in pairs))
 
     def at(self, index: int) -> Call:
         """The same call, on one of its placements."""
@@ -160,7 +168,7 @@ class Gate:
         ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
         page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
         page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
-        page.template_index = call.template
+        page.template_index, page.late_scalars = call.template, call.late_scalars
         page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
         for index, axis in enumerate(call.axes):
             page.axes[index] = axis
@@ -181,6 +189,15 @@ class Gate:
         page = self._page
         page.operation, page.status, page.message_bytes, page.sample_count = operation, 0, 0, 0
         return secrets.randbits(63) | 1
+
+    def write_scalars(self, values: Sequence[float]) -> None:
+        """Publish the scalars of the next call; by the native clock they are written at `scalar_address`."""
+        for index, value in enumerate(values):
+            self._page.scalars[index] = value
+
+    def scalar_address(self) -> int:
+        """Where they lie, one double for each input, for the native clock."""
+        return ctypes.addressof(self._page) + _Page.scalars.offset
 
     def addresses(self) -> tuple[int, int]:
         """Where `go` and `done` lie, for the native clock."""
@@ -259,10 +276,15 @@ class Gate:
             copy_out=bool(page.copy_out),
             count=page.count,
             template=page.template_index,
+            late_scalars=bool(page.late_scalars),
             stride_bytes=page.stride_bytes,
             seed=page.seed,
             budget_ns=page.budget_ns,
         )
+
+    def scalars(self, count: int) -> tuple[float, ...]:
+        """Read the scalars of the call that runs: one for each input."""
+        return tuple(self._page.scalars[:count])
 
     def reply_after(self, wait: Callable[[], int], number: int) -> int:
         """Write `done` as soon as wait returns 0, with nothing between them: a busy core makes what Python does longer. Returns what

@@ -67,10 +67,21 @@ def preload(arguments: list[str]) -> Device | None:
 
 @dataclass(slots=True)
 class _Placed:
-    """What PLACE left: the kernel bound to each placement."""
+    """What PLACE left: the kernel bound to each placement; where its scalars come late, the call that it is bound to with each `go`."""
 
+    kernel: Loaded
+    call: Call
     bound: list[Bound]
-    verifying: bool
+
+    @property
+    def verifying(self) -> bool:
+        """Whether what it allocates is filled with NaN, and it is waited for."""
+        return self.call.poison
+
+    def bind(self, gate: Gate) -> None:
+        """Bind the kernel to the scalars that came with `go`, inside the clock."""
+        if self.call.late_scalars:
+            self.bound = _bound(self.kernel, self.call.with_scalars(gate.scalars(len(self.call.inputs))))
 
 
 def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[int, Loaded]) -> None:
@@ -102,6 +113,7 @@ def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[
                         device.synchronize()
                         continue
                     case Operation.CALL | Operation.NULL if placed is not None and not placed.verifying:
+                        placed.bind(gate)
                         _start(operation, placed, device)
                         _finish(gate, last, device)
                         continue
@@ -137,12 +149,18 @@ def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed
     kernel = kernels[call.variant]
     if kernel.uses_torch and not device.STIR_POISONS:
         _poison_allocations(call.poison)
-    return _Placed([kernel.bind(call.at(index)) for index in range(call.count)], call.poison)
+    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
+
+
+def _bound(kernel: Loaded, call: Call) -> list[Bound]:
+    return [kernel.bind(call.at(index)) for index in range(call.count)]
 
 
 def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: Device) -> Answer:
     if placed is None:
         raise RuntimeError("nothing was placed")
+    if operation is not Operation.BENCH:  # which takes what ran last
+        placed.bind(gate)
     if operation is Operation.OBSERVE:
         # Not by torch's word: in a Python module's process it takes the emulated device for a GPU, and its profiler finds none.
         told = observe(lambda: _run(placed, device), kernels=bool(gate.call().variant) and device.KIND == "cuda")

@@ -75,6 +75,9 @@ class _Turn(ctypes.Structure):
         ("code", ctypes.c_int),
         ("duration_ns", ctypes.c_int64),
         ("read_ns", ctypes.c_int64),
+        ("scalars", ctypes.POINTER(ctypes.c_double)),
+        ("scalar_count", ctypes.c_uint64),
+        ("scalars_to", ctypes.c_void_p),
     ]
 
 
@@ -99,6 +102,8 @@ class Signals:
     previous: int
     limit_ns: int
     link_fd: int
+    scalar_address: int = 0  # where the scalars of this call are published, in the gate
+    scalars: tuple[float, ...] = ()  # none: all that goes by value was known before
 
 
 Pairs = Sequence[tuple["torch.Tensor", "torch.Tensor"]]  # (to, from), contiguous and of the same size
@@ -177,6 +182,9 @@ class NativeClock:
             previous=signals.previous,
             limit_ns=signals.limit_ns,
             link=signals.link_fd,
+            scalars=(ctypes.c_double * len(signals.scalars))(*signals.scalars),
+            scalar_count=len(signals.scalars),
+            scalars_to=signals.scalar_address,
         )
         self._library.take_turn(ctypes.byref(self._driver), ctypes.byref(turn))
         if turn.code == 0:

@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -54,15 +54,18 @@ class RunnerLink:
             self._await(self.gate.open(call), previous, limit_s)
         return self.reply()
 
-    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
-        """Copy what is to be published, let the runner do the operation on what was last placed, copy the snapshot. The judge's clock
+    def take_turn(
+        self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()
+    ) -> Taken:
+        """Copy what is to be published, scalars too, let the runner do the operation on what was last placed, copy the snapshot. The judge's clock
         starts before the first copy and stops after the last. `reply` has what the runner said."""
         if self.silence is not None:
             return Taken(duration_ns=0, read_ns=0)
         if self.device.clock is not None:
-            return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot)
+            return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot, scalars)
         begun = time.perf_counter_ns()
         _copy(publish)
+        self.gate.write_scalars(scalars)
         previous = self.gate.done
         self._await(self.gate.fire(operation), previous, limit_s)
         done = time.perf_counter_ns()
@@ -70,7 +73,9 @@ class RunnerLink:
         ended = time.perf_counter_ns()
         return Taken(duration_ns=ended - begun, read_ns=ended - done)
 
-    def _take_natively(self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
+    def _take_natively(
+        self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
+    ) -> Taken:
         go, done = self.gate.addresses()
         signals = Signals(
             go_address=go,
@@ -80,6 +85,8 @@ class RunnerLink:
             number=self.gate.arm(operation),
             limit_ns=int(limit_s * 1e9),
             link_fd=self.link.fileno(),
+            scalar_address=self.gate.scalar_address(),
+            scalars=tuple(scalars),
         )
         taken = clock.take(publish, snapshot, signals)
         if taken.code != 0:

@@ -111,7 +111,7 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
     publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
     device.take_over()
-    taken = runner.take_turn(how.operation, limit_s, publish, read)
+    taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
     reply = runner.reply()
     runs = (scene.left(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
     return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
@@ -128,6 +128,7 @@ def _make_ready(runner: RunnerLink, bench: Bench, how: How, call: Call, scenes: 
                 if place is not None:
                     place.copy_(spent)
         runner.device.synchronize()
+        runner.gate.write_scalars(_scalars(bench, bench.spent))
         reply = runner.call(
             Call(operation=Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL), WARM_COUNT * limit_s
         )
@@ -204,10 +205,23 @@ def _scene(runner: RunnerLink, bench: Bench, placement: Placement, shift: int, k
     return _Scene(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
 
 
+def scalars_are_late(bench: Bench) -> bool:
+    """Whether an input without a shape has another value in each run: it is published inside the clock, as the other inputs are. One that a
+    problem declares as constant is known to everybody before."""
+    return any(not one.shape and (bench.draw is not None or one.distribution.kind != "constant") for one in bench.problem.inputs)
+
+
+def _scalars(bench: Bench, drawn: list[torch.Tensor]) -> tuple[float, ...]:
+    """What is published with `go`: a number for each input, of which those of tensors say nothing. () where nothing is late."""
+    if not scalars_are_late(bench):
+        return ()
+    return tuple(0.0 if tensor.shape else float(value) for tensor, value in zip(bench.problem.inputs, drawn, strict=True))
+
+
 def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: How) -> Call:
-    problem = bench.problem
+    problem, late = bench.problem, scalars_are_late(bench)
     slots = tuple(
-        slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=float(value))
+        slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=0.0 if late else float(value))
         for slot, tensor, value in zip(placement.inputs, problem.inputs, drawn, strict=True)
     )
     return Call(
@@ -221,4 +235,5 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: Ho
         count=how.count,
         template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
         stride_bytes=placement.span,
+        late_scalars=late,
     )

@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -407,9 +407,11 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
         limits.setdefault(call.operation, set()).add(limit_s)
         return usual_call(self, call, NEVER_S)
 
-    def take_turn(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
+    def take_turn(
+        self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()
+    ) -> Taken:
         limits.setdefault(operation, set()).add(limit_s)
-        return usual_turn(self, operation, NEVER_S, publish, snapshot)
+        return usual_turn(self, operation, NEVER_S, publish, snapshot, scalars)
 
     monkeypatch.setattr(RunnerLink, "call", call)
     monkeypatch.setattr(RunnerLink, "take_turn", take_turn)

@@ -1,7 +1,8 @@
 // One turn of the judge's clock on a GPU, without an interpreter in it: go, publish, wait for done, snapshot (DESIGN section 4).
 //
 // `go` comes first: what the runner launches waits on the device until the inputs lie there, so that a host's slow launch is in nobody's
-// time. The clock is the device's own, by events of this process, and runs from before the first byte of the inputs is there.
+// time. Where scalars are inputs, a launch needs their values: then the clock runs first, and `go` and the launch are inside it, for the
+// subject as for the baseline and for null runs. The clock is the device's own, by events of this process, and runs from before the first byte of the inputs is there.
 //
 // Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
 // and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
@@ -51,6 +52,10 @@ struct Turn {
     int code;  // the first CUresult that was no success
     int64_t duration_ns;
     int64_t read_ns;  // of the host's time, after `done` was seen, or not
+    // In:
+    const double* scalars;  // what goes by value, published with `go`
+    uint64_t scalar_count;
+    double* scalars_to;
 };
 
 static int64_t now_ns() {
@@ -87,9 +92,16 @@ void take_turn(const Driver* driver, Turn* turn) {
     };
     checked(driver->unpin());
     checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
-    __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
-    for (uint64_t i = 0; i < turn->shade_count; ++i) checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
-    checked(driver->record(turn->begin, nullptr));
+    if (turn->scalar_count == 0) {
+        __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
+        for (uint64_t i = 0; i < turn->shade_count; ++i) checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
+        checked(driver->record(turn->begin, nullptr));
+    } else {
+        checked(driver->record(turn->begin, nullptr));
+        checked(driver->synchronize());  // the clock runs
+        for (uint64_t i = 0; i < turn->scalar_count; ++i) turn->scalars_to[i] = turn->scalars[i];
+        __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
+    }
     for (uint64_t i = 0; i < turn->publish_count; ++i) {
         checked(driver->copy(turn->publish[i].to, turn->publish[i].from, turn->publish[i].size_bytes, nullptr));
     }
