@@ -22,10 +22,9 @@ from sandbox.devices import Device, open_device
 from sandbox.judge.admission_case import Case
 from sandbox.judge.admission_idle import Idle
 from sandbox.judge.admission_mutants import Mutant, mutants
-from sandbox.judge.admission_shortcuts import BLOCK_COLUMNS, narrow_devices
 from sandbox.judge.parent import end_with_parent
 from sandbox.judge.placement import byte_count
-from sandbox.judge.references import ReferenceFailed, Task, load_task, native
+from sandbox.judge.references import ReferenceFailed, Task, load_task
 
 PASSED, FAILED, UNKNOWN = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED, wire.FindingOutcome.UNKNOWN
 DRAWS = 3  # a mutant has to get through all of them, as a submission through its trials
@@ -78,7 +77,6 @@ class _Examiner:
     device: Device
     end_s: float
     seen: list[wire.Finding] = field(default_factory=list)
-    accepted: list[wire.Finding] = field(default_factory=list)  # of mutants that one workload has to reject
     rate: float = 0.0
     done: int = 0  # workloads
     idle: Idle = field(init=False)
@@ -113,18 +111,6 @@ class _Examiner:
             if mutant.vital and outcomes == {UNKNOWN}:
                 text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
                 yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED, message=text)
-            accepted = [one for one in self.accepted if one.check == mutant.check]
-            if accepted and not any(one.check == mutant.check and one.outcome is PASSED for one in self.seen):
-                where = ", ".join(one.workload_id for one in accepted)
-                text = f"{mutant.cheat} would be accepted at every workload that can tell ({where}); {mutant.remedy}"
-                # A format of others has its inputs from others: what they do not tell is said, and no refusal.
-                outcome = FAILED if self.task.spec.format == native.NAME else UNKNOWN
-                yield wire.Finding(check=mutant.check, workload_id="", outcome=outcome, message=text)
-        for kind, avoidable in narrow_devices(self.task.spec):
-            text = f"a kernel that computes the first {BLOCK_COLUMNS} columns only is right on the device {kind!r}"
-            remedy = "give it a workload with longer rows and fewer of them"
-            outcome = FAILED if avoidable else UNKNOWN  # a square of so many columns is too much for some devices
-            yield wire.Finding(check="columns", workload_id="", outcome=outcome, message=f"{text}; {remedy}")
         if self.done:
             yield from self.idle.findings()
 
@@ -149,11 +135,7 @@ class _Examiner:
         if any(one.outcome is FAILED for one in controls):  # what judges a right answer wrong says nothing of a wrong one
             return
         for mutant in todo:
-            for finding in _try(mutant, draws):
-                if mutant.anywhere and finding.outcome is FAILED:
-                    self.accepted.append(finding)
-                else:
-                    yield finding
+            yield from _try(mutant, draws)
         self.idle.see(draws[0], draws[1])
         self.done += 1
 

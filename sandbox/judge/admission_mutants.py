@@ -10,14 +10,12 @@ from functools import partial
 import torch
 
 from sandbox import wire
-from sandbox.judge import admission_shortcuts as shortcuts
 from sandbox.judge.admission_case import Case, Tensors
 from sandbox.judge.references import ReferenceFailed, Task
 
 SYMMETRIC = 1e-9  # relative; in double nothing but rounding is that small
 _LOWER = {torch.float32: torch.float16, torch.float64: torch.float32}
 _VALUES = "lower atol and rtol, or make the outputs larger against them (scale, needles, smaller axes)"
-_LARGE = "give an input values so large that exp() overflows at one workload (scale, heavy_tail, needles)"
 _INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, heavy_tail, smaller axes)"
 
 
@@ -25,8 +23,7 @@ _INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, he
 class Mutant:
     """make: (a case, another draw of the same workload) to outputs; None where nothing of the kind can be made.
 
-    vital: it has to be rejected at one workload at least, though it is the right answer at others. own_rule_may: a format's own rule may
-    let it through. anywhere: one workload that rejects it is enough, as the sizes or values of the others need not tell.
+    vital: it has to be rejected at one workload at least. own_rule_may: a format's own rule may let it through.
     """
 
     check: str
@@ -35,7 +32,6 @@ class Mutant:
     remedy: str = _VALUES
     vital: bool = False
     own_rule_may: bool = False
-    anywhere: bool = False
 
 
 def mutants(task: Task) -> Iterator[Mutant]:
@@ -63,20 +59,6 @@ def mutants(task: Task) -> Iterator[Mutant]:
         make=_lower_precision,
         cheat="a kernel that rounds its inputs to half of their precision",
         remedy="lower atol and rtol, or set tolerance.budget_factor",
-    )
-    yield Mutant(
-        check="no maximum",
-        make=shortcuts.without_maximum,
-        cheat="a kernel that does not subtract the maximum before exp()",
-        remedy=_LARGE,
-        anywhere=True,
-    )
-    yield Mutant(
-        check="one-pass moments",
-        make=shortcuts.one_pass_moments,
-        cheat="a kernel that computes the variance as E[x^2] - E[x]^2",
-        remedy="give an input a mean far from zero at one workload (offset = 100), or lower atol and rtol",
-        anywhere=True,
     )
     for index, one in enumerate(spec.inputs):
         if one.shape:
@@ -108,11 +90,6 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
                 f"a kernel that copies {one.name!r}{where}",
             )
     yield mutant("transposed", lambda case, _: _transposed(case, index), "a kernel that writes the transposed answer" + where)
-    yield mutant(
-        "small values",
-        partial(shortcuts.small_values_left_out, index),
-        "a kernel that writes zero wherever the answer is below atol" + where,
-    )
     yield mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where, own_rule_may=True)
 
 
