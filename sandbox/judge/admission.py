@@ -21,6 +21,7 @@ from sandbox import wire
 from sandbox.devices import Device, open_device
 from sandbox.judge.admission_case import Case
 from sandbox.judge.admission_idle import Idle
+from sandbox.judge.admission_kinds import accepted_everywhere, narrow_columns
 from sandbox.judge.admission_mutants import Mutant, mutants
 from sandbox.judge.parent import end_with_parent
 from sandbox.judge.placement import byte_count
@@ -79,6 +80,7 @@ class _Examiner:
     seen: list[wire.Finding] = field(default_factory=list)
     rate: float = 0.0
     done: int = 0  # workloads
+    examined: set[str] = field(default_factory=set)  # their names
     idle: Idle = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +113,9 @@ class _Examiner:
             if mutant.vital and outcomes == {UNKNOWN}:
                 text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
                 yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED, message=text)
+            if mutant.one_rejects:
+                yield from accepted_everywhere(mutant, self.task.spec, self.seen, self.examined)
+        yield from narrow_columns(self.task.spec)
         if self.done:
             yield from self.idle.findings()
 
@@ -138,6 +143,7 @@ class _Examiner:
             yield from _try(mutant, draws)
         self.idle.see(draws[0], draws[1])
         self.done += 1
+        self.examined.add(workload.workload_id)
 
     def _too_long(self, expected_s: float) -> bool:
         return time.monotonic() + expected_s > self.end_s
@@ -199,6 +205,8 @@ def _try(mutant: Mutant, draws: _Draws) -> Iterator[wire.Finding]:
             return
     if right:
         yield _finding(mutant.check, workload, UNKNOWN, "cannot tell: it is the right answer here")
+    elif mutant.one_rejects:
+        yield _finding(mutant.check, workload, UNKNOWN, mutant.accepted_here)
     elif mutant.own_rule_may and draws.task.compare is not None:
         yield _finding(mutant.check, workload, UNKNOWN, f"{mutant.cheat} is accepted by the format's own rule")
     else:

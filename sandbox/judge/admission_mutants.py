@@ -11,11 +11,21 @@ import torch
 
 from sandbox import wire
 from sandbox.judge.admission_case import Case, Tensors
+from sandbox.judge.admission_numerics import (
+    FIRST_COLUMNS,
+    first_columns,
+    flushed,
+    one_pass_moments,
+    relative_border,
+    without_maximum,
+)
 from sandbox.judge.references import ReferenceFailed, Task
 
 SYMMETRIC = 1e-9  # relative; in double nothing but rounding is that small
 _LOWER = {torch.float32: torch.float16, torch.float64: torch.float32}
 _VALUES = "lower atol and rtol, or make the outputs larger against them (scale, needles, smaller axes)"
+_SPREAD = "give one workload inputs on which it fails, such as distributions = { x = { kind = 'normal', scale = 64.0 } }"
+_SHIFTED = "give one workload inputs whose mean is far from zero, such as distributions = { x = { kind = 'normal', offset = 256.0 } }"
 _INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, heavy_tail, smaller axes)"
 
 
@@ -24,6 +34,7 @@ class Mutant:
     """make: (a case, another draw of the same workload) to outputs; None where nothing of the kind can be made.
 
     vital: it has to be rejected at one workload at least. own_rule_may: a format's own rule may let it through.
+    one_rejects: it may be accepted at a workload as long as another one of the same kind of device rejects it.
     """
 
     check: str
@@ -32,6 +43,12 @@ class Mutant:
     remedy: str = _VALUES
     vital: bool = False
     own_rule_may: bool = False
+    one_rejects: bool = False
+
+    @property
+    def accepted_here(self) -> str:
+        """What is said of a workload that accepts it, where one workload has to reject it."""
+        return f"{self.cheat} is accepted at this workload"
 
 
 def mutants(task: Task) -> Iterator[Mutant]:
@@ -60,6 +77,20 @@ def mutants(task: Task) -> Iterator[Mutant]:
         cheat="a kernel that rounds its inputs to half of their precision",
         remedy="lower atol and rtol, or set tolerance.budget_factor",
     )
+    yield Mutant(
+        check="no maximum",
+        make=without_maximum,
+        cheat="a kernel that takes exp() without subtracting the maximum",
+        remedy=_SPREAD,
+        one_rejects=True,
+    )
+    yield Mutant(
+        check="one pass",
+        make=one_pass_moments,
+        cheat="a kernel that computes the variance as E[x^2] - E[x]^2",
+        remedy=_SHIFTED,
+        one_rejects=True,
+    )
     for index, one in enumerate(spec.inputs):
         if one.shape:
             yield Mutant(
@@ -71,12 +102,12 @@ def mutants(task: Task) -> Iterator[Mutant]:
 
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
-    def mutant(check: str, change: Callable[[Case, Case], torch.Tensor | None], cheat: str, own_rule_may: bool = False) -> Mutant:
+    def mutant(check: str, change: Callable[[Case, Case], torch.Tensor | None], cheat: str, own_rule_may: bool = False, one_rejects: bool = False) -> Mutant:
         def make(case: Case, other: Case) -> Tensors | None:
             changed = change(case, other)
             return None if changed is None else [*case.right[:index], changed, *case.right[index + 1 :]]
 
-        return Mutant(check=check + where, make=make, cheat=cheat, own_rule_may=own_rule_may)
+        return Mutant(check=check + where, make=make, cheat=cheat, own_rule_may=own_rule_may, one_rejects=one_rejects)
 
     yield mutant("zeros", lambda case, _: torch.zeros_like(case.right[index]), "a kernel that writes zeros" + where)
     yield mutant("ones", lambda case, _: torch.ones_like(case.right[index]), "a kernel that writes ones" + where)
@@ -91,6 +122,22 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
             )
     yield mutant("transposed", lambda case, _: _transposed(case, index), "a kernel that writes the transposed answer" + where)
     yield mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where, own_rule_may=True)
+    for check, border, cheat in (
+        ("small values", lambda case: relative_border(case.right[index]), "a kernel that writes zeros for elements below 1e-6 of the largest"),
+        ("below atol", lambda case: (case.workload.tolerance or spec.tolerance).atol, "a kernel that writes zeros for elements below atol"),
+    ):
+        yield mutant(check, partial(_flushed, index, border), cheat + where, one_rejects=True)
+    for count in FIRST_COLUMNS:
+        cheat = f"a kernel that computes only the first {count} columns{where}"
+        yield mutant(f"first {count} columns", partial(_first_columns, index, count), cheat, one_rejects=True)
+
+
+def _flushed(index: int, border: Callable[[Case], float], case: Case, other: Case) -> torch.Tensor | None:
+    return flushed(case.right[index], border(case))
+
+
+def _first_columns(index: int, count: int, case: Case, other: Case) -> torch.Tensor | None:
+    return first_columns(case.right[index], count)
 
 
 def _mean(right: torch.Tensor) -> torch.Tensor | None:
