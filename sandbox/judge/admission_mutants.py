@@ -102,7 +102,9 @@ def mutants(task: Task) -> Iterator[Mutant]:
 
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
-    def mutant(check: str, change: Callable[[Case, Case], torch.Tensor | None], cheat: str, own_rule_may: bool = False, one_rejects: bool = False) -> Mutant:
+    def mutant(
+        check: str, change: Callable[[Case, Case], torch.Tensor | None], cheat: str, own_rule_may: bool = False, one_rejects: bool = False
+    ) -> Mutant:
         def make(case: Case, other: Case) -> Tensors | None:
             changed = change(case, other)
             return None if changed is None else [*case.right[:index], changed, *case.right[index + 1 :]]
@@ -123,7 +125,11 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
     yield mutant("transposed", lambda case, _: _transposed(case, index), "a kernel that writes the transposed answer" + where)
     yield mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where, own_rule_may=True)
     for check, border, cheat in (
-        ("small values", lambda case: relative_border(case.right[index]), "a kernel that writes zeros for elements below 1e-6 of the largest"),
+        (
+            "small values",
+            lambda case: relative_border(case.right[index]),
+            "a kernel that writes zeros for elements below 1e-6 of the largest",
+        ),
         ("below atol", lambda case: (case.workload.tolerance or spec.tolerance).atol, "a kernel that writes zeros for elements below atol"),
     ):
         yield mutant(check, partial(_flushed, index, border), cheat + where, one_rejects=True)

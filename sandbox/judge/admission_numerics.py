@@ -35,10 +35,10 @@ def one_pass_moments(case: Case, other: Case) -> Tensors | None:
 
 
 def flushed(right: torch.Tensor, border: float) -> torch.Tensor | None:
-    """The answer with zeros wherever it is smaller than the border; None where that changes few elements."""
+    """The answer with zeros wherever it is smaller than the border; None where that changes few elements, denormal values aside."""
     if not right.is_floating_point() or not right.numel():
         return None
-    small = (right.abs() < border) & (right != 0)
+    small = (right.abs() < border) & (right.abs() >= torch.finfo(right.dtype).tiny)
     if int(small.sum()) < FLUSHED_SHARE * max(1, int((right != 0).sum())):
         return None
     return right.masked_fill(small, 0.0)
