@@ -496,11 +496,11 @@ def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypat
     turns: list[tuple[list[int], list[int], bool]] = []
     usual = RunnerLink.take_turn
 
-    def watched(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs) -> Taken:
+    def watched(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]) -> Taken:
         last = publish[-len(snapshot) :]
         poisoned = all(bool(source.isnan().all()) for _, source in last)
         turns.append(([to.data_ptr() for to, _ in last], [source.data_ptr() for _, source in snapshot], poisoned))
-        return usual(self, operation, limit_s, publish, snapshot)
+        return usual(self, operation, limit_s, publish, snapshot, scalars)
 
     monkeypatch.setattr(RunnerLink, "take_turn", watched)
     assert outcomes(judged(tmp_path, honest)) == ["passed"] * 6

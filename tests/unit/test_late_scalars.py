@@ -1,0 +1,119 @@
+"""A scalar that varies reaches a runner with `go`, inside the judge's clock, and no call before it carries the value."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from sandbox import wire
+from sandbox.box.languages import Bound, Loaded
+from sandbox.box.run import serve
+from sandbox.devices import Arena
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.gate import FINE, GATE_BYTES, Call, Gate, Operation, Status, create_sealed
+from sandbox.judge.runner_link import RunnerLink
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.trial import Bench, How, run, scalars_are_late
+
+X = wire.TensorSpec(name="x", dtype="float32", shape=("n",))
+PHASE = wire.TensorSpec(
+    name="phase", dtype="float64", shape=(), distribution=wire.Distribution(kind="uniform", low=0.5, high=1.5)
+)
+FACTOR = wire.TensorSpec(name="factor", dtype="float32", shape=(), distribution=wire.Distribution(kind="constant", high=3.0))
+ARENA_BYTES = 1 << 20
+
+
+def problem(scalar: wire.TensorSpec) -> wire.ProblemSpec:
+    return wire.ProblemSpec(
+        problem_id="p",
+        format="native",
+        entry="solve",
+        inputs=(X, scalar),
+        outputs=(replace(X, name="y"),),
+        workloads=(wire.Workload(workload_id="only", axes={"n": 100}),),
+        tolerance=wire.Tolerance(),
+        reference="",
+        axes=("n",),
+    )
+
+
+@dataclass
+class Runner:
+    """A runner in a thread, whose kernel notes during which operation it was bound to which scalar."""
+
+    link: RunnerLink
+    page: Gate
+    arena: Arena
+    seen: list[tuple[Operation, float]] = field(default_factory=list)
+
+    def bind(self, call: Call) -> Bound:
+        """y = x * scalar."""
+        (x, scalar), (y,) = call.inputs, call.outputs
+        self.seen.append((self.page.operation(), scalar.scalar))
+        given, to = (self.arena.tensor(slot.offset, "float32", slot.shape) for slot in (x, y))
+        return Bound(launch=lambda: to.copy_(given * scalar.scalar))
+
+
+@pytest.fixture
+def runner() -> Iterator[Runner]:
+    device = EmulatedDevice()
+    fd = create_sealed("gate", GATE_BYTES)
+    ours, theirs = socket.socketpair()
+    arena = device.create_arena(ARENA_BYTES)
+    made = Runner(link=RunnerLink(device=device, arena=arena, gate=Gate(fd), link=ours, loaded=FINE), page=Gate(fd), arena=arena)
+    thread = threading.Thread(target=serve, args=(Gate(fd), 0, device, arena, {0: Loaded(bind=made.bind, uses_torch=False)}), daemon=True)
+    thread.start()
+    yield made
+    made.link.call(Call(operation=Operation.EXIT), 60.0)
+    thread.join()
+    ours.close()
+    theirs.close()
+
+
+def bench_of(scalar: wire.TensorSpec) -> Bench:
+    spec = problem(scalar)
+    return Bench(problem=spec, workload=spec.workloads[0], reference=lambda inputs: [inputs[0] * inputs[1]])
+
+
+@pytest.mark.parametrize("how", [{}, {"poison_allocations": True, "stir": True}, {"warm": True}])
+def test_a_scalar_that_varies_is_published_with_go(runner: Runner, how: dict[str, bool]) -> None:
+    """It is bound in CALL, and never in PLACE; a warm launch gets the value of an earlier run."""
+    bench = bench_of(PHASE)
+    before: list[float] = []
+    for _ in range(4):
+        done = run(runner.link, bench, How(**how, limit_s=60.0))  # type: ignore[arg-type]
+        assert done.reply == FINE and torch.equal(done.outputs[0], done.inputs[0] * float(done.inputs[1]))
+        fresh = float(done.inputs[1])
+        assert (Operation.CALL, fresh) in runner.seen
+        assert all(value in before for operation, value in runner.seen if operation is not Operation.CALL)
+        before.append(fresh)
+        runner.seen.clear()
+    assert len(set(before)) == 4
+
+
+def test_a_constant_is_known_before(runner: Runner) -> None:
+    """The control: PLACE carries it, so that a kernel is bound outside of the clock."""
+    done = run(runner.link, bench_of(FACTOR), How(limit_s=60.0))
+    assert done.reply == FINE and runner.seen == [(Operation.PLACE, 3.0)]
+
+
+def test_a_null_run_is_bound_too(runner: Runner) -> None:
+    """What binding costs is in the protocol's own time, which is subtracted."""
+    assert run(runner.link, bench_of(PHASE), How(operation=Operation.NULL, limit_s=60.0)).reply.status is Status.OK  # type: ignore[union-attr]
+    assert [operation for operation, _ in runner.seen] == [Operation.NULL]
+
+
+def test_a_formats_own_draw_may_vary_whatever_the_problem_declares() -> None:
+    """Only a constant that the judge draws itself is known to be one."""
+    bench = bench_of(FACTOR)
+    assert not scalars_are_late(bench)
+    bench.draw = lambda *_: []  # type: ignore[assignment]
+    assert scalars_are_late(bench)
