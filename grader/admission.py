@@ -1,6 +1,7 @@
 """Asks whether a problem tells right answers from wrong ones, before anything is submitted to it.
 
-The problem's code is executed by `sandbox/judge/admission.py`, in a process of its own that ends with the check.
+The problem's code is executed by `sandbox/judge/admission.py`: in a box (`grader/check_box.py`), or for a trusted problem in a process of
+our own user. Both end with the check.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grader import devices
+from grader.check_box import CheckBox, CheckReport
 from grader.errors import JudgeBroken
 from grader.fleet.gpus import Gpu
 from grader.fleet.judge_process import END_S, judge_environment
+from grader.isolation import BoxCause
 from grader.model import Problem
+from grader.shown import one_line
 from sandbox import wire
 
 BUDGET_S = 30.0
@@ -24,6 +29,14 @@ PATIENCE_S = (
     240.0  # beyond the budget: importing torch, a GPU's first kernels, and the one workload that takes longer than it was thought to
 )
 NOTICE_S = 30.0  # so often a check that takes long is said to go on
+FINDING_LIMIT, MESSAGE_LIMIT_CHARS = 20_000, 2_000  # of what a box says
+CHECK_NAME = re.compile(r"[a-z0-9][a-z0-9_ -]{0,39}")
+CAUSES = {
+    BoxCause.MEMORY_LIMIT: "takes more memory than the box has",
+    BoxCause.OUTPUT_LIMIT: "prints without end",
+    BoxCause.PROCESS_LIMIT: "starts more processes than the box may have",
+    BoxCause.SANDBOX_VIOLATION: "makes a system call that is not allowed in a box",
+}
 COMMAND = (sys.executable, "-m", "sandbox.judge.admission")
 
 
@@ -59,12 +72,67 @@ async def check(
     *,
     notice_s: float = NOTICE_S,
     waiting: Callable[[str], None] = say,
+    box: CheckBox | None = None,
 ) -> Admission:
     """Check a problem, on the emulated device where gpu is None: at its workloads for other devices too, as far as budget_s goes.
 
     A GPU must not be one that a server grades on. waiting: told every notice_s that it goes on. JudgeBroken where the check itself fails.
+    box: where the problem's code runs; None: as our own user, for a problem that is trusted.
     """
     limit_s = budget_s + patience_s
+    job = wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s)
+    if box is None:
+        with _told(problem.problem_id, limit_s, notice_s, waiting):
+            findings = await _trusted(job, gpu, limit_s)
+    else:
+        with _told(problem.problem_id, limit_s, notice_s, waiting):
+            findings = reported(await box.run(job, gpu, limit_s), problem.spec, limit_s)
+    return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings))
+
+
+def reported(report: CheckReport, problem: wire.ProblemSpec, limit_s: float, *, most: int = FINDING_LIMIT) -> list[wire.Finding]:
+    """Return the findings that a box reports. Its reference may have written them itself, so each is bounded and free of control
+    characters.
+
+    JudgeBroken where the report says that the check itself failed.
+    """
+    findings: list[wire.Finding] = []
+    known = {"", *(one.workload_id for one in problem.workloads)}
+    for line in report.content.splitlines():
+        try:
+            said = wire.decode(line)
+        except wire.WireError:
+            break
+        match said:
+            case wire.Finished():
+                return findings
+            case wire.Broken():
+                raise JudgeBroken(one_line(said.message, most_chars=MESSAGE_LIMIT_CHARS))
+            case wire.Finding() if said.workload_id in known and CHECK_NAME.fullmatch(said.check) and len(findings) < most:
+                findings.append(replace(said, message=one_line(said.message, most_chars=MESSAGE_LIMIT_CHARS)))
+            case _:
+                break
+    findings.append(_too_slow(limit_s) if report.too_slow else _failed("ends", _how_it_ended(report)))
+    return findings
+
+
+def _how_it_ended(report: CheckReport) -> str:
+    ended = report.ended
+    if ended.cause in CAUSES:
+        return f"the reference {CAUSES[ended.cause]}; the check ended without a result"
+    said = one_line(ended.output.decode(errors="replace").strip()[-300:])
+    detail = f": {said}" if said and ended.exit_code else ""
+    text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
+    return f"{text}; does it take all memory, or end the process?"
+
+
+def _too_slow(limit_s: float) -> wire.Finding:
+    text = f"the problem's reference did not come back within {limit_s:.0f} s"
+    return _failed("time", f"{text}; look for an endless loop in it, or make the smallest workloads smaller")
+
+
+async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> list[wire.Finding]:
+    """Run the check as our own user."""
     kind = devices.EMULATED if gpu is None else devices.CUDA
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
@@ -78,15 +146,13 @@ async def check(
     )
     findings: list[wire.Finding] = []
     try:
-        with _told(problem.problem_id, limit_s, notice_s, waiting):
-            async with asyncio.timeout(limit_s):
-                await _converse(process, wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s), findings)
+        async with asyncio.timeout(limit_s):
+            await _converse(process, job, findings)
     except TimeoutError:
-        text = f"the problem's reference did not come back within {limit_s:.0f} s"
-        findings.append(_failed("time", f"{text}; look for an endless loop in it, or make the smallest workloads smaller"))
+        findings.append(_too_slow(limit_s))
     finally:
         await _end(process)
-    return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings))
+    return findings
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import FORMATS, kernelbench
 from grader.formats import of as format_of
+from grader.formats.inside import own_directory
 from grader.model import Problem
 
 _KEPT_SUFFIX = ".json"
@@ -40,19 +41,22 @@ class Problems:
             if not found:
                 raise ProblemInvalid(str(root), "holds no problem; a native one is a directory with problem.toml and reference.py")
             for path in found:
-                store.add(path)
+                store.add(path, root if root.is_dir() and not path.is_symlink() else None)
         for path in sorted(imported.glob(f"*{_KEPT_SUFFIX}")) if imported else ():
             problem = read_kept(path)
             if problem.problem_id not in store._by_id:
                 store._keep(problem, path)
         return store
 
-    def add(self, path: Path) -> Problem:
-        """Read the problem at path. The same problem twice is fine, two under one id are not."""
+    def add(self, path: Path, root: Path | None = None) -> Problem:
+        """Read the problem at path, and no file outside root; None: outside the problem's directory.
+
+        The same problem twice is fine, two under one id are not.
+        """
         plug_in = self._format(path)
         if plug_in is None:
             raise ProblemInvalid(str(path), f"is no problem of a known format ({', '.join(self._formats)})")
-        problem: Problem = plug_in.load(path)
+        problem: Problem = plug_in.load(path, root=root)
         before = self._by_id.get(problem.problem_id)
         if before is not None and before.digest != problem.digest:
             raise ProblemInvalid(
@@ -111,7 +115,7 @@ def import_all(path: Path, *, format_name: str | None = None, precision: str | N
     seen: dict[str, Imported] = {}
     for candidate in _candidates(path, formats, asked=True):
         try:
-            problem = _read(candidate, formats, precision)
+            problem = _read(candidate, formats, precision, own_directory(path))
         except ProblemInvalid as invalid:
             yield Imported(path=candidate, reason=invalid.message)
             continue
@@ -144,7 +148,7 @@ def read_kept(path: Path) -> Problem:
         raise ProblemInvalid(str(path), text) from None
 
 
-def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None) -> Problem:
+def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None, root: Path) -> Problem:
     plug_in = format_of(path, formats)
     if plug_in is None and kernelbench.NAME in formats and path.suffix == ".py":
         plug_in = kernelbench  # it says what is missing
@@ -152,7 +156,7 @@ def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None) 
         raise ProblemInvalid(str(path), f"is no problem of a known format ({', '.join(formats)})")
     if precision is not None and plug_in is not kernelbench:
         raise ProblemInvalid(str(path), f"--precision is for the format {kernelbench.NAME}; a problem in {plug_in.NAME} has its own dtypes")
-    problem: Problem = plug_in.load(path) if precision is None else kernelbench.load(path, precision)
+    problem: Problem = plug_in.load(path, root=root) if precision is None else kernelbench.load(path, precision, root=root)
     return problem
 
 

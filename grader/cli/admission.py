@@ -10,6 +10,8 @@ from pathlib import Path
 from rich.table import Table
 
 from grader.admission import Admission, check
+from grader.check_box import CheckBox
+from grader.cli.check_place import CheckPlace, check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
@@ -18,6 +20,7 @@ from grader.errors import JudgeBroken, ProblemInvalid
 from grader.fleet.gpus import Gpu
 from grader.formats import FORMATS
 from grader.formats import of as format_of
+from grader.formats.inside import own_directory
 from grader.model import Problem
 from grader.problems import Problems
 from sandbox.wire import FindingOutcome
@@ -26,10 +29,12 @@ _STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", Finding
 _WORDS = {FindingOutcome.PASSED: "ok", FindingOutcome.FAILED: "FAILED", FindingOutcome.UNKNOWN: "not told"}
 
 
-async def check_all(path: Path, device: str, budget_s: float, *, json: bool) -> Exit:
+async def check_all(path: Path, device: str, budget_s: float, place: CheckPlace, *, json: bool) -> Exit:
     """Check the problem at path, or those directly below; exit code 1 where one is not admitted."""
-    store, gpu = Problems(), _gpu(device)
-    found = [await checked(problem, gpu, budget_s, json=json) for problem in [store.add(one) for one in _paths(path)]]
+    store, gpu, root = Problems(), _gpu(device), own_directory(path)
+    problems = [store.add(one, root) for one in _paths(path)]
+    async with check_box(place) as box:
+        found = [await checked(problem, gpu, budget_s, box, json=json) for problem in problems]
     if json:
         print(json_module.dumps({"admitted": all(one.admitted for one in found), "problems": [_plain(one) for one in found]}, indent=2))
     return Exit.DONE if all(one.admitted for one in found) else Exit.OTHER_VERDICT
@@ -47,10 +52,10 @@ def render(found: Admission) -> Table:
     return table
 
 
-async def checked(problem: Problem, gpu: Gpu | None, budget_s: float, *, json: bool) -> Admission:
-    """Check one, and print what was found unless JSON is wanted; GraderFailed where the check itself fails."""
+async def checked(problem: Problem, gpu: Gpu | None, budget_s: float, box: CheckBox | None, *, json: bool) -> Admission:
+    """Check one, in a box unless it is None, and print what was found unless JSON is wanted; GraderFailed where the check itself fails."""
     try:
-        found = await check(problem, gpu, budget_s)
+        found = await check(problem, gpu, budget_s, box=box)
     except JudgeBroken as error:
         raise GraderFailed(f"{problem.problem_id!r} can't be checked: {error}") from None
     if not json:

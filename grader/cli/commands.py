@@ -20,6 +20,8 @@ from grader.cli import login as login_command
 from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
+from grader.cli.check_place import CheckPlace, CheckSandbox, SandboxForCheck, Trusted
+from grader.cli.exits import Exit
 from grader.cli.options import AUTO, EXIT_CODES, DeviceOption, Json, Name, Sandbox, SandboxOption, Server, StateDir, device_choice
 from grader.cli.rejudge_options import final, rejudge_app
 from grader.cli.running import run
@@ -184,14 +186,21 @@ def problems_import(
         typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Keep what the check refuses, too.")] = False,
+    sandbox: SandboxForCheck = CheckSandbox.AUTO,
+    trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
-    """Keep problems in the state directory, for every later command there.
+    """Keep problems in the state directory, for every later command there. A check runs a problem's code in a sandbox without network.
 
     Exit code: 0 if any was imported, 2 if none.
     """
-    wanted = imports_command.Wanted(format_name=format_name, precision=precision, check=check, force=force)
-    run(imports_command.import_(path, state_dir, wanted, json=json))
+
+    async def work() -> Exit:
+        place = CheckPlace(sandbox=sandbox, trusted=trusted)
+        wanted = imports_command.Wanted(format_name=format_name, precision=precision, check=check, force=force, place=place)
+        return await imports_command.import_(path, state_dir, wanted, json=json)
+
+    run(work())
 
 
 @problems_app.command("check")
@@ -202,13 +211,21 @@ def problems_check(
         typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to check on: {devices.FORMS}. No GPU that a server grades on."),
     ] = devices.EMULATED,
     budget: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds for each problem; larger workloads are left out.")] = 30.0,
+    sandbox: SandboxForCheck = CheckSandbox.AUTO,
+    trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Say whether a problem tells right answers from wrong ones: executes its reference, and tries wrong answers on its tolerance.
+    """Say whether a problem tells right answers from wrong ones: runs its reference, and tries wrong answers on its tolerance.
+
+    The reference runs in a sandbox without network, unless --trusted is given.
 
     Exit code: 0 if it is admitted, 1 if not.
     """
-    run(admission_command.check_all(path, device, budget, json=json))
+
+    async def work() -> Exit:
+        return await admission_command.check_all(path, device, budget, CheckPlace(sandbox=sandbox, trusted=trusted), json=json)
+
+    run(work())
 
 
 @competitions_app.command("list")

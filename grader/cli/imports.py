@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.table import Table
 
+from grader.check_box import CheckBox
+from grader.cli.check_place import CheckPlace, check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
@@ -23,12 +26,16 @@ BUDGET_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """How to import. check: admission before anything is kept; None: where there is one only. force: keep what is not admitted, too."""
+    """How to import. check: admission before anything is kept; None: where there is one only. force: keep what is not admitted, too.
+
+    place: where the check runs the problem's code.
+    """
 
     format_name: str | None = None
     precision: str | None = None
     check: bool | None = None
     force: bool = False
+    place: CheckPlace = field(default_factory=CheckPlace)
 
 
 async def import_(path: Path, state_dir: Path | None, wanted: Wanted, *, json: bool) -> Exit:
@@ -42,7 +49,9 @@ async def import_(path: Path, state_dir: Path | None, wanted: Wanted, *, json: b
         found = list(import_all(path, format_name=wanted.format_name, precision=wanted.precision))
         count = sum(one.problem is not None for one in found)
         checks = wanted.check if wanted.check is not None else count <= CHECKED_UNASKED
-        found = [await _kept(one, into, wanted, checks=checks, json=json) for one in found]
+        async with AsyncExitStack() as stack:
+            checker = _Checker(box=await stack.enter_async_context(check_box(wanted.place))) if checks and count else None
+            found = [await _kept(one, into, wanted, checker, json=json) for one in found]
     except OSError as error:
         raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
     if not checks and not json:
@@ -54,15 +63,22 @@ async def import_(path: Path, state_dir: Path | None, wanted: Wanted, *, json: b
     return Exit.DONE if any(one.problem for one in found) else Exit.MISUSE
 
 
-async def _kept(one: Imported, into: Path, wanted: Wanted, *, checks: bool, json: bool) -> Imported:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checker:
+    """What checks problems. box: None where their code is trusted."""
+
+    box: CheckBox | None
+
+
+async def _kept(one: Imported, into: Path, wanted: Wanted, checker: _Checker | None, *, json: bool) -> Imported:
     """Keep it, unless it is not admitted."""
     from grader.cli.admission import checked
     from grader.problems import keep
 
     if one.problem is None:
         return one
-    if checks:
-        admission = await checked(one.problem, None, BUDGET_S, json=json)
+    if checker is not None:
+        admission = await checked(one.problem, None, BUDGET_S, checker.box, json=json)
         if not admission.admitted and not wanted.force:
             failed = ", ".join(dict.fromkeys(finding.check for finding in admission.refusals)) or "nothing could be checked"
             return Imported(path=one.path, reason=f"refused ({failed}): a wrong answer could pass; --force imports it all the same")

@@ -24,6 +24,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import flashinfer_schema as schema
 from grader.formats import safetensors
 from grader.formats.arithmetic import ExpressionInvalid
+from grader.formats.inside import require_inside
 from grader.mistakes import said
 from grader.model import Problem
 from sandbox import wire
@@ -31,10 +32,9 @@ from sandbox import wire
 NAME = "flashinfer"
 DEFINITION, WORKLOADS = "definition.json", "workload.jsonl"
 DEFINITIONS = "definitions"
-SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
 BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # the others have one
 FILE_LIMIT_BYTES, ROW_LIMIT, WORKLOAD_LIMIT_BYTES = 4 << 20, 1000, 1 << 38
-TENSOR_LIMIT, RANK_LIMIT, AXIS_LIMIT = 24, 8, 16
+AXIS_LIMIT = 16
 MATCHED_RATIO = {"moe": 0.95, "lowbit": 0.95}  # by op_type: FlashInfer's eval_config.yaml
 ATOL = RTOL = 1e-2
 ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
@@ -49,6 +49,7 @@ class _Files:
     workloads: Path
     root: Path  # what paths of safetensors are relative to
     sol: bool
+    root_of_set: Path  # outside of which nothing is read
 
 
 def matches(path: Path) -> bool:
@@ -61,11 +62,15 @@ def members(path: Path) -> tuple[Path, ...]:
     return tuple(sorted(path.glob(f"{DEFINITIONS}/*/*.json"))) if (path / DEFINITIONS).is_dir() else ()
 
 
-def load(path: Path) -> Problem:
-    """Read the problem at path."""
+def load(path: Path, *, root: Path | None = None) -> Problem:
+    """Read the problem at path. root: the set, if it is larger than the directory that the format itself has for one."""
     files = _files(path)
     if files is None:
         raise ProblemInvalid(str(path), f"holds no {DEFINITION}, and is no definition below {DEFINITIONS}/; name one of these")
+    if root is not None and files.root.resolve().is_relative_to(root.resolve()):
+        files = dataclasses.replace(files, root_of_set=root)
+    for one in (files.definition, files.workloads):
+        require_inside(one, files.root_of_set, files.definition)
     definition = _definition(files)
     workloads = tuple(_workloads(files, definition))
     if not workloads:
@@ -106,11 +111,12 @@ def _entry(source: str, entry: str) -> ast.FunctionDef | None:
 def _files(path: Path) -> _Files | None:
     directory = path.parent if path.name == DEFINITION else path
     if (directory / DEFINITION).is_file():
-        return _Files(definition=directory / DEFINITION, workloads=directory / WORKLOADS, root=directory, sol=True)
+        return _Files(definition=directory / DEFINITION, workloads=directory / WORKLOADS, root=directory, sol=True, root_of_set=directory)
     if path.suffix != ".json" or path.parent.parent.name != DEFINITIONS or not path.is_file():
         return None
     root = path.parent.parent.parent
-    return _Files(definition=path, workloads=root / "workloads" / path.parent.name / f"{path.stem}.jsonl", root=root, sol=False)
+    workloads = root / "workloads" / path.parent.name / f"{path.stem}.jsonl"
+    return _Files(definition=path, workloads=workloads, root=root, sol=False, root_of_set=root)
 
 
 def _definition(files: _Files) -> schema.Definition:
@@ -127,33 +133,16 @@ def _definition(files: _Files) -> schema.Definition:
         raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
     if files.sol and (pair := definition.misnamed()):
         raise ProblemInvalid(str(files.definition), f"reference: run's parameter {pair[0]!r} is the input {pair[1]!r}; give it that name")
-    if why := _not_judged(definition):
+    if why := schema.not_judged(definition):
         raise ProblemInvalid(str(files.definition), why)
     return definition
-
-
-def _not_judged(definition: schema.Definition) -> str | None:
-    tensors = {**definition.inputs, **definition.outputs}
-    if definition.op_type == "sampling":
-        return "op_type: 'sampling' is judged by the distribution of many samples, which is not done here; leave the problem out"
-    if definition.name.startswith("dsa_topk_indexer"):
-        return "name: dsa_topk_indexer problems are judged by the scores of what is chosen, which is not done here; leave the problem out"
-    if len(tensors) > TENSOR_LIMIT:
-        return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
-    for name, tensor in tensors.items():
-        if tensor.dtype.startswith("float4") or (name in definition.outputs and tensor.dtype not in SAFE_DTYPES):
-            known = f"{', '.join(sorted(SAFE_DTYPES))}; and inputs of float8"
-            return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {known}"
-        if len(tensor.shape or ()) > RANK_LIMIT:
-            return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"
-    return None
 
 
 def _workloads(files: _Files, definition: schema.Definition) -> Iterator[wire.Workload]:
     lines = [(number, line) for number, line in enumerate(_text(files.workloads).split("\n"), 1) if line.strip()]
     if len(lines) > ROW_LIMIT:
         raise ProblemInvalid(str(files.workloads), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
-    seen = set[str]()
+    seen, left = set[str](), safetensors.Left()
     for number, line in lines:
         place = f"{files.workloads}:{number}"
         try:
@@ -162,7 +151,7 @@ def _workloads(files: _Files, definition: schema.Definition) -> Iterator[wire.Wo
             if workload_id in seen:
                 raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
             seen.add(workload_id)
-            yield _workload(files, definition, row, workload_id)
+            yield _workload(files, definition, row, workload_id, left)
         except json.JSONDecodeError as error:
             raise ProblemInvalid(place, f"is no JSON: {error.msg} at column {error.colno}") from None
         except ValidationError as error:
@@ -171,7 +160,9 @@ def _workloads(files: _Files, definition: schema.Definition) -> Iterator[wire.Wo
             raise ProblemInvalid(place, str(error)) from None
 
 
-def _workload(files: _Files, definition: schema.Definition, row: schema.Workload, workload_id: str) -> wire.Workload:
+def _workload(
+    files: _Files, definition: schema.Definition, row: schema.Workload, workload_id: str, left: safetensors.Left
+) -> wire.Workload:
     var = {name for name, axis in definition.axes.items() if axis.type == "var"}
     if set(row.axes) != var:
         raise ValueError(f"axes: gives {sorted(row.axes)}, and the definition's var axes are {sorted(var)}; give exactly these")
@@ -184,7 +175,7 @@ def _workload(files: _Files, definition: schema.Definition, row: schema.Workload
     total = sum(_bytes(one, sizes) for one in (*definition.inputs.values(), *definition.outputs.values()))
     if total > WORKLOAD_LIMIT_BYTES:
         raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
-    inputs = {name: _input(files, definition, row, name, sizes) for name in definition.inputs}
+    inputs = {name: _input(files, definition, row, name, sizes, left) for name in definition.inputs}
     if not any(one["type"] in ("random", "custom") for one in inputs.values()):
         raise ValueError("inputs: all of them are fixed, so that an answer could be kept from call to call; make one random")
     rule = _rule(files, definition, row.tolerance)
@@ -197,7 +188,9 @@ def _workload(files: _Files, definition: schema.Definition, row: schema.Workload
     )
 
 
-def _input(files: _Files, definition: schema.Definition, row: schema.Workload, name: str, sizes: dict[str, int]) -> dict[str, Any]:
+def _input(
+    files: _Files, definition: schema.Definition, row: schema.Workload, name: str, sizes: dict[str, int], left: safetensors.Left
+) -> dict[str, Any]:
     """Where an input comes from, for the judge. What a workload does not say is random."""
     tensor, said = definition.inputs[name], row.inputs.get(name, schema.Random(type="random"))
     match said:
@@ -206,15 +199,15 @@ def _input(files: _Files, definition: schema.Definition, row: schema.Workload, n
         case schema.Custom() if definition.custom_inputs_entrypoint is None:
             raise ValueError(f"inputs.{name}: is custom, and the definition has no custom_inputs_entrypoint; add it")
         case schema.Safetensors():
-            path = files.root / said.path
+            path = require_inside(files.root / said.path, files.root_of_set, files.workloads)
             try:
-                path = path.resolve()
-                found = safetensors.find(path, said.tensor_key)
+                found = safetensors.find(path, said.tensor_key, limit_bytes=left.bytes)
             except (safetensors.SafetensorsInvalid, OSError, RuntimeError) as wrong:  # the last one: links in a circle
                 raise ValueError(f"inputs.{name}: {path} {wrong}") from None
             if (found.dtype, found.shape) != (tensor.dtype, _shape(tensor, sizes)):
                 expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"
                 raise ValueError(f"inputs.{name}: {path} has {found.dtype} {list(found.shape)}, and {expected} is expected; mend one")
+            left.bytes -= found.end - found.begin
             return {**said.model_dump(), "path": str(path), "begin": found.begin, "end": found.end, "digest": found.digest}
     return said.model_dump()
 
@@ -272,7 +265,7 @@ def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wir
 
 def _is_plain(definition: schema.Definition) -> bool:
     """Whether C++ can take the tensors."""
-    return all(one.dtype in SAFE_DTYPES for one in (*definition.inputs.values(), *definition.outputs.values()))
+    return all(one.dtype in schema.SAFE_DTYPES for one in (*definition.inputs.values(), *definition.outputs.values()))
 
 
 def _shape(tensor: schema.Tensor, sizes: dict[str, int]) -> tuple[int, ...]:

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from grader.formats.arithmetic import LENGTH_LIMIT, ExpressionInvalid, evaluate
 
+SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
+TENSOR_LIMIT, RANK_LIMIT = 24, 8
 RUN = "run"
 LARGEST_AXIS = 2**31 - 1
 LONGEST_NUMBER = 10  # in digits, of a shape
@@ -258,3 +260,21 @@ class _Whole(ast.NodeTransformer):
             case ast.UAdd():
                 return node.operand
         return node
+
+
+def not_judged(definition: Definition) -> str | None:
+    """Why a definition can't be judged here; None where it can."""
+    tensors = {**definition.inputs, **definition.outputs}
+    if definition.op_type == "sampling":
+        return "op_type: 'sampling' is judged by the distribution of many samples, which is not done here; leave the problem out"
+    if definition.name.startswith("dsa_topk_indexer"):
+        return "name: dsa_topk_indexer problems are judged by the scores of what is chosen, which is not done here; leave the problem out"
+    if len(tensors) > TENSOR_LIMIT:
+        return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
+    for name, tensor in tensors.items():
+        if tensor.dtype.startswith("float4") or (name in definition.outputs and tensor.dtype not in SAFE_DTYPES):
+            known = f"{', '.join(sorted(SAFE_DTYPES))}; and inputs of float8"
+            return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {known}"
+        if len(tensor.shape or ()) > RANK_LIMIT:
+            return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"
+    return None

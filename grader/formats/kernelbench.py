@@ -14,6 +14,7 @@ from pathlib import Path
 
 from grader.errors import ProblemInvalid
 from grader.formats import dropout
+from grader.formats.inside import require_inside
 from grader.model import Problem
 from sandbox import wire
 
@@ -62,8 +63,12 @@ def matches(path: Path) -> bool:
     return re.search(rb"^(class Model\b|def get_(init_)?inputs\b)", head, re.MULTILINE) is not None
 
 
-def load(path: Path, precision: str = DEFAULT_PRECISION) -> Problem:
-    """Read the problem in the file path, for floating tensors of this precision."""
+def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = None) -> Problem:
+    """Read the problem in the file path, for floating tensors of this precision.
+
+    root: the set, outside of which no file is read; None: the file's directory.
+    """
+    require_inside(path, root or path.parent, path)
     if precision not in PRECISIONS:
         raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
     source = _read(path)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.formats.distributions import Distribution
+from grader.formats.inside import require_inside
 from grader.mistakes import said
 from grader.model import Problem
 from sandbox import wire
@@ -146,9 +147,11 @@ def matches(path: Path) -> bool:
     return (path / "problem.toml").is_file()
 
 
-def load(path: Path) -> Problem:
-    """Read the problem in directory path."""
+def load(path: Path, *, root: Path | None = None) -> Problem:
+    """Read the problem in directory path. root: the set, outside of which no file is read; None: the directory itself."""
     toml_path, reference_path = path / "problem.toml", path / "reference.py"
+    for one in (toml_path, reference_path):
+        require_inside(one, root or path, one)
     try:
         text, reference = toml_path.read_text("utf-8"), reference_path.read_text("utf-8")
         parsed = _Problem.model_validate(tomllib.loads(text))

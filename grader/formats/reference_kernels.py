@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
+from grader.formats.inside import require_inside
 from grader.mistakes import said
 from grader.model import Problem
 from sandbox import wire
@@ -123,14 +124,19 @@ def members(path: Path) -> tuple[Path, ...]:
     if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file():
         return ()
     competition = _parsed(path, _Competition)
-    return tuple(path.parent / one.directory for one in competition.problems)
+    found = tuple(path.parent / one.directory for one in competition.problems)
+    for one in found:
+        require_inside(one, path.parent, path)
+    return found
 
 
-def load(path: Path) -> Problem:
-    """Read the problem in directory path."""
+def load(path: Path, *, root: Path | None = None) -> Problem:
+    """Read the problem in directory path. root: the set, outside of which no file is read; None: the directory itself."""
     task_path = path if path.name == FILE else path / FILE
+    root = root or task_path.parent
+    require_inside(task_path, root, task_path)
     task = _parsed(task_path, _Task)
-    texts = {one.name: _text(task_path, one) for one in task.files if _is_executed(one, task)}
+    texts = {one.name: _text(task_path, one, root) for one in task.files if _is_executed(one, task)}
     trees = {name: _tree(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
     if missing := [name for name in FUNCTIONS if name not in _defined(reference)]:
@@ -203,8 +209,8 @@ def _yaml(text: str) -> Any:
         raise ValueError(f"a value is not what its tag says ({type(error).__name__}: {error})") from None
 
 
-def _text(task_path: Path, file: _File) -> str:
-    path = task_path.parent / file.source
+def _text(task_path: Path, file: _File, root: Path) -> str:
+    path = require_inside(task_path.parent / file.source, root, task_path)
     try:
         if not path.is_file() or path.stat().st_size > FILE_LIMIT_BYTES:
             raise ProblemInvalid(str(task_path), f"files: {file.source!r} is no file of at most {FILE_LIMIT_BYTES} bytes; mend its path")

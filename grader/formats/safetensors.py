@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEADER_LIMIT_BYTES, TENSOR_LIMIT_BYTES = 16 << 20, 1 << 30
+TOTAL_LIMIT_BYTES = 16 << 30  # of one problem
+RANK_LIMIT, SIZE_LIMIT = 32, 1 << 40
 DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "BOOL": "bool",
@@ -36,8 +38,15 @@ class Found:
     digest: str
 
 
-def find(path: Path, key: str) -> Found:
-    """The tensor of that key."""
+@dataclass(slots=True)
+class Left:
+    """How many bytes of tensors may still be read for a problem: each is hashed."""
+
+    bytes: int = TOTAL_LIMIT_BYTES
+
+
+def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Found:
+    """The tensor of that key. limit_bytes: what the problem's other tensors leave."""
     if not path.is_file():
         raise SafetensorsInvalid(
             "is not there; fetch the data of the problem set too (such as by `git lfs pull`), or leave the workload out"
@@ -55,6 +64,10 @@ def find(path: Path, key: str) -> Found:
         size = path.stat().st_size
         if not (8 + count <= begin <= end <= size and end - begin <= TENSOR_LIMIT_BYTES and min(shape, default=1) >= 0):
             raise SafetensorsInvalid(f"is cut off, or {key!r} has over {TENSOR_LIMIT_BYTES} bytes; fetch it again")
+        if end - begin > limit_bytes:
+            raise SafetensorsInvalid(f"is too much: the tensors of a problem may have {TOTAL_LIMIT_BYTES} bytes; leave workloads out")
+        if len(shape) > RANK_LIMIT or max(shape, default=0) > SIZE_LIMIT:
+            raise SafetensorsInvalid(f"says of {key!r} that it has a shape that no tensor has; fetch it again")
         if end - begin != math.prod(shape) * ITEM_BYTES[dtype]:
             raise SafetensorsInvalid(f"says of {key!r} that {end - begin} bytes are of the shape {list(shape)}; fetch it again")
         file.seek(begin)

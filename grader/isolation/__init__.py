@@ -22,6 +22,7 @@ class Purpose(StrEnum):
 
     BUILD = "build"
     RUN = "run"
+    CHECK = "check"  # of a problem: runs its reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +80,8 @@ class BoxSpec:
     gpu: GpuAccess | None = None
 
     def __post_init__(self) -> None:
-        if self.gpu is not None and self.purpose is not Purpose.RUN:
-            raise ValueError("a build box gets no GPU; set gpu for Purpose.RUN only")
+        if self.gpu is not None and self.purpose is Purpose.BUILD:
+            raise ValueError("a build box gets no GPU; set gpu for Purpose.RUN and Purpose.CHECK only")
 
 
 class BoxCause(StrEnum):

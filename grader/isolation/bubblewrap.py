@@ -149,7 +149,7 @@ class BubblewrapIsolation:
         outer += [] if descriptor is None else ["--seccomp", str(descriptor)]
         variables = [word for name, value in inside.items() for word in ("--setenv", name, value)]
         outer += ["--clearenv", *variables, "--chdir", "/tmp"]
-        tmp = {"bytes": spec.limits.tmp_bytes, "inodes": TMP_INODE_COUNT, "executable": int(spec.purpose is Purpose.BUILD)}
+        tmp = {"bytes": spec.limits.tmp_bytes, "inodes": TMP_INODE_COUNT, "executable": int(spec.purpose is not Purpose.RUN)}
         return host_box.Launch(
             argv=lambda entered, status: [
                 *outer,

@@ -15,7 +15,7 @@ from grader.isolation.toolchain import Bind, Toolchain
 
 STATE_LABEL, SERVER_LABEL, BOX_LABEL = "grader.state", "grader.server", "grader.box"
 STDIO_NAME = "stdio.sock"
-SHM_BYTES = {Purpose.BUILD: 16 << 20, Purpose.RUN: 64 << 20}
+SHM_BYTES = {Purpose.BUILD: 16 << 20, Purpose.RUN: 64 << 20, Purpose.CHECK: 64 << 20}
 TMP_INODE_COUNT = 20_000
 # Setting these replaces the engine's own lists, so those are repeated; interrupts, and powercap, are what older engines lack.
 MASKED_PATHS = (
@@ -43,7 +43,7 @@ def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Prot
 
 def tmpfs(spec: BoxSpec, toolchain: Toolchain, protections: Protections) -> dict[str, str]:
     """Return the box's own scratch, and an empty cover over what it must not see."""
-    scratch = "mode=1777,nosuid,nodev," + ("exec" if spec.purpose is Purpose.BUILD else "noexec")
+    scratch = "mode=1777,nosuid,nodev," + ("noexec" if spec.purpose is Purpose.RUN else "exec")
     if protections.tmp_limit:
         scratch += f",size={spec.limits.tmp_bytes},nr_inodes={TMP_INODE_COUNT}"
     covers = dict.fromkeys(toolchain.hidden, "ro,size=4k,nr_inodes=1,mode=0555,nosuid,nodev,noexec")

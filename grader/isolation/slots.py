@@ -19,7 +19,7 @@ def slot_uid(slot: int, purpose: Purpose) -> int:
     """Return the uid of a box in this slot.  A build and the run after it differ, so that neither can signal the other."""
     if not 0 <= slot < SLOT_COUNT:
         raise ValueError(f"slot {slot} is not in 0..{SLOT_COUNT - 1}")
-    return FIRST_UID + 2 * slot + (purpose is Purpose.RUN)
+    return FIRST_UID + 2 * slot + (purpose is not Purpose.BUILD)
 
 
 def shared_slot_directory() -> Path:

@@ -33,6 +33,7 @@ INPUT_FACTOR, OUTPUT_FACTOR = 10, 40  # what a byte of the inputs and of the out
 MEMORY_SHARE = 0.7
 GUESS_FACTOR = 4.0  # a workload's time is measured unless what the last one took says that it is so far out of reach
 SMALL_BYTES = 16 << 20  # what is smaller takes no less time
+MEMORY_VARIABLE = "GRADER_CHECK_MEMORY_BYTES"  # what the box has, where there is one
 ELSEWHERE = "make the workload smaller, or check on a larger device"
 
 
@@ -67,7 +68,8 @@ def free_bytes(device: Device) -> int:
     if device.TORCH == "cuda":
         return int(torch.cuda.mem_get_info()[0])
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(lines["MemAvailable"].split()[0]) * 1024
+    available = int(lines["MemAvailable"].split()[0]) * 1024
+    return min(available, int(os.environ.get(MEMORY_VARIABLE, available)))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -94,7 +94,7 @@ async def fleet() -> AsyncIterator[LocalFleet]:
 async def graded(fleet: LocalFleet, place: str, content: str) -> Report:
     """The report of a submission, verified and not timed."""
     path = FIXTURES / place
-    problem = next(one for one in FORMATS.values() if one.matches(path)).load(path)
+    problem = next(one for one in FORMATS.values() if one.matches(path)).load(path, root=path.parent)
     source = SourceFile(path="kernel.cu" if "__global__" in content else "kernel.py", content=content)
     language = detect((source,))
     assert language in problem.languages

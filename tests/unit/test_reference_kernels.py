@@ -29,13 +29,13 @@ def said_of(directory: Path, **changes: object) -> str:
     keys = {**yaml.safe_load(path.read_text()), **changes}
     path.write_text(yaml.safe_dump({key: value for key, value in keys.items() if value is not None}))
     with pytest.raises(ProblemInvalid) as caught:
-        reference_kernels.load(directory)
+        reference_kernels.load(directory, root=directory.parent)
     return str(caught.value)
 
 
 def test_a_problem_reads_back():
     """Tests are for every device, benchmarks for a GPU; the files go along as text, without the submission and their harness."""
-    problem = reference_kernels.load(FIXTURES / "scaled_add")
+    problem = reference_kernels.load(FIXTURES / "scaled_add", root=FIXTURES)
     spec = problem.spec
     assert (problem.problem_id, problem.languages, spec.entry, spec.convention) == (
         "scaled_add",
@@ -58,14 +58,19 @@ def test_where_there_are_no_tests_benchmarks_are_for_every_device(tmp_path):
     directory = copied(tmp_path)
     path = directory / "task.yml"
     path.write_text(yaml.safe_dump({key: value for key, value in yaml.safe_load(path.read_text()).items() if key != "tests"}))
-    assert [one.device_kind for one in reference_kernels.load(directory).spec.workloads] == [""]
+    assert [one.device_kind for one in reference_kernels.load(directory, root=directory.parent).spec.workloads] == [""]
 
 
 def test_booleans_and_lists_stay_what_they_are():
     """Their own harness would pass the text "False", and no list at all."""
-    negate = [json.loads(one.arguments)["case"]["negate"] for one in reference_kernels.load(FIXTURES / "masked_sums").spec.workloads]
+    negate = [
+        json.loads(one.arguments)["case"]["negate"]
+        for one in reference_kernels.load(FIXTURES / "masked_sums", root=FIXTURES).spec.workloads
+    ]
     assert negate == [False, True, False]
-    sizes = [json.loads(one.arguments)["case"]["sizes"] for one in reference_kernels.load(FIXTURES / "row_topk").spec.workloads]
+    sizes = [
+        json.loads(one.arguments)["case"]["sizes"] for one in reference_kernels.load(FIXTURES / "row_topk", root=FIXTURES).spec.workloads
+    ]
     assert sizes == [[4, 32], [9, 50]]
 
 
@@ -74,7 +79,7 @@ def test_nothing_is_executed(tmp_path):
     directory, witness = copied(tmp_path), tmp_path / "witness"
     reference = directory / "reference.py"
     reference.write_text(f"open({str(witness)!r}, 'w').close()\n{reference.read_text()}")
-    reference_kernels.load(directory)
+    reference_kernels.load(directory, root=directory.parent)
     assert not witness.exists() and "torch" not in _imports_of_the_server_half()
     exec(compile(reference.read_text().splitlines()[0], "control", "exec"), {})
     assert witness.exists()
@@ -88,13 +93,13 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     """A new description is the same problem; a new case, and a new file that the reference imports, make another."""
     directory = copied(tmp_path)
     task, utils = directory / "task.yml", directory.parent / "shared" / "utils.py"
-    before = reference_kernels.load(directory).digest
+    before = reference_kernels.load(directory, root=directory.parent).digest
     task.write_text(task.read_text().replace("written into", "put into"))
-    assert reference_kernels.load(directory).digest == before
+    assert reference_kernels.load(directory, root=directory.parent).digest == before
     task.write_text(task.read_text().replace('"size": 33', '"size": 34'))
-    changed = reference_kernels.load(directory).digest
+    changed = reference_kernels.load(directory, root=directory.parent).digest
     utils.write_text(utils.read_text() + "\n")
-    assert len({before, changed, reference_kernels.load(directory).digest}) == 3
+    assert len({before, changed, reference_kernels.load(directory, root=directory.parent).digest}) == 3
 
 
 @pytest.mark.parametrize(
@@ -107,7 +112,8 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ({"files": [{"name": "task.py", "source": "task.py"}]}, "files has no reference.py"),
         ({"files": [{"name": "reference.py", "source": "reference.py"}] * 2}, "files has a name twice"),
         ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "'nowhere.py' is no file"),
-        ({"files": [{"name": "reference.py", "source": "/dev/zero"}]}, "'/dev/zero' is no file"),
+        ({"files": [{"name": "reference.py", "source": "/dev/zero"}]}, "/dev/zero is outside the problem set"),
+        ({"files": [{"name": "reference.py", "source": "missing.py"}]}, "'missing.py' is no file"),
         ({"lang": "cu"}, "only 'py' is"),
         ({"lang": "rust"}, "lang: Input should be 'py' or 'cu'"),
         ({"config": {"main": "eval.py", "sources": []}}, "config of lang 'py' has the key main"),
@@ -148,7 +154,7 @@ def test_what_is_no_task_says_so(tmp_path, text, said):
     directory = copied(tmp_path)
     (directory / "task.yml").write_text(text)
     with pytest.raises(ProblemInvalid, match=said):
-        reference_kernels.load(directory)
+        reference_kernels.load(directory, root=directory.parent)
 
 
 @pytest.mark.parametrize(
@@ -166,14 +172,14 @@ def test_a_wrong_reference_names_file_and_function(tmp_path, old, new, said):
     reference = directory / "reference.py"
     reference.write_text(reference.read_text().replace(old, new, 1))
     with pytest.raises(ProblemInvalid) as caught:
-        reference_kernels.load(directory)
+        reference_kernels.load(directory, root=directory.parent)
     assert "reference.py" in str(caught.value) and said in str(caught.value)
 
 
 def test_a_competition_names_its_problems(tmp_path):
     """As directories, of which each is a problem; what is none has no members."""
     members = reference_kernels.members(FIXTURES / "competition.yaml")
-    assert [reference_kernels.load(path).problem_id for path in members] == ["scaled_add", "row_topk"]
+    assert [reference_kernels.load(path, root=FIXTURES).problem_id for path in members] == ["scaled_add", "row_topk"]
     assert reference_kernels.members(FIXTURES / "scaled_add") == ()
     (tmp_path / "wrong.yaml").write_text("name: x\nproblems: [{name: y}]\n")
     with pytest.raises(ProblemInvalid, match=r"problems\.0\.directory: Field required"):
@@ -182,6 +188,6 @@ def test_a_competition_names_its_problems(tmp_path):
 
 def test_a_problem_goes_over_the_wire():
     """As it is."""
-    spec = reference_kernels.load(FIXTURES / "masked_sums").spec
+    spec = reference_kernels.load(FIXTURES / "masked_sums", root=FIXTURES).spec
     job = wire.AdmissionJob(job_id="j", problem=spec)
     assert wire.decode(wire.encode(job)) == job and dataclasses.is_dataclass(spec)

@@ -29,7 +29,7 @@ KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
 
 def task_of(directory: Path) -> Task:
     """The task on the CPU, without what is meant for a GPU."""
-    spec = reference_kernels.load(directory).spec
+    spec = reference_kernels.load(directory, root=directory.parent).spec
     return load_task(dataclasses.replace(spec, workloads=tuple(one for one in spec.workloads if one.device_kind == "")), "cpu")
 
 

@@ -1,0 +1,160 @@
+"""Runs the check of a problem in a box: its reference sees no network, no file of the host but the toolchain, and bounded resources.
+
+What comes back is a claim of untrusted code. It is read with limits, and it decides nothing but what is said of this problem.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grader import devices
+from grader.errors import JudgeBroken
+from grader.fleet.gpus import Gpu
+from grader.isolation import SRC, BoxCause, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
+from grader.isolation.errors import IsolationBroken
+from grader.isolation.output import output_directory
+from grader.isolation.pickup import Refusal, pick_up
+from grader.isolation.runtime import run_directory
+from grader.isolation.settings import BoxSettings
+from grader.isolation.slots import hold_slot, shared_slot_directory
+from grader.isolation.toolchain import package_directory, profile
+from sandbox import wire
+
+REPORT, JOB = "findings", "job"
+REPORT_LIMIT_BYTES = 8 << 20
+OUT_LIMIT_BYTES = 16 << 20
+STAGED_LIMIT_BYTES = 16 << 30  # of a problem's safetensors
+CHUNK_BYTES = 1 << 20
+MEMORY_VARIABLE = "GRADER_CHECK_MEMORY_BYTES"
+# {src}/sandbox is a copy: the judge's half of the package is in no other box.
+BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox.judge.admission_in_box import main; main()"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """How a check in a box ended. content: what it wrote, which may be anything; ended: how the host saw its end."""
+
+    content: bytes
+    ended: BoxExit
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether the time was over."""
+        return self.ended.cause is BoxCause.WALL_LIMIT
+
+
+class CheckBox:
+    """Checks problems in boxes of one isolation."""
+
+    def __init__(self, isolation: Isolation, settings: BoxSettings, limits: Limits | None = None) -> None:
+        self._isolation = isolation
+        self._settings = settings
+        self._limits = limits or read_limits()
+
+    async def run(self, job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> CheckReport:
+        """Run one check, for at most limit_s. JudgeBroken where no box can be had, or the problem's files can't be copied into it."""
+        try:
+            with (
+                hold_slot(shared_slot_directory()) as slot,
+                self._staged(job) as (source_dir, triton_dir),
+                output_directory(run_directory(self._settings), limit_bytes=OUT_LIMIT_BYTES, inode_count=64) as out_dir,
+            ):
+                spec = self._spec(slot, source_dir, out_dir, triton_dir, gpu, limit_s)
+                async with self._isolation.start(spec) as box:
+                    ended = await box.wait()
+                content = pick_up(out_dir, REPORT, limit_bytes=REPORT_LIMIT_BYTES)
+        except (IsolationBroken, OSError) as error:
+            raise JudgeBroken(f"no box for the check: {error}") from None
+        return CheckReport(content=b"" if isinstance(content, Refusal) else content, ended=ended)
+
+    def _spec(self, slot: int, source_dir: Path, out_dir: Path, triton_dir: Path, gpu: Gpu | None, limit_s: float) -> BoxSpec:
+        access = None
+        if gpu is not None:
+            access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
+        kind = devices.EMULATED if gpu is None else devices.CUDA
+        limits = dataclasses.replace(self._limits, wall_s=limit_s)
+        return BoxSpec(
+            box_id=f"problem-{secrets.token_hex(6)}",
+            purpose=Purpose.CHECK,
+            argv=("{python}", "-I", "-B", "-c", BOOT, "{src}", kind, f"{{src}}/{JOB}", f"{{out}}/{REPORT}"),
+            limits=limits,
+            slot=slot,
+            src_dir=source_dir,
+            out_dir=out_dir,
+            environment=((MEMORY_VARIABLE, str(limits.memory_bytes)), ("TRITON_CACHE_DIR", "/tmp/triton")),
+            gpu=access,
+        )
+
+    @contextmanager
+    def _staged(self, job: wire.AdmissionJob) -> Iterator[tuple[Path, Path]]:
+        """Copy what the box needs: the judge's code, the job and the data that it names."""
+        directory = Path(tempfile.mkdtemp(prefix="check-", dir=run_directory(self._settings)))
+        try:
+            directory.chmod(0o755)
+            source_dir, triton_dir = directory / "src", directory / "triton"
+            source_dir.mkdir()
+            triton_dir.mkdir()
+            ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+            shutil.copytree(package_directory("sandbox"), source_dir / "sandbox", ignore=ignored, copy_function=shutil.copyfile)
+            problem = staged_problem(job.problem, source_dir)
+            (source_dir / JOB).write_bytes(wire.encode(dataclasses.replace(job, problem=problem)))
+            open_to_read(directory)
+            yield source_dir, triton_dir
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def read_limits() -> Limits:
+    """Return the limits of a check, with no more memory than the host can give."""
+    limits = Limits(**tomllib.loads(profile("limits.toml").read_text("utf-8"))["check"])
+    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return dataclasses.replace(limits, memory_bytes=min(limits.memory_bytes, host_bytes // 8 * 7))
+
+
+def staged_problem(problem: wire.ProblemSpec, directory: Path, seen_as: str = SRC) -> wire.ProblemSpec:
+    """Copy the tensors that a problem takes from files into directory; return the problem with the paths that a box sees.
+
+    JudgeBroken where they are over STAGED_LIMIT_BYTES together.
+    """
+    names: dict[tuple[str, int, int], str] = {}
+    left_bytes = STAGED_LIMIT_BYTES
+    workloads = []
+    for workload in problem.workloads:
+        made = json.loads(workload.arguments) if workload.arguments else None
+        inputs = made.get("inputs") if isinstance(made, dict) else None
+        stored = [one for one in inputs.values() if one.get("type") == "safetensors"] if isinstance(inputs, dict) else []
+        for one in stored:
+            key = (one["path"], one["begin"], one["end"])
+            size = one["end"] - one["begin"]
+            if key not in names:
+                left_bytes -= size
+                if left_bytes < 0:
+                    raise JudgeBroken(f"its safetensors have over {STAGED_LIMIT_BYTES} bytes; leave workloads out, or pass --trusted")
+                names[key] = f"data-{len(names)}"
+                _copy_range(Path(one["path"]), one["begin"], size, directory / names[key])
+            one |= {"path": f"{seen_as}/{names[key]}", "begin": 0, "end": size}
+        workloads.append(dataclasses.replace(workload, arguments=json.dumps(made, sort_keys=True)) if stored else workload)
+    return dataclasses.replace(problem, workloads=tuple(workloads))
+
+
+def open_to_read(directory: Path) -> None:
+    """Let every uid read what is in directory: a box has a uid of its own, and our umask may be a strict one."""
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _copy_range(source: Path, begin: int, size: int, target: Path) -> None:
+    with source.open("rb") as reading, target.open("wb") as writing:
+        reading.seek(begin)
+        while size and (chunk := reading.read(min(size, CHUNK_BYTES))):
+            writing.write(chunk)
+            size -= len(chunk)

@@ -1,0 +1,128 @@
+"""Where `grader-cli problems check` and `import` run a problem's code: in a box, unless the problem is trusted."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grader.check_box import CheckBox
+from grader.cli.exits import GraderFailed, Misuse
+from grader.isolation.runtime import leave_runtime
+from grader.isolation.select import ISOLATIONS, ClosableIsolation
+from grader.isolation.settings import BoxSettings
+from grader.isolation.slots import shared_slot_directory
+
+BOXES = ("docker", "bubblewrap")  # strongest first
+
+
+class CheckSandbox(StrEnum):
+    """What keeps a problem's code in."""
+
+    AUTO = "auto"
+    DOCKER = "docker"
+    BUBBLEWRAP = "bubblewrap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPlace:
+    """Where to run a problem's code. trusted: as our own user, without a box."""
+
+    sandbox: CheckSandbox = CheckSandbox.AUTO
+    trusted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.trusted and self.sandbox is not CheckSandbox.AUTO:
+            raise Misuse("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
+
+
+SandboxForCheck = Annotated[
+    CheckSandbox, typer.Option("--sandbox", help="What the problem's code runs in; auto takes the strongest that works here.")
+]
+Trusted = Annotated[
+    bool, typer.Option("--trusted", help="Run the problem's code as you, without a sandbox. Only for problems whose authors you trust.")
+]
+
+
+@asynccontextmanager
+async def check_box(place: CheckPlace, runtime_dir: Path | None = None) -> AsyncIterator[CheckBox | None]:
+    """Open the box that a check runs in; None where the problem is trusted. GraderFailed where no isolation works here."""
+    if place.trusted:
+        yield None
+        return
+    settings = BoxSettings(state_id=f"check{os.geteuid()}", runtime_dir=runtime_dir or _runtime_directory())
+    names = BOXES if place.sandbox is CheckSandbox.AUTO else (place.sandbox.value,)
+    isolation = await usable_isolation(names, settings)
+    try:
+        with _alone(settings.runtime_dir) as alone:
+            if alone:
+                await isolation.sweep()  # what a check that was killed left
+        with _shared(settings.runtime_dir):
+            yield CheckBox(isolation, settings)
+    finally:
+        await isolation.close()
+        leave_runtime(settings)
+
+
+async def usable_isolation(names: Sequence[str], settings: BoxSettings) -> ClosableIsolation:
+    """Return the first of these isolations that works here; GraderFailed where none does."""
+    reasons = []
+    for name in names:
+        isolation = ISOLATIONS[name](settings)
+        found = await isolation.check()
+        if found.usable:
+            return isolation
+        await isolation.close()
+        reasons.append(f"{name}: {found.detail}")
+    raise GraderFailed(
+        f"no sandbox for the problem's code works here ({'; '.join(reasons)}); "
+        "install bubblewrap or start a Docker engine, or pass --trusted to run the code as you"
+    )
+
+
+def _runtime_directory() -> Path:
+    directory = Path(tempfile.gettempdir()) / f"grader-check-{os.geteuid()}"
+    directory.mkdir(mode=0o711, exist_ok=True)
+    if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
+        raise GraderFailed(f"{directory} belongs to another user; remove it, or set TMPDIR to a directory of your own")
+    return directory
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[bool]:
+    """Say whether no other check of this user runs, and keep others from starting meanwhile."""
+    with _lock_file(directory) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+@contextmanager
+def _shared(directory: Path) -> Iterator[None]:
+    with _lock_file(directory) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def _lock_file(directory: Path) -> Iterator[int]:
+    """Open the directory's lock. It lies where the slots' are: the directory itself is removed with the last check."""
+    locks = shared_slot_directory()
+    locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = locks / f"{directory.name}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,142 @@
+"""Reading a problem set takes no file from outside of it: not by `..`, not by an absolute path, not by a symbolic link."""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from grader.errors import ProblemInvalid
+from grader.formats import flashinfer, kernelbench, native, reference_kernels, safetensors
+from grader.problems import Problems, import_all
+from tests import fakes
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+OUTSIDE = "is outside the problem set"
+TASK = """
+files:
+  - {name: "reference.py", source: "SOURCE"}
+lang: py
+config: {main: eval.py}
+tests: [{size: 4}]
+"""
+
+
+def task(directory, source):
+    directory.mkdir(parents=True)
+    (directory / "task.yml").write_text(TASK.replace("SOURCE", source))
+    return directory
+
+
+@pytest.fixture
+def secret(tmp_path):
+    """A file beside the set."""
+    path = tmp_path / "secret.py"
+    shutil.copy(FIXTURES / "reference_kernels" / "scaled_add" / "reference.py", path)
+    return path
+
+
+@pytest.mark.parametrize("how", ["dots", "absolute", "symlink"])
+def test_a_task_takes_no_source_from_outside_its_set(tmp_path, secret, how):
+    """The control: with a set that holds the file, the same task is read."""
+    directory = task(tmp_path / "set" / "p", {"dots": "../../secret.py", "absolute": str(secret), "symlink": "link.py"}[how])
+    (directory / "link.py").symlink_to(secret)
+    with pytest.raises(ProblemInvalid, match=OUTSIDE):
+        reference_kernels.load(directory, root=tmp_path / "set")
+    assert "ref_kernel" in reference_kernels.load(directory, root=tmp_path).spec.reference
+
+
+def test_what_is_imported_is_the_set(tmp_path):
+    """A task that shares a file with others is imported with the directory that holds both, and not alone."""
+    shutil.copytree(FIXTURES / "reference_kernels", tmp_path / "set")
+    alone = list(import_all(tmp_path / "set" / "scaled_add"))
+    assert [one.problem for one in alone] == [None]
+    assert OUTSIDE in alone[0].reason and "name the directory that holds both" in alone[0].reason
+    found = {one.problem.problem_id for one in import_all(tmp_path / "set") if one.problem}
+    assert found == {"scaled_add", "row_topk", "masked_sums"}
+    assert Problems.load([tmp_path / "set"]).get("scaled_add")
+
+
+@pytest.mark.parametrize("listed", ["..", "../other", "/etc", "link"])
+def test_a_competition_names_no_directory_outside(tmp_path, listed):
+    """Control: one inside is a member."""
+    (tmp_path / "set" / "inside").mkdir(parents=True)
+    (tmp_path / "set" / "link").symlink_to(tmp_path)
+    yaml = tmp_path / "set" / "competition.yaml"
+    yaml.write_text(f"name: x\nproblems: [{{directory: '{listed}'}}]\n")
+    with pytest.raises(ProblemInvalid, match=OUTSIDE):
+        reference_kernels.members(yaml)
+    yaml.write_text("name: x\nproblems: [{directory: inside}]\n")
+    assert reference_kernels.members(yaml) == (tmp_path / "set" / "inside",)
+
+
+@pytest.mark.parametrize("name", ["problem.toml", "reference.py"])
+def test_a_native_problem_links_to_nothing_outside(tmp_path, name):
+    """Control: with the directory above as the set, it is read."""
+    directory = fakes.write_problem(tmp_path / "set")
+    (directory / name).rename(tmp_path / name)
+    (directory / name).symlink_to(tmp_path / name)
+    with pytest.raises(ProblemInvalid, match=OUTSIDE):
+        native.load(directory)
+    assert native.load(directory, root=tmp_path).problem_id
+
+
+def test_a_kernelbench_file_is_no_link_to_the_outside(tmp_path):
+    """Control: a copy of it is read."""
+    (tmp_path / "set").mkdir()
+    path = tmp_path / "set" / "1_a.py"
+    path.symlink_to(FIXTURES / "kernelbench" / "1_Scaled_hinge.py")
+    with pytest.raises(ProblemInvalid, match=OUTSIDE):
+        kernelbench.load(path)
+    path.unlink()
+    shutil.copy(FIXTURES / "kernelbench" / "1_Scaled_hinge.py", path)
+    assert kernelbench.load(path).problem_id == "kb_1_a"
+
+
+def write_tensor(path, shape=(4,), count=None):
+    data = bytes(4 * (count or 4))
+    header = json.dumps({"x": {"dtype": "F32", "shape": list(shape), "data_offsets": [0, len(data)]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + data)
+
+
+DEFINITION = {
+    "name": "sum_two",
+    "op_type": "elementwise",
+    "axes": {"n": {"type": "var"}},
+    "inputs": {"x": {"shape": ["n"], "dtype": "float32"}, "y": {"shape": ["n"], "dtype": "float32"}},
+    "outputs": {"z": {"shape": ["n"], "dtype": "float32"}},
+    "reference": "import torch\n\ndef run(x, y):\n    return x + y\n",
+}
+
+
+@pytest.mark.parametrize("how", ["dots", "absolute", "symlink"])
+def test_a_workload_takes_no_tensor_from_outside_its_set(tmp_path, how):
+    """The control: the same file inside the set is taken."""
+    directory = tmp_path / "set" / "p"
+    directory.mkdir(parents=True)
+    write_tensor(tmp_path / "x.safetensors")
+    (directory / "link").symlink_to(tmp_path / "x.safetensors")
+    shutil.copy(tmp_path / "x.safetensors", directory / "inside")
+
+    def load(path):
+        inputs = {"x": {"type": "safetensors", "path": path, "tensor_key": "x"}, "y": {"type": "random"}}
+        (directory / "definition.json").write_text(json.dumps(DEFINITION))
+        (directory / "workload.jsonl").write_text(json.dumps({"uuid": "w", "axes": {"n": 4}, "inputs": inputs}))
+        return flashinfer.load(directory)
+
+    with pytest.raises(ProblemInvalid, match=OUTSIDE):
+        load({"dots": "../../x.safetensors", "absolute": str(tmp_path / "x.safetensors"), "symlink": "link"}[how])
+    assert str(directory / "inside") in load("inside").spec.workloads[0].arguments
+
+
+def test_the_tensors_of_a_problem_are_bounded(tmp_path):
+    """Before they are read; and a shape that no tensor has is not multiplied out."""
+    write_tensor(path := tmp_path / "x")
+    assert safetensors.find(path, "x", limit_bytes=16).shape == (4,)
+    with pytest.raises(safetensors.SafetensorsInvalid, match="is too much"):
+        safetensors.find(path, "x", limit_bytes=15)
+    for shape in ((1,) * 33, (1 << 41,)):
+        write_tensor(path, shape=shape)
+        with pytest.raises(safetensors.SafetensorsInvalid, match="a shape that no tensor has"):
+            safetensors.find(path, "x")
