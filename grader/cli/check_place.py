@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -58,7 +59,9 @@ async def check_box(place: CheckPlace, runtime_dir: Path | None = None) -> Async
     if place.trusted:
         yield None
         return
-    settings = BoxSettings(state_id=f"check{os.geteuid()}", runtime_dir=runtime_dir or _runtime_directory())
+    directory = runtime_dir or _runtime_directory()
+    state_id = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]
+    settings = BoxSettings(state_id=f"check{state_id}", runtime_dir=directory)
     names = BOXES if place.sandbox is CheckSandbox.AUTO else (place.sandbox.value,)
     isolation = await usable_isolation(names, settings)
     try:
@@ -120,7 +123,7 @@ def _lock_file(directory: Path) -> Iterator[int]:
     """Open the directory's lock. It lies where the slots' are: the directory itself is removed with the last check."""
     locks = shared_slot_directory()
     locks.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = locks / f"{directory.name}.lock"
+    path = locks / f"{directory.name}-{hashlib.sha256(bytes(directory.resolve())).hexdigest()[:12]}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         yield descriptor

@@ -3,23 +3,29 @@
 The control of each is the same problem with `--trusted` (`box=None`): there the attack gets through.
 """
 
+import asyncio
 import getpass
+import hashlib
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import textwrap
 from contextlib import ExitStack
 from pathlib import Path
 
+import docker
 import pytest
 
 from grader import admission
 from grader.check_box import CheckBox, read_limits
 from grader.formats import native
-from grader.isolation import Limits
+from grader.isolation import Limits, processes
+from grader.isolation.container import STATE_LABEL
 from grader.isolation.settings import BoxSettings
 from sandbox import wire
-from tests.containment.conftest import CAGES, usable
+from tests.containment.conftest import CAGES, HANG_S, usable
 
 pytestmark = pytest.mark.slow
 
@@ -221,6 +227,38 @@ def reference(x):
 """
     found = await admission.check(hostile(tmp_path, "", template), box=make_box())
     assert not found.admitted and [one.check for one in found.findings] == ["ends"] and "root" not in found.findings[0].message
+
+
+def boxes_of(environment, name):
+    """Return what is left of checks: containers and processes that carry the runtime directory's label."""
+    directory = Path(environment["TMPDIR"], f"grader-check-{os.geteuid()}")
+    state_id = f"check{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]}"
+    if name == "docker":
+        return [one.id for one in docker.from_env().containers.list(all=True, filters={"label": f"{STATE_LABEL}={state_id}"})]
+    return list(processes.strangers(BoxSettings(state_id=state_id, runtime_dir=directory)))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
+async def test_a_check_that_is_killed_leaves_no_box_for_long(found_cages, tmp_path, name):
+    """Bubblewrap's ends with the command, a container's with the next check. The control: it was there."""
+    await usable(name, found_cages)
+    hostile(tmp_path, "", "def reference(x):\n    while True:\n        pass\n")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "grader.cli.main", "problems", "check", "--sandbox", name, str(tmp_path / "hostile")]
+    with subprocess.Popen([*command, "--budget", "600"], env=environment, stdout=subprocess.DEVNULL) as asking:
+        try:
+            async with asyncio.timeout(HANG_S):
+                while not boxes_of(environment, name):
+                    await asyncio.sleep(0.1)
+        finally:
+            asking.kill()
+    if name == "docker":
+        assert boxes_of(environment, name)
+        hostile(tmp_path, "", "def reference(x):\n    return x * 2 + 1\n")
+        assert (await asyncio.to_thread(subprocess.run, command, env=environment, stdout=subprocess.DEVNULL, check=False)).returncode == 0
+    async with asyncio.timeout(HANG_S):
+        while boxes_of(environment, name):
+            await asyncio.sleep(0.1)
 
 
 async def test_an_honest_problem_is_admitted_in_the_box(make_box, tmp_path):

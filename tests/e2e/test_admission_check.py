@@ -1,4 +1,7 @@
-"""`grader-cli problems check`, as a person runs it, and what stands behind it: a process that executes the problem and may die of it."""
+"""`grader-cli problems check`, as a person runs it, and what stands behind it: a process that executes the problem and may die of it.
+
+What a hostile problem tries in the box of a check is in `tests/containment/test_problem_check.py`.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +105,15 @@ def test_what_a_reference_prints_is_no_finding(cli: Cli, tmp_path: Path) -> None
     assert ended.code == 0 and "mine" not in ended.stdout and "noise" not in ended.stdout + ended.stderr
 
 
+def test_trusted_runs_the_reference_without_a_box(cli: Cli, tmp_path: Path) -> None:
+    """A file of this host is written with --trusted, and not without."""
+    mark = tmp_path / "mark"
+    marking = write(tmp_path, f"open({str(mark)!r}, 'w').close(); {MEAN}")
+    refused = cli("problems", "check", marking, "--json")
+    assert refused.code == 1 and refused.json["admitted"] is False and not mark.exists()
+    assert cli("problems", "check", marking, "--trusted", "--json").json["admitted"] is True and mark.exists()
+
+
 @pytest.mark.parametrize("body", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
 async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body: str) -> None:
     """Silence is no admission."""
@@ -132,7 +144,7 @@ def test_a_reference_that_loops_ends_with_the_command(environment: dict[str, str
     """In Python or in C, however the command ended; as long as the command waits, it goes on."""
     os.mkfifo(mark := tmp_path / "pid")
     looping = write(tmp_path, f"open({str(mark)!r}, 'w').write(str(os.getpid())); {loop}")
-    command = [sys.executable, "-m", "grader.cli.main", "problems", "check", str(looping), "--budget", "5"]
+    command = [sys.executable, "-m", "grader.cli.main", "problems", "check", str(looping), "--budget", "5", "--trusted"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as asking:
         child = os.pidfd_open(int(mark.read_text()))  # waits until there is somebody who writes
         try:

@@ -311,9 +311,14 @@ def test_a_closed_pipe_cancels_and_is_no_verdict(cli: Cli, environment: dict[str
     assert (code, told, states) == (*expected[:2], [f"SUBMISSION_STATE_{expected[2]}"])
 
 
-def test_a_check_of_a_problem_ends_with_the_command(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "where", [pytest.param(("--trusted",), id="trusted"), pytest.param(("--sandbox", "bubblewrap"), id="box", marks=pytest.mark.bubblewrap)]
+)
+def test_a_check_of_a_problem_ends_with_the_command(environment: dict[str, str], tmp_path: Path, where: tuple[str, ...]) -> None:
     """SIGTERM ends what executes the reference, too."""
-    with started(environment, "problems", "check", ADD, "--budget", "3600") as process:
+    if "bubblewrap" in where and shutil.which("bwrap") is None:
+        pytest.skip("bwrap is not installed")
+    with started(environment, "problems", "check", ADD, "--budget", "3600", *where) as process:
         deadline_s = time.monotonic() + 60
         while not descendants(process.pid) and time.monotonic() < deadline_s:
             time.sleep(0.01)
