@@ -24,9 +24,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.trial import Bench, How, run, scalars_are_late
 
 X = wire.TensorSpec(name="x", dtype="float32", shape=("n",))
-PHASE = wire.TensorSpec(
-    name="phase", dtype="float64", shape=(), distribution=wire.Distribution(kind="uniform", low=0.5, high=1.5)
-)
+PHASE = wire.TensorSpec(name="phase", dtype="float64", shape=(), distribution=wire.Distribution(kind="uniform", low=0.5, high=1.5))
 FACTOR = wire.TensorSpec(name="factor", dtype="float32", shape=(), distribution=wire.Distribution(kind="constant", high=3.0))
 ARENA_BYTES = 1 << 20
 
