@@ -55,8 +55,8 @@ class RunnerLink:
         return self.reply()
 
     def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()) -> Taken:
-        """Copy what is to be published, scalars too, let the runner do the operation on what was last placed, copy the snapshot. The judge's
-        clock starts before the first copy and stops after the last. `reply` has what the runner said."""
+        """Copy what is to be published, scalars too, let the runner do the operation on what was last placed, copy the snapshot. The
+        judge's clock starts before the first copy and stops after the last. `reply` has what the runner said."""
         if self.silence is not None:
             return Taken(duration_ns=0, read_ns=0)
         if self.device.clock is not None:
