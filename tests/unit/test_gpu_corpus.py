@@ -56,8 +56,9 @@ def came(verdict: Verdict, reason: str = "", output: str = "", certified_ns: int
         measured = [
             wire.Measurement(workload_id=workload, clock=wire.Clock.HOST, certified=samples, reported=samples, bound_ns=0, floor_ns=0)
         ]
-    report = Report(verdict=verdict, reason=reason, summary="", output=output, measurements=tuple(measured))
-    return Came(graded=Graded(report=report, facts=(), seconds=1.0), seconds=1.0)
+    report = Report(verdict=verdict, reason=reason, summary="", measurements=tuple(measured))
+    facts = (wire.RunEnd(cause="exited", output=output),)  # a report of ranked mode shows none of it
+    return Came(graded=Graded(report=report, facts=facts, seconds=1.0), seconds=1.0)
 
 
 def outcomes(section: Section) -> dict[str, bool | None]:

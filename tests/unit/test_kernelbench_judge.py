@@ -26,6 +26,7 @@ from sandbox.box.languages import Bound, Loaded
 from sandbox.box.run import serve
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.gate import Answer, Call, Gate, Status
+from sandbox.protocol import VERSION
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -128,7 +129,7 @@ def _run(path: str, entry: Callable[..., Any]) -> None:
 
         return Bound(launch=launch)
 
-    first = gate.next(0)
+    first = gate.announce(VERSION)
     gate.reply(first, Answer(status=Status.OK))
     serve(gate, first, device, arena, {0: Loaded(bind=bind, uses_torch=False)})
     link.close()

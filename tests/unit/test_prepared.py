@@ -48,6 +48,7 @@ LIFE = [
     ("ANY_HOOK", {}),
     ("SETTLE", {**FENCE, "end_time": NOW, **FOUND}),
     ("INSERT_JUDGEMENT", JUDGEMENT),
+    ("QUEUED_OF_USER", {"by_user": "x"}),
     ("USED", {"by_user": "x"}),
     ("FIRST_USE", {"user_name": "x", "log2_weight": 1.0}),
     ("USE", {"by_user": "x", "log2_weight": 2.5}),

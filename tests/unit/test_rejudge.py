@@ -52,7 +52,8 @@ def ranked(count=3, ratio=2.0):
     """The facts of so many processes."""
     speedup = (wire.Speedup(baseline="eager", ratio=ratio, ratio_low=ratio, ratio_high=ratio),)
     plan = replace(PLAN, measured=WORKLOADS)
-    measured = [replace(fakes.measurement(one), speedups=speedup) for one in WORKLOADS]
+    certified = wire.Samples(durations_ns=(250,) * 25)
+    measured = [replace(fakes.measurement(one), certified=certified, speedups=speedup) for one in WORKLOADS]
     trials = [replace(fakes.trial(one), max_absolute_error=1e-7) for one in WORKLOADS]
     processes = (
         [wire.Round(index=index, count=count), LOADED, plan, *trials, *measured, wire.Finished(job_id="j")] for index in range(count)

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from sandbox.judge.net import _counting, selection_allowance
-from sandbox.judge.speedup import speedup
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    from sandbox.judge.net import _counting, selection_allowance
+    from sandbox.judge.speedup import speedup
 
 GRADINGS, TURNS = 2_000, 24
 STILL, SLOW = [300_000] * 8, [350_000] * 8
