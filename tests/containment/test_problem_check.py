@@ -240,7 +240,7 @@ def boxes_of(environment, name):
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
 async def test_a_check_that_is_killed_leaves_no_box_for_long(found_cages, tmp_path, name):
-    """Bubblewrap's ends with the command, a container's with the next check. The control: it was there."""
+    """Bubblewrap's ends with the command, a container's with the next check, which unmounts its directory. The control: it was there."""
     await usable(name, found_cages)
     hostile(tmp_path, "", "def reference(x):\n    while True:\n        pass\n")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -254,11 +254,12 @@ async def test_a_check_that_is_killed_leaves_no_box_for_long(found_cages, tmp_pa
             asking.kill()
     if name == "docker":
         assert boxes_of(environment, name)
-        hostile(tmp_path, "", "def reference(x):\n    return x * 2 + 1\n")
-        assert (await asyncio.to_thread(subprocess.run, command, env=environment, stdout=subprocess.DEVNULL, check=False)).returncode == 0
+    hostile(tmp_path, "", "def reference(x):\n    return x * 2 + 1\n")
+    assert (await asyncio.to_thread(subprocess.run, command, env=environment, stdout=subprocess.DEVNULL, check=False)).returncode == 0
     async with asyncio.timeout(HANG_S):
         while boxes_of(environment, name):
             await asyncio.sleep(0.1)
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text("utf-8")
 
 
 async def test_an_honest_problem_is_admitted_in_the_box(make_box, tmp_path):
