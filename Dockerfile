@@ -1,35 +1,56 @@
-# box:    the root of a build or run box (`box_root = image:NAME`): a compiler, Python, torch, and the box's half of `sandbox`.
-# server: grader-server beside an engine on the host, as in deploy/compose.yaml. What it hands to boxes lies in TMPDIR, which must have the
-#         same path inside and outside, and not be the state directory:
-#         docker run -v /var/run/docker.sock:/var/run/docker.sock -v /var/lib/grader:/var/lib/grader
-#             -v /var/cache/grader-boxes:/var/cache/grader-boxes -e TMPDIR=/var/cache/grader-boxes ...
-#         Whoever holds the engine's socket is root on the host: nothing untrusted runs in this container.
+# Two targets. docs/operation.md has the commands; deploy/compose.yaml builds both.
+#
+#   box      the root of a build or run box (`--box-root image:NAME`): compilers, Python, PyTorch, and the untrusted half of `sandbox`
+#   server   grader-server, which starts boxes on the host's engine. Access to the engine's socket is root on the host, so nothing
+#            untrusted runs in this container. TMPDIR holds what boxes are given: it has the same path inside and outside the
+#            container, and is not the state directory.
+#
+# BASE is Debian 12 or later, or Ubuntu 24.04 or later. For a GPU host it has nvcc, and PyTorch is the build for its CUDA version:
+#
+#   docker build --build-arg BASE=nvidia/cuda:13.0.1-devel-ubuntu24.04 --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 ...
+#
+# What changes often is copied last: a change of the sources installs no package again.
+ARG BASE=debian:bookworm-slim
 
-FROM python:3.11-slim-bookworm AS box
+FROM ${BASE} AS packages
 RUN apt-get update \
- && apt-get install -y --no-install-recommends g++ \
- && rm -rf /var/lib/apt/lists/*
-COPY constraints.txt /usr/share/grader/constraints.txt
-# For a GPU: --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130, and a base image with nvcc.
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates g++ python3 python3-dev python3-venv \
+ && rm -rf /var/lib/apt/lists/* \
+ && python3 -m venv /opt/grader
+ENV PATH=/opt/grader/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -c /usr/share/grader/constraints.txt \
-    torch numpy ninja tree-sitter tree-sitter-cuda
+# Of a mirror; pip reads these variables itself.
+ARG PIP_INDEX_URL
+ARG PIP_FIND_LINKS
+ARG PIP_NO_INDEX
+WORKDIR /usr/src/grader
+COPY constraints.txt pyproject.toml deploy/requirements.py ./
+RUN python3 requirements.py box > box.txt \
+ && pip install --extra-index-url "$TORCH_INDEX" -c constraints.txt -r box.txt
+
+FROM packages AS box
 COPY sandbox /grader/lib/sandbox
-# The trusted half has no business in a box.
-RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles \
- && cd /grader/lib && python3 -m sandbox.box.precompile
+# The trusted half of the code does not belong into a box.
+RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles /usr/src/grader \
+ && cd /grader/lib \
+ && python3 -m sandbox.box.precompile
+WORKDIR /
 USER 65534:65534
 CMD ["python3"]
 
-FROM box AS server
-USER 0:0
-# For `grader-server backup` of a ledger on PostgreSQL.
+FROM packages AS server
+# postgresql-client: for `grader-server backup` of a database on PostgreSQL.
 RUN apt-get update \
- && apt-get install -y --no-install-recommends postgresql-client \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql-client \
  && rm -rf /var/lib/apt/lists/*
-WORKDIR /opt/grader
-COPY pyproject.toml README.md ./
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG PIP_INDEX_URL
+ARG PIP_FIND_LINKS
+ARG PIP_NO_INDEX
+RUN python3 requirements.py > server.txt \
+ && pip install --extra-index-url "$TORCH_INDEX" -c constraints.txt -r server.txt
+COPY README.md ./
 COPY grader grader
 COPY sandbox sandbox
-RUN pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -c /usr/share/grader/constraints.txt .
+RUN pip install --no-deps --no-build-isolation .
 ENTRYPOINT ["grader-server"]

@@ -114,7 +114,7 @@ def image_toolchain() -> Toolchain:
     """Return what a box made from an image has: all of it in the image, `sandbox` too, so the server may be in a container itself."""
     return Toolchain(
         python="python3",
-        path="/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        path="/opt/grader/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         binds=(),
         hidden=(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import itertools
@@ -19,6 +20,8 @@ WAITS = ("sync", "cg", "nanosleep")
 
 def install(torch: Any) -> None:
     """Replace what takes the simulator's time, and let it take tensors; nothing where Numba is not there or no simulator."""
+    with contextlib.suppress(ImportError):
+        answer_runtime_version(importlib.import_module("cuda.bindings.runtime"))
     try:
         modules: list[Any] = [importlib.import_module(name) for name in MODULES]
     except ImportError:
@@ -48,6 +51,14 @@ def install(torch: Any) -> None:
     kernel.FakeWithinKernelCUDAArray = plain
     kernel.BlockManager.run = run_block
     cuda.as_cuda_array = lambda value, sync=True: devicearray.FakeCUDAArray(array_of(value))
+
+
+def answer_runtime_version(runtime: Any) -> None:
+    """Let `numba.cuda` be imported on a machine without libcudart: it asks for the library's version, and its simulator never uses it."""
+    try:
+        runtime.getLocalRuntimeVersion()
+    except RuntimeError:  # cuda.pathfinder's DynamicLibNotFoundError is one
+        runtime.getLocalRuntimeVersion = lambda: (0, 0)
 
 
 def waits(function: Any, seen: frozenset[int] = frozenset()) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deploy.requirements import requirements
 from grader.config import Settings, web_address
 from grader.metrics import Metrics
 from grader.server.main import COMMANDS, parser
@@ -232,6 +233,23 @@ def test_prometheus_reads_the_web_port_and_alerts_name_our_metrics(compose):
     named = {name for text in expressions for name in re.findall(r"grader_\w+", text)}
     ours = {name for one in Metrics().registry.collect() for name in (one.name, f"{one.name}_total", f"{one.name}_bucket")}
     assert len(named) > 3 and named <= ours
+
+
+def test_the_list_of_a_box_is_part_of_the_servers():
+    """The extra is resolved where the package names it, and has what README promises."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    box, server = requirements(config, "box"), requirements(config)
+    assert set(box) < set(server) and not [one for one in server if one.startswith("grader")]
+    assert {"torch", "triton", "numba", "numba-cuda", "ninja"} <= {re.split(r"[^\w-]", one)[0] for one in box}
+    with pytest.raises(KeyError):
+        requirements(config, "no-such-extra")
+
+
+def test_the_build_context_has_what_the_image_copies():
+    """.dockerignore leaves out all that it does not name."""
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {word for line in re.findall(r"^COPY (.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE) for word in line.split()[:-1]}
+    assert copied == kept
 
 
 def test_the_image_copies_what_is_there_and_starts_the_server():

@@ -1,0 +1,40 @@
+"""Print what pip has to install, from pyproject.toml: all that the grader imports and is built with, or one extra.
+
+    python3 requirements.py            # the server, and setuptools, which builds it
+    python3 requirements.py box        # the extra `box`
+
+The images install this before their sources are copied, so that a change of the sources installs no package again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def requirements(config: dict[str, Any], extra: str | None = None) -> list[str]:
+    """Return the requirements of an extra, or of the package, with those of the package's own extras in their place.
+
+    Raises KeyError for an extra that is not there.
+    """
+    project = config["project"]
+    listed = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
+    found = [] if extra is not None else list(config["build-system"]["requires"])
+    own = re.compile(re.escape(project["name"]) + r"\[(\w+)\]$")
+    for one in listed:
+        named = own.match(one)
+        found += [one] if named is None else requirements(config, named[1])
+    return found
+
+
+def main() -> None:
+    """Print one requirement in each line."""
+    path = Path("pyproject.toml")
+    print("\n".join(requirements(tomllib.loads(path.read_text("utf-8")), *sys.argv[1:2])))
+
+
+if __name__ == "__main__":
+    main()
