@@ -24,6 +24,7 @@ from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
 from sandbox.gate import Answer, GateViolated, Status
 from sandbox.judge import policy
 from sandbox.judge.baseline import Baseline, runner_job
+from sandbox.judge.box_load import box_load
 from sandbox.judge.measure import measure
 from sandbox.judge.placement import byte_count, rounded
 from sandbox.judge.references import ReferenceFailed, Task, load_task
@@ -199,6 +200,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         alone=clock.alone[workload.workload_id],
         budget_s=job.measure_s,
         launch_ns=clock.ceilings.get(LAUNCH, 0.0),
+        load=box_load(subject.link) if subject.device.CLOCK is wire.Clock.HOST else None,
     )
     floor_ns = physical_floor_ns(
         workload.moved_bytes,

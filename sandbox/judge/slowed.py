@@ -49,10 +49,11 @@ def _by_device_clock(parties: Parties, times: Times, _: list[int], name: str) ->
 
 
 def _by_host_clock(parties: Parties, times: Times, nulls: list[int], name: str) -> BaselineTimes:
-    """The time alone instead, where the median is far above it."""
+    """The time alone instead, where the median is far above it, or the subject's box was busy meanwhile."""
     alone_ns = statistics.median(parties.alone.run_ns[name])
     null_ns = min(statistics.median(nulls), statistics.median(parties.alone.null_ns[True]))
-    slowed = statistics.median(times.flat(name)) > FACTOR[parties.clock] * alone_ns
+    busy = parties.load is not None and parties.load.busy(name)
+    slowed = busy or statistics.median(times.flat(name)) > FACTOR[parties.clock] * alone_ns
     turns = [[int(alone_ns)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name]
     return BaselineTimes(
         samples=wire.Samples(durations_ns=tuple(round(one - null_ns) for turn in turns for one in turn)),

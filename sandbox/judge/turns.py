@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
+from sandbox.judge.box_load import BoxLoad
 from sandbox.judge.quiet import quiet_turns
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.runner_link import RunnerLink, Silence
@@ -69,7 +70,7 @@ class Alone:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parties:
     """Who is timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs. launch_ns: how
-    much of a null run is its kernel, which is not the protocol's."""
+    much of a null run is its kernel, which is not the protocol's. load: of the subject's box, by the host's clock."""
 
     subject: RunnerLink
     trusted: RunnerLink
@@ -77,6 +78,7 @@ class Parties:
     alone: Alone
     budget_s: float
     launch_ns: float = 0.0
+    load: BoxLoad | None = None
 
     @property
     def clock(self) -> wire.Clock:
@@ -189,6 +191,8 @@ def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
     found: dict[str, Arm] = {SUBJECT: subject}
     for name in parties.alone.run_ns:
         found[name] = partial(timed, parties.trusted, own, name)
+        if parties.load is not None:
+            found[name] = partial(parties.load.watch, name, found[name])
     if parties.clock is wire.Clock.DEVICE_EVENTS:
         for copies in sorted({True, parties.copies}):
             found[NULL[copies]] = partial(run, parties.trusted, own, _null(copies=copies))
