@@ -52,7 +52,7 @@ async def test_the_images_build_and_boxes_of_one_grade(builder, tmp_path):
         assert installs(image_builds.build(context, "server", SERVER, links)) == 1  # the package itself
     in_box = image_builds.run("docker", "run", "--rm", "--network", "none", "--workdir", "/grader/lib", BOX, "python3", "-c", NOT_IN_A_BOX)
     assert in_box.strip() == "[]"
-    assert "--box-root" in image_builds.run("docker", "run", "--rm", "--network", "none", SERVER, "serve", "--help")
+    assert "--box-root" in image_builds.run("docker", "run", "--rm", "--network", "none", SERVER, "--help")
     await grade_in_boxes_of(BOX)
 
 
