@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,9 @@ from grader.artifacts import usage
 from grader.competitions import Competitions
 from grader.config import Settings, web_address
 from grader.errors import GraderError, LedgerUnreachable, SettingsInvalid
+from grader.isolation.resident import size_of, why_not
+from grader.isolation.settings import HOST_ROOT
+from grader.isolation.toolchain import host_toolchain
 from grader.ledger import migrate
 from grader.ledger.tables import keys, submissions
 from grader.problems import Problems
@@ -78,6 +82,24 @@ def look(settings: Settings, now: datetime | None = None) -> Iterator[Finding]:
     if settings.web is not None:
         yield _port("web port", "--web", settings.web, holder)
     yield _traces(settings)
+    yield toolchain(settings)
+
+
+def toolchain(settings: Settings) -> Finding:
+    """Whether a server would keep a copy of the toolchain in memory for its boxes; see docs/security.md for what that is for."""
+    name = "toolchain in memory"
+    if settings.box_root != HOST_ROOT:
+        return ok(name, f"none; boxes have the toolchain of {settings.box_root}")
+    if settings.resident_toolchain is False:
+        return ok(name, "off: --no-resident-toolchain, or GRADER_RESIDENT_TOOLCHAIN=0")
+    with tempfile.TemporaryDirectory(prefix="grader-doctor-") as place:
+        size_bytes = size_of(host_toolchain(Path(place) / "etc", ()))
+    reason = why_not(size_bytes)
+    if reason is None:
+        return ok(name, f"{size_bytes / 1024**3:.1f} GiB, copied when the server starts")
+    if settings.resident_toolchain:
+        return wrong(name, reason, "or leave --resident-toolchain out")
+    return warning(name, f"none: {reason}", "serve competitions with --resident-toolchain only")
 
 
 def lock_holder(path: Path) -> int | None:

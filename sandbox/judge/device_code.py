@@ -25,11 +25,13 @@ _ENTRY = struct.Struct("<HHIQ")  # kind, version, bytes of this header, bytes th
 _FATBIN_MAGIC = 0xBA55ED50
 _PTX = 1
 _PTX_ENTRY = re.compile(rb"\.entry\s{1,8}([\w$]{1,4096})")
+_MANGLED = re.compile(r"_Z(N?)[rVK]*(?:St)?")
+_LENGTH = re.compile(r"L?(\d{1,5})")  # L: of internal linkage
 _SPECIALISED = re.compile(r"_[0-9][0-9cde]*$")  # as older Tritons end a name: add_kernel_0d1d2d
 
 
 class DeviceCode:
-    """What an artifact defines. The names are mangled, as they stand in its device code, and plain for Python functions."""
+    """What an artifact defines: the kernels of its device code and its Python functions, by names without namespaces."""
 
     def __init__(self, artifact: bytes) -> None:
         self._symbols: set[str] = set()
@@ -38,17 +40,14 @@ class DeviceCode:
             if len(self._symbols) + len(self._functions) >= NAME_COUNT_LIMIT:
                 break
             if content.startswith(elf.MAGIC):
-                self._symbols.update(islice(_kernels_of(content), NAME_COUNT_LIMIT))
+                self._symbols.update(map(source_name, islice(_kernels_of(content), NAME_COUNT_LIMIT)))
             elif path.startswith(f"{SOURCES}/"):
                 self._functions.update(islice(jit_functions(content), NAME_COUNT_LIMIT))
 
     def defines(self, kernel: str) -> bool:
         """Whether a kernel of this name, without templates and arguments, is of this code."""
         name = kernel.rpartition("::")[2]
-        if name in self._symbols or name in self._functions or _SPECIALISED.sub("", name) in self._functions:
-            return True
-        mangled = f"{len(name)}{name}"
-        return any(symbol.startswith("_Z") and _has_source_name(symbol, mangled) for symbol in self._symbols)
+        return name in self._symbols or name in self._functions or _SPECIALISED.sub("", name) in self._functions
 
 
 def members(artifact: bytes) -> Iterator[tuple[str, bytes]]:
@@ -90,10 +89,21 @@ def jit_functions(source: bytes) -> Iterator[str]:
         return
 
 
-def _has_source_name(symbol: str, mangled: str) -> bool:
-    """Whether a mangled name has this part; a digit before it would make it another's end."""
-    at = symbol.find(mangled)
-    return at > 0 and not symbol[at - 1].isdigit()
+def source_name(symbol: str) -> str:
+    """A function's own name in a mangled one: `f` of `_ZN1a1fILi1EEEvPf`; a name that is not mangled, or by no rule known here, as it is.
+
+    <name> of the Itanium C++ ABI 5.1.3: parts that begin with their length, between N and E where there are namespaces. A kernel is a
+    function at namespace scope, so the last part is its own. An anonymous namespace's may end with a digit.
+    """
+    if (start := _MANGLED.match(symbol)) is None:
+        return symbol
+    at, found = start.end(), symbol
+    while (length := _LENGTH.match(symbol, at)) is not None:
+        at = length.end() + int(length[1])
+        found = symbol[length.end() : at]
+        if start[1] != "N":  # what follows are the types of its parameters
+            break
+    return found
 
 
 def _kernels_of(content: bytes) -> Iterator[str]:

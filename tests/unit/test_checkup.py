@@ -123,6 +123,16 @@ async def test_grader_cli_says_the_same_of_ones_own_state(settings, monkeypatch)
     )
 
 
+def test_a_toolchain_in_memory_is_asked_for_or_not(settings, monkeypatch):
+    """Where it is required and there is no room, the server would not start."""
+    name = "toolchain in memory"
+    assert found(settings, name, resident_toolchain=False).detail.startswith("off")
+    assert "image:grader-box" in found(settings, name, box_root="image:grader-box", resident_toolchain=True).detail
+    monkeypatch.setattr(checkup, "size_of", lambda toolchain: 1 << 60)
+    assert found(settings, name, resident_toolchain=None).standing is Standing.WARNING
+    assert found(settings, name, resident_toolchain=True).standing is Standing.WRONG
+
+
 def test_each_finding_is_a_line_or_an_object(settings, capsys):
     """Options are the server's own; the exit code says whether it would start."""
     options = ["--state-dir", str(settings.state_dir), "--listen", settings.listen, "--problems", str(settings.problems[0]), "--web", "0"]

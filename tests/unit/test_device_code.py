@@ -6,6 +6,7 @@ from subprocess import run
 import pytest
 
 from sandbox.box import elf, python_archive
+from sandbox.judge.device_code import source_name
 from sandbox.judge.policy import from_run, from_symbols
 from tests.unit.fat_objects import ELF, PTX, cubin, fat_binary, fat_object, with_section
 
@@ -79,6 +80,34 @@ def test_device_code_of_a_python_module_is_its_own(tmp_path: Path) -> None:
     own = ("add_kernel", "add_kernel_0d1d2de", "cudapy::submission::scale", "later", "mine::tiled")
     assert from_run("\n".join(f"kernel {name}" for name in own), artifact) == ()
     assert from_run("kernel host\nkernel tile\nkernel iled", artifact) == ("the kernel host", "the kernel tile", "the kernel iled")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("plain", "plain"),
+        ("_Z3addPf", "add"),
+        ("_Z3add4halfPf", "add"),  # half is the type of a parameter
+        ("_ZL3addPf", "add"),
+        ("_ZN4mine5tiledILi32EEEvPf", "tiled"),
+        ("_ZN53_GLOBAL__N__1225b5db_20_without_libraries_cu_aeaf26186scaledEfPKfPfl", "scaled"),  # the namespace ends with a digit
+        ("_ZN53_GLOBAL__N__1225b5db_20_without_libraries_cu_aeaf26185addedILi1EEEvPKfPfl", "added"),
+        ("_ZN4mineL3addEPf", "add"),
+        ("_ZN6cudapy10submission5scaleB2v1Ev", "scale"),
+        ("_Z", "_Z"),
+        ("_Z99999add", "add"),
+    ],
+)
+def test_the_source_name_of_a_symbol(symbol: str, name: str) -> None:
+    """As nvcc 13.0 and Numba write them."""
+    assert source_name(symbol) == name
+
+
+def test_a_kernel_in_an_anonymous_namespace_is_its_own() -> None:
+    """Whatever the hash in the namespace's name ends with. Control: a kernel that is called as its namespace, or as the end of it."""
+    artifact = fat_object("_ZN11_GLOBAL__N86scaledEf")
+    assert from_run("kernel scaled", artifact) == ()
+    assert from_run("kernel _GLOBAL__N8\nkernel caled", artifact) == ("the kernel _GLOBAL__N8", "the kernel caled")
 
 
 def test_ptx_and_cubins_define_their_entries_only() -> None:

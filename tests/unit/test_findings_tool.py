@@ -37,7 +37,6 @@ def test_nothing_of_another_users_is_found():
 
 def test_each_wrong_computation_fails_somewhere():
     names = [*[f"row_softmax zeroed below {one}" for one in range(6)], "row_softmax no max", "layer_norm one-pass", "flash no max"]
-    names += ["flash drop p< 0.003", "flash drop p< 0.01"]
     lines = [f"{name} {{'7x1': (4, 4, [0.0]), '128x256': (0, 4, [1.2])}}" for name in names]
     assert findings.each_rejected("\n".join(lines))
     assert not findings.each_rejected("\n".join([*lines[1:], lines[0].replace("(0, 4,", "(4, 4,")]))
