@@ -26,8 +26,8 @@ from grader.model import (
     SubmissionState,
 )
 from grader.statuses import failure_to_status
-from grader.times import bandwidth_share, peak_share
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
+from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox import wire
 
 PROBLEM_PREFIX, SUBMISSION_PREFIX = "problems/", "submissions/"

@@ -24,7 +24,7 @@ from grader.ledger.news import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
 from grader.observer import Ended, Observer, Stopped
 from grader.recorder import recording
-from grader.verdict import fold
+from grader.verdict.fold import fold
 from sandbox import wire
 
 log = structlog.get_logger()

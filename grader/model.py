@@ -211,7 +211,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the facts of one submission say, drawn by `grader/verdict.py`."""
+    """What the facts of one submission say, drawn by `grader/verdict/fold.py`."""
 
     verdict: Verdict
     reason: str

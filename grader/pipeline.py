@@ -1,6 +1,6 @@
 """How one submission is graded: built in one box (or found built), run in another (ranked: in several, in turn), judged from outside.
 
-Emits facts and draws no conclusion; `grader/verdict.py` does. What the submission does wrong is a fact; what we can't do raises.
+Emits facts and draws no conclusion; `grader/verdict/fold.py` does. What the submission does wrong is a fact; what we can't do raises.
 """
 
 from __future__ import annotations

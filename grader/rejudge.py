@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from grader import devices
 from grader.model import Judgement, Problem, Report, Verdict
-from grader.policy import used
-from grader.verdict import IncompleteFacts, fold
+from grader.verdict.fold import IncompleteFacts, fold
+from grader.verdict.library_policy import used
 from sandbox import wire
 from sandbox.wire import BuildOutcome, Libraries, LoadOutcome, TrialOutcome
 

@@ -77,7 +77,7 @@ class Tracing(Observer):
         self._turn(trace, "")
         match ended:
             case Report():
-                trace.root.set_attributes({"grader.verdict": ended.verdict, "grader.reason": ended.reason})
+                trace.root.set_attributes({"grader.verdict.fold": ended.verdict, "grader.reason": ended.reason})
             case Failure():
                 trace.root.set_status(self._api.Status(self._api.StatusCode.ERROR, ended.reason))
             case stopped:

@@ -1,7 +1,7 @@
 """Jobs and facts: what goes over the pipe between the server and a judge.  Standard library only.
 
 The one module that both worlds import. A job goes down as one JSON line, facts come up as JSON lines. Facts say what was seen;
-what it means is decided in `grader/verdict.py`.
+what it means is decided in `grader/verdict/fold.py`.
 """
 
 from __future__ import annotations

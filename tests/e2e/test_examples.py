@@ -17,7 +17,7 @@ from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.languages import detect
 from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState, Verdict
-from grader.verdict import fold
+from grader.verdict.fold import fold
 from sandbox import wire
 from tests.run_files import artifact_cache, cache_directory
 from tests.sampling import every

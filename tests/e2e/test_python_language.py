@@ -24,7 +24,7 @@ from grader.isolation.select import ISOLATIONS
 from grader.isolation.settings import BoxSettings
 from grader.languages import detect
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
-from grader.verdict import fold, median
+from grader.verdict.fold import fold, median
 from sandbox import wire
 from tests.run_files import artifact_cache, cache_directory, make_once
 from tests.sampling import every

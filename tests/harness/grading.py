@@ -32,7 +32,7 @@ from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purp
 from grader.isolation.select import ISOLATIONS, choose
 from grader.isolation.settings import BoxSettings, Protections
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
-from grader.verdict import fold
+from grader.verdict.fold import fold
 from sandbox import wire
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.languages import detect
 from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState
-from grader.verdict import fold
+from grader.verdict.fold import fold
 from sandbox import wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

@@ -10,7 +10,7 @@ from grader.dispatcher import Dispatcher
 from grader.errors import DeviceQuarantined
 from grader.ledger import Ledger
 from grader.model import SubmissionState
-from grader.verdict import IncompleteFacts
+from grader.verdict.fold import IncompleteFacts
 from sandbox import wire
 from tests import fakes
 from tests.clock import Clock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grader.failures import load_failed, trial_failed
 from grader.model import Verdict
+from grader.verdict.failure_reasons import load_failed, trial_failed
 from sandbox import wire
 
 

@@ -15,7 +15,7 @@ from grader.fleet.local import LocalFleet
 from grader.isolation import BoxCause, BoxExit, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Submission, SubmissionState
-from grader.verdict import fold
+from grader.verdict.fold import fold
 from sandbox import wire
 from tests import fakes
 

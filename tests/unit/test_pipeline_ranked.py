@@ -18,7 +18,7 @@ from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
 from grader.pipeline import closed_link
 from grader.redaction import LEFT_OUT
-from grader.verdict import fold
+from grader.verdict.fold import fold
 from sandbox import wire
 from tests import fakes
 

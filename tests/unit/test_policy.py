@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader.policy import forbidden, used
+from grader.verdict.library_policy import forbidden, used
 from sandbox import wire
 from sandbox.box import elf
 from sandbox.gate import Answer, Status

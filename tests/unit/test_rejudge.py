@@ -6,7 +6,7 @@ import pytest
 
 from grader.model import Ranking, ScoreKind, Verdict
 from grader.rejudge import meant, rule
-from grader.verdict import fold
+from grader.verdict.fold import fold
 from sandbox import wire
 from sandbox.wire import Libraries
 from tests import fakes

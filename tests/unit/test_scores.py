@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from grader.model import Ranking, ScoreKind
-from grader.scores import Estimate, T, averaged, merged, pooled, score, speedups
-from grader.times import overall
+from grader.verdict.scores import Estimate, T, averaged, merged, pooled, score, speedups
+from grader.verdict.timing_audit import overall
 from sandbox import wire
 
 RANKING = Ranking()

@@ -36,7 +36,7 @@ def scope_of(*paths: str) -> str:
         ("sandbox/gate.py", GRADING),
         ("grader/pipeline.py", GRADING),
         ("grader/fleet/lanes.py", GRADING),
-        ("grader/verdict.py", GRADING),
+        ("grader/verdict/fold.py", GRADING),
         ("sandbox/box/enter.py", BOXES),
         ("sandbox/profiles/seccomp.json", BOXES),
         ("grader/isolation/docker.py", BOXES),

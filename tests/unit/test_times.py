@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from grader.model import Verdict
-from grader.times import bandwidth_share, flags, impossible, median, overall, peak_share
+from grader.verdict.timing_audit import bandwidth_share, flags, impossible, median, overall, peak_share
 from sandbox import wire
 from sandbox.devices.ceilings import physical_floor_ns
 

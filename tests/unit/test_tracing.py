@@ -75,7 +75,7 @@ async def test_an_attempt_is_one_trace_with_a_span_a_stage(traced, spans, graded
     by_name = {span.name: span for span in spans.get_finished_spans()}
     assert list(by_name) == ["queued", "building", "waiting", "verifying", "attempt"]
     root = by_name.pop("attempt")
-    assert root.attributes["grader.submission"] == submission_id and root.attributes["grader.verdict"] == "ACCEPTED"
+    assert root.attributes["grader.submission"] == submission_id and root.attributes["grader.verdict.fold"] == "ACCEPTED"
     for span in by_name.values():
         assert span.parent.span_id == root.context.span_id and span.context.trace_id == root.context.trace_id
         assert root.start_time <= span.start_time <= span.end_time <= root.end_time

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from grader.model import Verdict
-from grader.verdict import IncompleteFacts, fold
+from grader.verdict.fold import IncompleteFacts, fold
 from sandbox import wire
 from sandbox.wire import BuildOutcome, LoadOutcome, TrialOutcome, TrialPhase
 
@@ -150,7 +150,7 @@ def test_a_claim_far_below_the_clock_is_disqualified() -> None:
 
 
 def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
-    """The rules are those of `grader.times`; nothing is left of the times, and an honest neighbour does not save it."""
+    """The rules are those of `grader.verdict.timing_audit`; nothing is left of the times, and an honest neighbour does not save it."""
     honest = wire.Measurement(
         workload_id="a",
         clock=wire.Clock.DEVICE_EVENTS,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from grader.model import Ranking, Report, Verdict
-from grader.verdict import IncompleteFacts, fold
+from grader.verdict.fold import IncompleteFacts, fold
 from sandbox import wire
 from sandbox.wire import LoadOutcome, TrialOutcome, TrialPhase
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TypeVar
 
-from grader.failures import load_failed, trial_failed
 from grader.model import Decision, Ranking, Report, Verdict
-from grader.policy import forbidden, used
-from grader.scores import merged, score, speedups
-from grader.times import flags, impossible, median
+from grader.verdict.failure_reasons import load_failed, trial_failed
+from grader.verdict.library_policy import forbidden, used
+from grader.verdict.scores import merged, score, speedups
+from grader.verdict.timing_audit import flags, impossible, median
 from sandbox import wire
 from sandbox.wire import BuildOutcome, LoadOutcome, TrialOutcome
 
