@@ -21,7 +21,7 @@ from grader.fleet.gpus import Gpu
 from grader.fleet.judge_process import END_S, judge_environment
 from grader.isolation import BoxCause
 from grader.model import Problem
-from grader.shown import one_line
+from grader.views.sanitize import one_line
 from sandbox import wire
 
 BUDGET_S = 30.0

@@ -22,7 +22,7 @@ from grader.ledger import Ledger
 from grader.ledger.hooks import STATUS_CHARS, Claimed, Delivery
 from grader.model import Submission
 from grader.observer import Observer, Sent
-from grader.shown import one_line
+from grader.views.sanitize import one_line
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from grader.shown import one_line, visible
+from grader.views.sanitize import one_line, visible
 
 __all__ = ["one_line", "plain", "visible"]
 

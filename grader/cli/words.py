@@ -1,8 +1,8 @@
-"""How things are said to people, as `grader/words.py` says them."""
+"""How things are said to people, as `grader/views/formatting.py` says them."""
 
 from __future__ import annotations
 
-from grader.words import (
+from grader.views.formatting import (
     FLAGS,
     ISOLATIONS,
     PRACTICE,

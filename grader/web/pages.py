@@ -18,15 +18,16 @@ import structlog
 from aiohttp import web
 from markupsafe import Markup
 
-from grader import access, convert, leaderboard, words
+from grader import access, convert, leaderboard
 from grader.competitions import Competitions
 from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
 from grader.leaderboard import Standing
 from grader.ledger import Ledger
 from grader.model import Caller, Competition, ScoreKind, Submission
 from grader.problems import Problems
-from grader.shown import visible
 from grader.v1 import submission_pb2
+from grader.views import formatting
+from grader.views.sanitize import visible
 from grader.web import views
 from grader.web.visibility import viewer
 
@@ -63,7 +64,7 @@ def environment(autoescape: bool = True) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["duration"] = words.time
+    made.filters["duration"] = formatting.time
     return made
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader import words
 from grader.leaderboard import Board, Entry
 from grader.model import Competition, Phase, ScoreKind, TieRule, Visibility
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
+from grader.views import formatting
 from grader.web import plot
 
 PAGE_SIZE = 50
@@ -132,7 +132,7 @@ def _score(one: Entry) -> tuple[float, float, float]:
 
 
 def _figure(value: float, kind: ScoreKind) -> str:
-    return words.time(value) if kind is ScoreKind.TIME else f"{value:.4g}x"
+    return formatting.time(value) if kind is ScoreKind.TIME else f"{value:.4g}x"
 
 
 def submission(found: submission_pb2.Submission, kind: ScoreKind = ScoreKind.SPEEDUP) -> dict[str, Any]:
@@ -144,9 +144,9 @@ def submission(found: submission_pb2.Submission, kind: ScoreKind = ScoreKind.SPE
         "competition_id": found.competition.rpartition("/")[2],
         "user": found.user,
         "language": found.language,
-        "mode": words.name_of(submission_pb2.Mode, found.mode, "MODE_").lower(),
+        "mode": formatting.name_of(submission_pb2.Mode, found.mode, "MODE_").lower(),
         "device_kind": found.device_kind,
-        "state": words.state_name(found).lower(),
+        "state": formatting.state_name(found).lower(),
         "attempts": found.attempt_count,
         "created": _time(found, "create_time"),
         "ended": _time(found, "end_time"),
@@ -168,7 +168,7 @@ def sources(found: submission_pb2.Submission) -> dict[str, Any]:
 def _judgement(one: rejudge_pb2.Judgement, kind: ScoreKind) -> dict[str, Any]:
     return {
         "sequence": one.sequence,
-        "verdict": words.name_of(report_pb2.Verdict, one.verdict, "VERDICT_"),
+        "verdict": formatting.name_of(report_pb2.Verdict, one.verdict, "VERDICT_"),
         "reason": one.reason,
         "summary": one.summary,
         "score": _interval(one, kind) if one.HasField("score") else "",
@@ -180,21 +180,21 @@ def _judgement(one: rejudge_pb2.Judgement, kind: ScoreKind) -> dict[str, Any]:
 def _report(report: report_pb2.Report) -> dict[str, Any]:
     build = report.build
     return {
-        "verdict": words.verdict_name(report),
+        "verdict": formatting.verdict_name(report),
         "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
         "reason": report.reason,
         "summary": report.summary,
         "flags": flags(report.flags),
         "libraries": list(report.libraries),
-        "speedups": [{"baseline": one.baseline, "ratio": words.ratio(one)} for one in report.speedups],
+        "speedups": [{"baseline": one.baseline, "ratio": formatting.ratio(one)} for one in report.speedups],
         "workloads": _workloads(report),
         "hidden": _hidden(report),
         "times": [_times(one) for one in report.measurements if not one.hidden],
         "baselines": sorted({name for one in report.measurements if not one.hidden for name in one.baselines}),
         "build": {
-            "outcome": words.name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " "),
+            "outcome": formatting.name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " "),
             "reason": build.reason,
-            "duration": words.time(words.duration_ns(build.build_duration)),
+            "duration": formatting.time(formatting.duration_ns(build.build_duration)),
             "cached": build.cached,
             "log": build.log[:LOG_CHARS],
             "cut": build.log_truncated or len(build.log) > LOG_CHARS,
@@ -210,7 +210,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
 
 def flags(names: Sequence[str]) -> list[dict[str, str]]:
     """What else a reader should know."""
-    return [{"name": one, "meaning": words.FLAGS.get(one, "")} for one in names if one != _SAID_BESIDE]
+    return [{"name": one, "meaning": formatting.FLAGS.get(one, "")} for one in names if one != _SAID_BESIDE]
 
 
 def _workloads(report: report_pb2.Report) -> list[dict[str, Any]]:
@@ -224,11 +224,11 @@ def _workloads(report: report_pb2.Report) -> list[dict[str, Any]]:
             {
                 "id": workload_id,
                 "passed": failed is None,
-                "outcome": "passed" if failed is None else words.outcome_name(failed),
+                "outcome": "passed" if failed is None else formatting.outcome_name(failed),
                 "trials": sum(max(trial.run_count, 1) for trial in trials),
-                "mismatched": words.share(worst.mismatched_count, worst.element_count),
-                "unwritten": words.share(worst.unwritten_count, worst.element_count),
-                "error": words.error(max(errors, default=None)),
+                "mismatched": formatting.share(worst.mismatched_count, worst.element_count),
+                "unwritten": formatting.share(worst.unwritten_count, worst.element_count),
+                "error": formatting.error(max(errors, default=None)),
                 "message": failed.message if failed is not None else "",
             }
         )
@@ -245,14 +245,14 @@ def _hidden(report: report_pb2.Report) -> dict[str, int]:
 
 
 def _times(one: report_pb2.Measurement) -> dict[str, Any]:
-    ratios = {speedup.baseline: words.ratio(speedup) for speedup in one.speedups}
+    ratios = {speedup.baseline: formatting.ratio(speedup) for speedup in one.speedups}
     samples = {"kernel": one.certified, **{name: one.baselines[name] for name in sorted(one.baselines)}}
     return {
         "id": one.workload_id,
-        "certified": words.median(one.certified),
-        "reported": words.median(one.reported) if one.HasField("reported") else "",
+        "certified": formatting.median(one.certified),
+        "reported": formatting.median(one.reported) if one.HasField("reported") else "",
         "confirmed": one.reported_confirmed,
-        "baselines": {name: words.median(one.baselines[name]) for name in one.baselines},
+        "baselines": {name: formatting.median(one.baselines[name]) for name in one.baselines},
         "ratios": ratios,
         "host_clock": one.clock == report_pb2.CLOCK_HOST,
         "plot": plot.plot({name: list(of.sample_durations_ns) for name, of in samples.items()}),
@@ -273,9 +273,9 @@ def _environment(found: report_pb2.Environment) -> dict[str, Any]:
     return {
         "device": found.device or found.device_kind,
         "architecture": found.architecture,
-        "isolation": words.ISOLATIONS.get(found.isolation, found.isolation),
+        "isolation": formatting.ISOLATIONS.get(found.isolation, found.isolation),
         "versions": sorted(found.versions.items()),
-        "ceilings": words.ceilings(found.ceilings) if found.ceilings else "",
+        "ceilings": formatting.ceilings(found.ceilings) if found.ceilings else "",
         "practice": found.clock == report_pb2.CLOCK_HOST,
     }
 

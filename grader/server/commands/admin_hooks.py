@@ -20,7 +20,7 @@ from grader.ledger import Ledger
 from grader.ledger.hooks import Delivery, DeliveryState, Hook
 from grader.mistakes import said
 from grader.server.commands.ledger_options import add_ledger_options
-from grader.shown import one_line
+from grader.views.sanitize import one_line
 
 MISUSED, FAILED = 2, 3
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

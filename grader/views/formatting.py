@@ -8,8 +8,8 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from grader.shown import one_line
 from grader.v1 import report_pb2, submission_pb2
+from grader.views.sanitize import one_line
 
 ISOLATIONS = {
     "docker": "docker: a container of its own for each build and run, without network",
