@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from grader import devices
-from grader.log import LogFormat, LogLevel
+from grader.observability.log import LogFormat, LogLevel
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"

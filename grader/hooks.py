@@ -21,7 +21,7 @@ from grader.errors import GraderFault
 from grader.ledger import Ledger
 from grader.ledger.hooks import STATUS_CHARS, Claimed, Delivery
 from grader.model import Submission
-from grader.observer import Observer, Sent
+from grader.observability.observer import Observer, Sent
 from grader.views.sanitize import one_line
 
 log = structlog.get_logger()

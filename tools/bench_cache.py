@@ -18,7 +18,6 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grader import log
 from grader.artifacts import ArtifactCache
 from grader.building import build_artifact
 from grader.fleet.local import LocalFleet
@@ -26,6 +25,7 @@ from grader.formats import native
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, SourceFile, Submission, SubmissionState
+from grader.observability import log
 from sandbox import wire
 
 PROBLEM = Path(__file__).parents[1] / "kernels_examples" / "vector_add"

@@ -25,11 +25,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from grader import log
 from grader.client import GraderClient
 from grader.errors import GraderError
 from grader.formats import native
 from grader.model import Verdict
+from grader.observability import log
 from grader.v1 import submission_pb2
 from sandbox import wire
 from tests.harness.grading import Graded, Grading, grader

@@ -100,7 +100,7 @@ def log_to(path: Path) -> None:
     """Send the server's log to a file: the terminal is for the report, and a log may quote untrusted text."""
     import structlog
 
-    from grader.log import TRACEBACKS
+    from grader.observability.log import TRACEBACKS
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES

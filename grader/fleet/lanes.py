@@ -18,7 +18,7 @@ from grader import devices
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.fleet.judge_process import JudgeProcess
 from grader.isolation import GpuAccess
-from grader.observer import LaneNow, LaneState
+from grader.observability.observer import LaneNow, LaneState
 from sandbox import wire
 
 LOOK_AGAIN_S = 300.0

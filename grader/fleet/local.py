@@ -22,7 +22,7 @@ from grader.isolation.runtime import box_output, run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease
-from grader.observer import LaneNow
+from grader.observability.observer import LaneNow
 from sandbox import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"

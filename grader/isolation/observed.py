@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from grader.isolation import Availability, Box, BoxSpec, Isolation
-from grader.observer import Observer
+from grader.observability.observer import Observer
 
 
 class ObservedIsolation:

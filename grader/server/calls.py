@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from grader.observer import Observer
+from grader.observability.observer import Observer
 from grader.v1 import grader_service_pb2
 
 _SERVICE = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"]

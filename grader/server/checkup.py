@@ -25,10 +25,10 @@ from grader.isolation.settings import HOST_ROOT
 from grader.isolation.toolchain import host_toolchain
 from grader.ledger import migrate
 from grader.ledger.tables import keys, submissions
+from grader.observability.tracing import missing_packages
 from grader.problems import Problems
 from grader.server.commands.check import reading
 from grader.server.tls import server_credentials, usable_until
-from grader.tracing import missing_packages
 
 DISK_WARNING_BYTES, DISK_LEAST_BYTES = 5 * 1024**3, 200 * 1024**2
 TLS_SOON = timedelta(days=21)

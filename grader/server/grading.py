@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grader.config import Settings
 from grader.dispatcher import Grade
-from grader.observer import LaneNow, Observer
+from grader.observability.observer import LaneNow, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,11 @@ from grader.config import Settings
 from grader.errors import GraderError
 from grader.ledger import Ledger
 from grader.model import Competition, QueueDepth
-from grader.observer import LaneState, Observer, Observers
+from grader.observability.observer import LaneState, Observer, Observers
+from grader.observability.tracing import tracing
 from grader.retention import Periods, retain
 from grader.server.connections import web_limits
 from grader.server.grading import Grading
-from grader.tracing import tracing
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ class Operation:
         self._settings = settings
         self._tracing = tracing(settings.trace)
         # Nobody could read metrics without the port; prometheus-client is imported only with it.
-        self._metrics = import_module("grader.metrics").Metrics(version=metadata.version("grader")) if settings.web else None
+        self._metrics = import_module("grader.observability.metrics").Metrics(version=metadata.version("grader")) if settings.web else None
         self.observer: Observer = Observers([one for one in (self._metrics, self._tracing) if one is not None])
         self.web_address = ""
         self._not_serving = STARTING

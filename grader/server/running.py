@@ -24,7 +24,7 @@ from grader.dispatcher import Dispatcher
 from grader.errors import SettingsInvalid
 from grader.hooks import HookSender
 from grader.ledger import Ledger
-from grader.observer import Observer
+from grader.observability.observer import Observer
 from grader.problems import Problems
 from grader.quotas import of_server
 from grader.server.auth import Door, door_for

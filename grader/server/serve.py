@@ -12,11 +12,11 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from grader import log as log_setup
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.isolation.errors import IsolationBroken
 from grader.mistakes import said
+from grader.observability import log as log_setup
 from grader.server.grading import Wiring
 from grader.server.resources import bound_arenas, raise_descriptor_limit
 from grader.server.running import serving

@@ -21,8 +21,8 @@ from grpc_status import rpc_status
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grader import log
 from grader.config import Settings
+from grader.observability import log
 from grader.server import paging
 from grader.server.running import serving
 from grader.statuses import to_error

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from grader import log
 from grader.client import GraderClient
 from grader.config import Settings
 from grader.convert import new_submission
 from grader.model import SourceFile
+from grader.observability import log
 from grader.server.running import serving
 from tests import fakes
 from tests.postgres import postgres  # noqa: F401  # a fixture

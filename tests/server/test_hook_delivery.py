@@ -16,7 +16,7 @@ from grader.hooks import HookSender, body, retry_s, signature
 from grader.ledger import Ledger, hooks
 from grader.ledger.hooks import Delivery, DeliveryState, HookEvent
 from grader.model import Submission, SubmissionState
-from grader.observer import Observer, Sent
+from grader.observability.observer import Observer, Sent
 from grader.server.commands import admin_hooks
 from tests import fakes
 

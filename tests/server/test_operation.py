@@ -16,7 +16,7 @@ from grader.cli.session import Target
 from grader.cli.submissions import show
 from grader.client import GraderClient
 from grader.ledger import Ledger
-from grader.observer import LaneNow, LaneState
+from grader.observability.observer import LaneNow, LaneState
 from grader.retention import Periods, Removed, remove_due
 from grader.server import operation
 from grader.server.running import Serving, serving

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from grader import log
 from grader.client import GraderClient
 from grader.competitions import Competitions
 from grader.errors import GraderError, ProblemBroken
 from grader.ledger import Ledger
 from grader.ledger.tables import submissions
+from grader.observability import log
 from grader.problems import Problems
 from grader.server.running import serving
 from grader.v1 import rejudge_pb2, submission_pb2

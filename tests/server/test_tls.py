@@ -9,11 +9,12 @@ import pytest
 import structlog
 import trustme
 
-from grader import errors, log
+from grader import errors
 from grader.client import GraderClient
 from grader.config import Settings, loopback
 from grader.ledger import Ledger
 from grader.model import Scope
+from grader.observability import log
 from grader.server.running import serving
 from grader.server.tls import server_credentials
 from tests import fakes

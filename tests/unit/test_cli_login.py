@@ -15,9 +15,9 @@ import structlog
 import trustme
 from typer.testing import CliRunner, Result
 
-from grader import log
 from grader.cli.main import app
 from grader.config import Settings
+from grader.observability import log
 from grader.server.commands import admin
 from grader.server.running import serving
 from tests import fakes

@@ -16,7 +16,7 @@ import yaml
 
 from deploy.requirements import requirements
 from grader.config import Settings, web_address
-from grader.metrics import Metrics
+from grader.observability.metrics import Metrics
 from grader.server.main import COMMANDS, parser
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.metrics import OTHER, REASON_LIMIT, Metrics
 from grader.model import Failure, Lease, QueueDepth, Submission, SubmissionState
-from grader.observer import LaneNow, LaneState, Observer, Observers, Sent, Stopped
+from grader.observability.metrics import OTHER, REASON_LIMIT, Metrics
+from grader.observability.observer import LaneNow, LaneState, Observer, Observers, Sent, Stopped
 from sandbox import wire
 from tests import fakes
 

@@ -13,7 +13,7 @@ from grader.fleet.lanes import DeviceLane, Lanes, Standing
 from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.observed import ObservedIsolation
-from grader.observer import LaneState, Observer, Observers
+from grader.observability.observer import LaneState, Observer, Observers
 from tests import fakes
 
 LIMITS = Limits(wall_s=1, cpu_s=1, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1)

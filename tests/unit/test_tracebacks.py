@@ -5,7 +5,7 @@ import json
 import pytest
 import structlog
 
-from grader import log
+from grader.observability import log
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])

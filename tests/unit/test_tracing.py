@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from grader import log
 from grader.dispatcher import Dispatcher
 from grader.ledger import Ledger
-from grader.observer import Observer
-from grader.tracing import Tracing, tracing
+from grader.observability import log
+from grader.observability.observer import Observer
+from grader.observability.tracing import Tracing, tracing
 from tests import fakes
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grader import log
+from grader.observability import log
 from sandbox import wire
 from tools.gpu import host, page
 from tools.gpu.run import EMULATED, Choices, Run, say

@@ -15,7 +15,7 @@ from typing import assert_never
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from grader.model import Failure, Lease, QueueDepth, Report
-from grader.observer import Ended, LaneNow, LaneState, Observer, Sent, Stopped
+from grader.observability.observer import Ended, LaneNow, LaneState, Observer, Sent, Stopped
 from sandbox import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from grader.model import Failure, Lease, Report
-from grader.observer import Ended, Observer
+from grader.observability.observer import Ended, Observer
 from sandbox import wire
 
 log = structlog.get_logger()
