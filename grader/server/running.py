@@ -22,7 +22,6 @@ from grader.competitions import Competitions
 from grader.config import Settings, loopback, web_address
 from grader.dispatcher import Dispatcher
 from grader.errors import SettingsInvalid
-from grader.hooks import HookSender
 from grader.ledger import Ledger
 from grader.observability.observer import Observer
 from grader.problems import Problems
@@ -37,6 +36,7 @@ from grader.server.open_calls import KnownHealth, OpenCalls
 from grader.server.operation import Operation
 from grader.server.service import GraderService
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
+from grader.webhooks.sender import HookSender
 
 log = structlog.get_logger()
 

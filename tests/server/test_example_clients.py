@@ -13,10 +13,10 @@ import pytest
 import trustme
 
 from examples.clients.python import webhook
-from grader.hooks import signed
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.running import serving
+from grader.webhooks.sender import signed
 from tests import fakes
 
 ROOT = Path(__file__).parents[2]

@@ -12,12 +12,12 @@ import pytest
 from aiohttp import web
 
 from grader.convert import Mask
-from grader.hooks import HookSender, body, retry_s, signature
 from grader.ledger import Ledger, hooks
 from grader.ledger.hooks import Delivery, DeliveryState, HookEvent
 from grader.model import Submission, SubmissionState
 from grader.observability.observer import Observer, Sent
 from grader.server.commands import admin_hooks
+from grader.webhooks.sender import HookSender, body, retry_s, signature
 from tests import fakes
 
 DELIVERED, GIVEN_UP = DeliveryState.DELIVERED, DeliveryState.GIVEN_UP

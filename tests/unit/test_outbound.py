@@ -7,8 +7,8 @@ import ssl
 import pytest
 import trustme
 
-from grader import outbound
-from grader.outbound import PostFailed, UrlRefused, post, target, why_not
+from grader.webhooks import public_http
+from grader.webhooks.public_http import PostFailed, UrlRefused, post, target, why_not
 
 NOT_PUBLIC = (
     *("127.0.0.1", "127.9.9.9", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "255.255.255.255"),
@@ -121,7 +121,7 @@ async def test_of_an_answer_little_is_read():
     """A body without end costs nothing."""
     async with answering(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 10_000_000) as (port, _):
         answer = await send(port)
-        assert answer.status == 500 and 0 < len(answer.body) <= outbound.ANSWER_BYTES
+        assert answer.status == 500 and 0 < len(answer.body) <= public_http.ANSWER_BYTES
 
 
 @pytest.mark.parametrize("reply", [b"", b"nonsense\r\n\r\n", b"HTTP/2 200\r\n", b"x" * 100_000, b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 500])

@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from grader import outbound
 from grader.config import Settings
 from grader.errors import DeliveryNotFound, GraderError, HookNotFound, SettingsInvalid
 from grader.ledger import Ledger
@@ -21,6 +20,7 @@ from grader.ledger.hooks import Delivery, DeliveryState, Hook
 from grader.mistakes import said
 from grader.server.commands.ledger_options import add_ledger_options
 from grader.views.sanitize import one_line
+from grader.webhooks import public_http
 
 MISUSED, FAILED = 2, 3
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(list(arguments))
     try:
         return asyncio.run(_run(asked))
-    except (HookNotFound, DeliveryNotFound, SettingsInvalid, outbound.UrlRefused) as error:
+    except (HookNotFound, DeliveryNotFound, SettingsInvalid, public_http.UrlRefused) as error:
         sys.stderr.write(f"grader-server admin hooks: {error}\n")
         return MISUSED
     except GraderError as error:
@@ -85,9 +85,9 @@ async def _run(asked: argparse.Namespace) -> int:
 
 
 async def _create(ledger: Ledger, asked: argparse.Namespace) -> int:
-    to = outbound.target(asked.url)
+    to = public_http.target(asked.url)
     if not to.tls and to.host not in _LOOPBACK:
-        raise outbound.UrlRefused("write https://; http:// goes to this host only, and only from a server with --hooks-allow-private")
+        raise public_http.UrlRefused("write https://; http:// goes to this host only, and only from a server with --hooks-allow-private")
     hook, secret = await ledger.hooks.create(asked.url, user=asked.user, competition_id=asked.competition)
     lines = [f"webhook {hook.hook_id}", f"secret {secret}", "Keep the secret where the receiver reads it: it is not shown again."]
     _print(asked, {"hook_id": hook.hook_id, "secret": secret}, lines)

@@ -1,4 +1,4 @@
-"""Sends what the ledger's outbox holds to webhooks: signed, and retried for a day.  Where it may go is `grader/outbound.py`'s."""
+"""Sends what the ledger's outbox holds to webhooks: signed, and retried for a day.  Where it may go is `grader/webhooks/public_http.py`'s."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from itertools import groupby
 
 import structlog
 
-from grader import convert, outbound, stable_json
+from grader import convert, stable_json
 from grader.errors import GraderFault
 from grader.ledger import Ledger
 from grader.ledger.hooks import STATUS_CHARS, Claimed, Delivery
 from grader.model import Submission
 from grader.observability.observer import Observer, Sent
 from grader.views.sanitize import one_line
+from grader.webhooks import public_http
 
 log = structlog.get_logger()
 
@@ -39,7 +40,7 @@ class HookSender:
         ledger: Ledger,
         *,
         allow_private: bool = False,
-        resolve: outbound.Resolve | None = None,
+        resolve: public_http.Resolve | None = None,
         context: ssl.SSLContext | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         poll_s: float = POLL_S,
@@ -47,7 +48,7 @@ class HookSender:
     ) -> None:
         self._ledger, self._allow_private, self._now = ledger, allow_private, now
         self._threads = ThreadPoolExecutor(RESOLVER_COUNT, "hook-resolve")
-        self._resolve = resolve or outbound.resolver(self._threads)
+        self._resolve = resolve or public_http.resolver(self._threads)
         self._context, self._poll_s = context, poll_s
         self._observer = observer or Observer()
         self._masks: dict[str, convert.Mask] = {}
@@ -113,15 +114,15 @@ class HookSender:
         data = body(one.delivery, replace(submission, judgements=history), await self._mask(submission.problem_digest), sent_time)
         headers = {"Content-Type": "application/json", **signed(one.secret, one.delivery.delivery_id, sent_time, data)}
         try:
-            answer = await outbound.post(
-                outbound.target(one.url),
+            answer = await public_http.post(
+                public_http.target(one.url),
                 headers,
                 data,
                 allow_private=self._allow_private,
                 resolve=self._resolve,
                 context=self._context,
             )
-        except (outbound.UrlRefused, outbound.PostFailed) as error:
+        except (public_http.UrlRefused, public_http.PostFailed) as error:
             return False, one_line(str(error), most_chars=STATUS_CHARS)
         said = one_line(answer.body.decode("utf-8", "replace"))
         return 200 <= answer.status < 300, f"HTTP {answer.status}{': ' + said if said else ''}"[:STATUS_CHARS]
