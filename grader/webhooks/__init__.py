@@ -1,1 +1,1 @@
-"""Sends what the ledger's outbox holds to addresses that others named, signed and retried. To public addresses only; it never reads a source."""
+"""Sends what the ledger's outbox holds to addresses that others named: to public ones only, signed and retried. It never reads a source."""

@@ -1,4 +1,4 @@
-"""Sends what the ledger's outbox holds to webhooks: signed, and retried for a day.  Where it may go is `grader/webhooks/public_http.py`'s."""
+"""Sends what the ledger's outbox holds to webhooks: signed, and retried for a day.  Where it may go is `public_http`'s."""
 
 from __future__ import annotations
 
