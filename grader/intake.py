@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from grader import convert, devices, languages
+from grader import devices, languages
+from grader.api import messages
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
@@ -45,7 +46,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     asked = request.submission
     sources = tuple(SourceFile(path=one.path, content=one.content) for one in asked.sources)
     violations = [*check_request_id(request.request_id), *check_sources(sources), *_entry_name(asked.entry)]
-    problem_id = asked.problem.removeprefix(convert.PROBLEM_PREFIX)
+    problem_id = asked.problem.removeprefix(messages.PROBLEM_PREFIX)
     if not problem_id or problem_id == asked.problem:
         text = f"{asked.problem!r} names no problem; write `problems/` and a name that `grader-cli problems` lists"
         raise InvalidSubmission([*violations, FieldViolation("problem", text)])
@@ -143,7 +144,7 @@ def _entry_name(entry: str) -> list[FieldViolation]:
 
 def _mode(mode: submission_pb2.Mode) -> tuple[wire.Mode, list[FieldViolation]]:
     try:
-        found = convert.mode_from_proto(mode)
+        found = messages.mode_from_proto(mode)
         if found is wire.Mode.PROFILE:
             return found, [FieldViolation("mode", "MODE_PROFILE is not there yet; take MODE_BENCHMARK")]
         return found, []

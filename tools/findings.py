@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.errors import GraderError
 from grader.formats import native
 from grader.model import Verdict

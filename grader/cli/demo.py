@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader import devices
+from grader.api.client import GraderClient
 from grader.cli import report, sources, words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.progress import live, stdout_console
@@ -23,7 +24,6 @@ from grader.cli.session import EXAMPLES, Need, Target, connect
 from grader.cli.submit import follow
 from grader.cli.text import one_line, plain
 from grader.cli.timeline import Timeline
-from grader.client import GraderClient
 from grader.fleet.gpus import Gpu, discover, why_unusable
 from grader.v1 import report_pb2, submission_pb2
 

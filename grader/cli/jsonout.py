@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from grader import stable_json
+from grader.api import stable_json
 from grader.cli.exits import GraderFailed
 
 

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader.api.client import GraderClient
 from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
@@ -20,7 +21,6 @@ from grader.cli.names import full_name
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
-from grader.client import GraderClient
 from grader.v1 import competition_pb2, report_pb2
 
 STDOUT = "-"

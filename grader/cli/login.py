@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
-from grader import credentials
-from grader.channels import route
+from grader.api import credentials
+from grader.api.channels import route
+from grader.api.credentials import Credential, Store
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.progress import stderr_console, stdout_console
 from grader.cli.session import dial
 from grader.cli.text import one_line, plain
-from grader.credentials import Credential, Store
 from grader.errors import SettingsInvalid
 from grader.v1 import grader_service_pb2
 

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader.api.client import GraderClient
 from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
@@ -19,7 +20,6 @@ from grader.cli.names import full_name
 from grader.cli.progress import Progress, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
-from grader.client import GraderClient
 from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
 

@@ -8,10 +8,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader.api.statuses import reason_of
 from grader.cli import times, words
 from grader.cli.text import one_line, plain, visible
 from grader.errors import ProblemBroken
-from grader.statuses import reason_of
 from grader.v1 import report_pb2, submission_pb2
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."

@@ -11,12 +11,12 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Literal
 
-from grader import credentials
+from grader.api import credentials
+from grader.api.client import GraderClient
+from grader.api.credentials import Credential
 from grader.cli.exits import GraderFailed
 from grader.cli.progress import stderr_console
 from grader.cli.text import one_line
-from grader.client import GraderClient
-from grader.credentials import Credential
 from grader.errors import StateDirectoryInUse
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grader.api.client import GraderClient
 from grader.cli import report, sources
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
@@ -16,7 +17,6 @@ from grader.cli.names import full_name
 from grader.cli.progress import Progress, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
-from grader.client import GraderClient
 from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from grader import leaderboard
+from grader.api.boards import board_to_proto
+from grader.api.messages import PROBLEM_PREFIX
 from grader.competitions import Competitions
-from grader.convert import PROBLEM_PREFIX
-from grader.convert_board import board_to_proto
 from grader.errors import FieldViolation, InvalidRequest, ProblemNotFound
 from grader.leaderboard import Board
 from grader.ledger import Ledger

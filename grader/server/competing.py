@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from grader import convert, devices, intake, quotas
+from grader import devices, intake, quotas
+from grader.api import messages
+from grader.api.competitions import competition_to_proto
 from grader.competitions import Competitions, problem_for
-from grader.convert_competition import competition_to_proto
 from grader.errors import FieldViolation, InvalidRequest, InvalidSubmission, NoSuchDevice
 from grader.model import Competition, Problem
 from grader.problems import Problems
@@ -56,7 +57,7 @@ class Competing:
     def _problem_of(self, competition: Competition) -> Callable[[str], Problem]:
         def find(problem_id: str) -> Problem:
             if problem_id not in competition.problem_ids:
-                known = ", ".join(f"{convert.PROBLEM_PREFIX}{one}" for one in competition.problem_ids)
+                known = ", ".join(f"{messages.PROBLEM_PREFIX}{one}" for one in competition.problem_ids)
                 text = f"{problem_id!r} is no problem of competition {competition.competition_id!r}; take one of: {known}"
                 raise InvalidSubmission([FieldViolation("problem", text)])
             return problem_for(competition, self.problems.get(problem_id))
@@ -66,9 +67,9 @@ class Competing:
 
 def competition_id(name: str, field: str = "name") -> str:
     """The id in a competition's name."""
-    last = name.removeprefix(convert.COMPETITION_PREFIX)
+    last = name.removeprefix(messages.COMPETITION_PREFIX)
     if last == name or not last or "/" in last:
-        raise InvalidRequest([FieldViolation(field, f"{name!r} is no name of this kind; write '{convert.COMPETITION_PREFIX}' and an id")])
+        raise InvalidRequest([FieldViolation(field, f"{name!r} is no name of this kind; write '{messages.COMPETITION_PREFIX}' and an id")])
     return last
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.convert import Mask
+from grader.api.messages import Mask
 from grader.ledger import Ledger
 from grader.model import Event
 

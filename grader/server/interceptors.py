@@ -16,13 +16,13 @@ import structlog
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
+from grader.api.statuses import to_status
 from grader.errors import CallRefused, FieldViolation, InvalidRequest
 from grader.model import Caller
 from grader.server.auth import Gate
 from grader.server.caller import enter
 from grader.server.open_calls import PREFIX as HEALTH_PREFIX
 from grader.server.open_calls import OpenCalls
-from grader.statuses import to_status
 
 log = structlog.get_logger()
 

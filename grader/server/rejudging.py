@@ -14,9 +14,9 @@ from typing import Protocol
 import structlog
 
 from grader import devices, intake
+from grader.api.messages import REJUDGE_PREFIX
+from grader.api.rejudges import order_from_proto, rejudge_to_proto
 from grader.competitions import Competitions, problem_for
-from grader.convert import REJUDGE_PREFIX
-from grader.convert_rejudge import order_from_proto, rejudge_to_proto
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.leaderboard import board
 from grader.ledger import Ledger

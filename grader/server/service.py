@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import grpc
 import structlog
 
-from grader import access, convert
+from grader import access
+from grader.api import messages
+from grader.api.competitions import placed_event, position_to_proto
 from grader.competitions import Competitions
-from grader.convert_competition import placed_event, position_to_proto
 from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
@@ -70,7 +71,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         self._positions = Positions(ledger, lane_count)
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
         self._poll_s = READER_POLL_S if worker is None else WATCH_POLL_S
-        self._masks: dict[str, convert.Mask] = {}
+        self._masks: dict[str, messages.Mask] = {}
         self._accepting = True
         self._leaving = asyncio.Event()
 
@@ -152,7 +153,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                 if any(event.state for event in events):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
-                    yield convert.event_to_proto(event, submission, mask)
+                    yield messages.event_to_proto(event, submission, mask)
                     after = event.sequence
                     if event.state is not None and event.state.final:
                         return
@@ -182,7 +183,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
         """Read one."""
-        return convert.problem_to_proto(self._problems.get(_problem_id(request.name)))
+        return messages.problem_to_proto(self._problems.get(_problem_id(request.name)))
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
         """Read a page, by name."""
@@ -191,12 +192,12 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         left = [problem for problem in self._problems.all() if problem.problem_id > after]
         following = left[size - 1].problem_id if len(left) > size else None
         return api.ListProblemsResponse(
-            problems=[convert.problem_to_proto(problem) for problem in left[:size]], next_page_token=paging.encode(following, "problems")
+            problems=[messages.problem_to_proto(problem) for problem in left[:size]], next_page_token=paging.encode(following, "problems")
         )
 
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Say who the key is of."""
-        return convert.caller_to_proto(caller.current())
+        return messages.caller_to_proto(caller.current())
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
         """Judge again, without changing anything."""
@@ -227,7 +228,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         return self._worker
 
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
-        return convert.submission_to_proto(submission, await self._mask(submission.problem_digest), full=full)
+        return messages.submission_to_proto(submission, await self._mask(submission.problem_digest), full=full)
 
     async def _placed(self, submission: Submission, *, full: bool = False, patience_s: float = 0.0) -> submission_pb2.Submission:
         """Shown with its place in the queue."""
@@ -238,13 +239,13 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                 message.queue_position.CopyFrom(position_to_proto(position))
         return message
 
-    async def _mask(self, digest: str) -> convert.Mask:
+    async def _mask(self, digest: str) -> messages.Mask:
         """Of the problem as it was when the submission was made."""
         if digest not in self._masks:
-            self._masks[digest] = convert.Mask.of(await self._ledger.problem(digest))
+            self._masks[digest] = messages.Mask.of(await self._ledger.problem(digest))
         return self._masks[digest]
 
-    async def _mask_of_events(self, submission: Submission) -> convert.Mask:
+    async def _mask_of_events(self, submission: Submission) -> messages.Mask:
         """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
         mask = await self._mask(submission.problem_digest)
         for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
@@ -263,15 +264,15 @@ async def _either(*events: asyncio.Event, timeout_s: float) -> None:
 
 
 def _submission_id(name: str) -> str:
-    return _last_part(name, convert.SUBMISSION_PREFIX, "name")
+    return _last_part(name, messages.SUBMISSION_PREFIX, "name")
 
 
 def _competition_id(name: str) -> str:
-    return _last_part(name, convert.COMPETITION_PREFIX, "competition")
+    return _last_part(name, messages.COMPETITION_PREFIX, "competition")
 
 
 def _problem_id(name: str) -> str:
-    return _last_part(name, convert.PROBLEM_PREFIX, "name")
+    return _last_part(name, messages.PROBLEM_PREFIX, "name")
 
 
 def _last_part(name: str, prefix: str, field: str) -> str:
@@ -283,7 +284,7 @@ def _last_part(name: str, prefix: str, field: str) -> str:
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:
     try:
-        return tuple(convert.state_from_proto(state) for state in states)
+        return tuple(messages.state_from_proto(state) for state in states)
     except ValueError:
         names = ", ".join(f"SUBMISSION_STATE_{one.name}" for one in SubmissionState)
         raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None

@@ -18,7 +18,8 @@ import structlog
 from aiohttp import web
 from markupsafe import Markup
 
-from grader import access, convert, leaderboard
+from grader import access, leaderboard
+from grader.api import messages
 from grader.competitions import Competitions
 from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
 from grader.leaderboard import Standing
@@ -190,8 +191,8 @@ class Pages:
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
-        mask = convert.Mask.of(await self._ledger.problem(submission.problem_digest))
-        return convert.submission_to_proto(submission, mask, full=True)
+        mask = messages.Mask.of(await self._ledger.problem(submission.problem_digest))
+        return messages.submission_to_proto(submission, mask, full=True)
 
     async def _counted(self, competition: Competition, problem_id: str) -> list[Standing]:
         """What the board is made from, read at most once in a while, and once for all who ask meanwhile."""

@@ -16,7 +16,7 @@ from itertools import groupby
 
 import structlog
 
-from grader import convert, stable_json
+from grader.api import messages, stable_json
 from grader.errors import GraderFault
 from grader.ledger import Ledger
 from grader.ledger.hooks import STATUS_CHARS, Claimed, Delivery
@@ -51,7 +51,7 @@ class HookSender:
         self._resolve = resolve or public_http.resolver(self._threads)
         self._context, self._poll_s = context, poll_s
         self._observer = observer or Observer()
-        self._masks: dict[str, convert.Mask] = {}
+        self._masks: dict[str, messages.Mask] = {}
         self._busy: set[str] = set()
         self._stopped = asyncio.Event()
 
@@ -127,9 +127,9 @@ class HookSender:
         said = one_line(answer.body.decode("utf-8", "replace"))
         return 200 <= answer.status < 300, f"HTTP {answer.status}{': ' + said if said else ''}"[:STATUS_CHARS]
 
-    async def _mask(self, digest: str) -> convert.Mask:
+    async def _mask(self, digest: str) -> messages.Mask:
         if digest not in self._masks:
-            self._masks[digest] = convert.Mask.of(await self._ledger.problem(digest))
+            self._masks[digest] = messages.Mask.of(await self._ledger.problem(digest))
         return self._masks[digest]
 
 
@@ -139,9 +139,9 @@ def retry_s(attempt: int, uniform: Callable[[float, float], float] = random.unif
     return full * uniform(0.5, 1.0)
 
 
-def body(delivery: Delivery, submission: Submission, mask: convert.Mask, sent_time: datetime) -> bytes:
+def body(delivery: Delivery, submission: Submission, mask: messages.Mask, sent_time: datetime) -> bytes:
     """What is sent: the submission as it is now, as its owner sees it, but without its sources."""
-    shown = convert.submission_to_proto(submission, mask)
+    shown = messages.submission_to_proto(submission, mask)
     shown.ClearField("sources")
     data = {
         "event": delivery.event.value,

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from grader import leaderboard
-from grader.convert_board import board_to_proto
+from grader.api.boards import board_to_proto
 from grader.ledger import Ledger
 from grader.ledger.boards import standings
 from grader.ledger.tables import submissions

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.errors import InvalidSubmission
 from grader.v1 import submission_pb2
 from tests.e2e.conftest import Cli, started

@@ -16,7 +16,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.errors import ServerUnreachable
 from grader.v1 import report_pb2, submission_pb2
 

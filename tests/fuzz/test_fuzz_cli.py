@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from rich.console import Console
 
-from grader import problems, statuses
+from grader import problems
+from grader.api import statuses
 from grader.artifacts import seal
 from grader.cli import jsonout, report, sources, submit, text
 from grader.cli.exits import CommandFailed, exit_of_error

@@ -17,7 +17,8 @@ import yaml
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
-from grader import convert, problems
+from grader import problems
+from grader.api import messages
 from grader.errors import ProblemInvalid
 from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, safetensors
 from grader.formats.arithmetic import ExpressionInvalid
@@ -80,7 +81,7 @@ def check_sound(problem: Problem) -> None:
     spec = problem.spec
     job = wire.AdmissionJob(job_id="x", problem=spec)
     assert wire.encode(wire.decode(wire.encode(job))) == wire.encode(job)
-    convert.problem_to_proto(problem).SerializeToString()
+    messages.problem_to_proto(problem).SerializeToString()
     with tempfile.TemporaryDirectory(prefix="gk-") as place:
         problems.keep(problem, Path(place))
         kept = problems.read_kept(next(Path(place).iterdir()))

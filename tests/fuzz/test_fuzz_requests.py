@@ -21,11 +21,11 @@ from grpc_status import rpc_status
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from grader.api.statuses import to_error
 from grader.config import Settings
 from grader.observability import log
 from grader.server import paging
 from grader.server.running import serving
-from grader.statuses import to_error
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from tests import fakes

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
+from grader.api.messages import new_submission
 from grader.config import Settings
-from grader.convert import new_submission
 from grader.model import SourceFile
 from grader.observability import log
 from grader.server.running import serving

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import grpc
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Scope

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from grader import errors
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 
 ROOT = Path(__file__).parents[2]
 START_S = 60

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from grader.convert import Mask
+from grader.api.messages import Mask
 from grader.ledger import Ledger
 from grader.server.discretion import BATCH, Discreet
 from sandbox import wire

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.client import GraderClient
-from grader.convert import score_kind_to_proto
+from grader.api.client import GraderClient
+from grader.api.messages import score_kind_to_proto
 from grader.errors import CompetitionNotFound, InvalidRequest, ProblemNotFound
 from grader.ledger import Ledger
 from grader.model import Caller, Scope, ScoreKind

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from aiohttp import web
 
-from grader.convert import Mask
+from grader.api.messages import Mask
 from grader.ledger import Ledger, hooks
 from grader.ledger.hooks import Delivery, DeliveryState, HookEvent
 from grader.model import Submission, SubmissionState

@@ -12,9 +12,9 @@ from aiohttp import web
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader import errors
+from grader.api.client import GraderClient
 from grader.cli.session import Target
 from grader.cli.submissions import show
-from grader.client import GraderClient
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.retention import Periods, Removed, remove_due

@@ -11,7 +11,7 @@ import pytest
 
 from grader import leaderboard
 from grader.access import ANYBODY, sees_competition
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.leaderboard import Standing
 from grader.ledger import Ledger

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from grader import errors
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Scope

@@ -5,8 +5,8 @@ import asyncio
 import grpc
 import pytest
 
-from grader import client as client_module
-from grader.client import GraderClient
+from grader.api import client as client_module
+from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.errors import ServerUnreachable
 from grader.server.connections import grpc_options

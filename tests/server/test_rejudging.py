@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader import convert, errors
+from grader import errors
+from grader.api import messages
+from grader.api.client import GraderClient
 from grader.cli import rejudge as command
 from grader.cli.exits import Exit, Misuse
 from grader.cli.session import Target
-from grader.client import GraderClient
 from grader.competition_file import SizeRange
 from grader.competitions import Competitions, problem_for
 from grader.ledger import Ledger
@@ -363,7 +364,7 @@ async def test_events_keep_hidden_what_was_hidden_when_they_were_made(serve, pla
         found = await until(client, await create(client, problem="problems/sum"))
         await client.apply_rejudge(found.name)
         assert "secret" not in str([event async for event in client.watch(done.name)])
-        mask = convert.Mask.of(Problems.load([place / "problems"]).get("sum"))
+        mask = messages.Mask.of(Problems.load([place / "problems"]).get("sum"))
         assert mask.name("secret33") == "secret33"  # the control: the new problem alone would have told it
 
 

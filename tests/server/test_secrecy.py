@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.competitions import Competitions
 from grader.errors import GraderError, ProblemBroken
 from grader.ledger import Ledger

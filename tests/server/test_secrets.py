@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from grader import errors, keys
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.v1 import grader_service_pb2 as api

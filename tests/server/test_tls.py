@@ -10,7 +10,7 @@ import structlog
 import trustme
 
 from grader import errors
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.config import Settings, loopback
 from grader.ledger import Ledger
 from grader.model import Scope

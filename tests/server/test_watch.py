@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from grader import errors
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.server.running import SERVICE_NAME
 from grader.v1 import submission_pb2
 from tests import fakes

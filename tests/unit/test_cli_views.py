@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from grader import errors
+from grader.api.statuses import failure_to_status
 from grader.cli import doctor, problems, report, words
 from grader.cli.exits import Exit, Misuse, exit_of_error
 from grader.cli.submit import exit_of
 from grader.cli.timeline import Timeline
 from grader.model import Failure
-from grader.statuses import failure_to_status
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED

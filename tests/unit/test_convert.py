@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from google.protobuf import json_format
 
-from grader import convert
+from grader.api import messages
 from grader.model import Event, Failure, Submission, SubmissionState, Verdict
 from grader.v1 import report_pb2, submission_pb2
 from sandbox import wire
 from tests import fakes
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 5000, UTC)
-MASK = convert.Mask.of(fakes.problem())
+MASK = messages.Mask.of(fakes.problem())
 SECRETS = ("secret33", "secret97", "33 elements")
 
 
@@ -35,7 +35,7 @@ def event(**fields):
 
 def test_a_problem_shows_its_public_sizes_and_how_many_are_hidden():
     """Neither names nor axes of hidden workloads are in any field."""
-    shown = convert.problem_to_proto(fakes.problem())
+    shown = messages.problem_to_proto(fakes.problem())
     assert [one.workload_id for one in shown.workloads] == ["n64"] and shown.hidden_workload_count == 2
     assert not any(secret in str(shown) for secret in ("secret", "33", "97"))
     assert (shown.name, shown.entry, list(shown.axes), shown.statement) == ("problems/sum", "solve", ["n"], "Add.")
@@ -44,13 +44,13 @@ def test_a_problem_shows_its_public_sizes_and_how_many_are_hidden():
 def test_the_raw_signature_lists_inputs_outputs_axes_stream():
     """Tensors by pointer, scalars by value: what the box's shim calls."""
     wanted = 'extern "C" void solve(const float* a, float alpha, float* c, int64_t n, cudaStream_t stream)'
-    assert convert.problem_to_proto(fakes.problem()).cuda_signature == wanted
-    assert convert.problem_to_proto(replace(fakes.problem(), languages=("torch_extension",))).cuda_signature == ""
+    assert messages.problem_to_proto(fakes.problem()).cuda_signature == wanted
+    assert messages.problem_to_proto(replace(fakes.problem(), languages=("torch_extension",))).cuda_signature == ""
 
 
 def test_a_submission_prints_as_json_with_the_verdict_by_name():
     """`jq .report.verdict` gives the enum's name."""
-    shown = json_format.MessageToDict(convert.submission_to_proto(submission(), MASK), preserving_proto_field_name=True)
+    shown = json_format.MessageToDict(messages.submission_to_proto(submission(), MASK), preserving_proto_field_name=True)
     assert shown["report"]["verdict"] == "VERDICT_ACCEPTED" and shown["state"] == "SUBMISSION_STATE_SUCCEEDED"
     assert shown["create_time"] == "2026-01-01T12:00:00.005Z"
     assert shown["report"]["trials"][0]["max_absolute_error"] == "Infinity"
@@ -58,7 +58,7 @@ def test_a_submission_prints_as_json_with_the_verdict_by_name():
 
 def test_hidden_workloads_go_by_numbers_only():
     """In reports and in events: no id, size, count, key or message of theirs."""
-    report = convert.report_to_proto(fakes.report(), MASK, full=True)
+    report = messages.report_to_proto(fakes.report(), MASK, full=True)
     assert [(one.workload_id, one.hidden) for one in report.trials] == [("n64", False), ("hidden-1", True)]
     assert report.measurements[1].workload_id == "hidden-2"
     hidden = report.trials[1]
@@ -67,31 +67,31 @@ def test_hidden_workloads_go_by_numbers_only():
     chosen = ("max_absolute_error", "max_relative_error", "budget_ratio", "run_duration")
     assert not any(hidden.HasField(name) for name in chosen) and all(report.trials[0].HasField(name) for name in chosen)
     facts = (fakes.trial("secret33", hidden=True), wire.Progress(stage=wire.Stage.MEASURING, workload_id="secret97"))
-    texts = [str(report), *(str(convert.event_to_proto(event(fact=fact), submission(), MASK)) for fact in facts)]
+    texts = [str(report), *(str(messages.event_to_proto(event(fact=fact), submission(), MASK)) for fact in facts)]
     assert not any(secret in text.replace(str(report.trials[0]), "") for secret in SECRETS[:2] for text in texts)
-    unknown = convert.report_to_proto(replace(fakes.report(), trials=(fakes.trial("gone", hidden=True),)), MASK)
+    unknown = messages.report_to_proto(replace(fakes.report(), trials=(fakes.trial("gone", hidden=True),)), MASK)
     assert unknown.trials[0].workload_id == "hidden"
 
 
 def test_a_public_trial_shows_everything():
     """Counts, key and errors; absent is not zero."""
-    trial = convert.report_to_proto(fakes.report(), MASK).trials[0]
+    trial = messages.report_to_proto(fakes.report(), MASK).trials[0]
     assert (trial.key, trial.element_count, trial.unwritten_count, trial.max_relative_error) == ("ab" * 16, 33, 2, 0.5)
     bare = wire.Trial(workload_id="n64", phase=wire.TrialPhase.CERTIFY, index=1, outcome=wire.TrialOutcome.CRASHED)
-    bare_shown = convert.report_to_proto(replace(fakes.report(), trials=(bare,)), MASK).trials[0]
+    bare_shown = messages.report_to_proto(replace(fakes.report(), trials=(bare,)), MASK).trials[0]
     assert not bare_shown.HasField("max_absolute_error") and not bare_shown.HasField("budget_ratio")
     assert bare_shown.phase == report_pb2.TRIAL_PHASE_CERTIFY
 
 
 def test_a_build_says_whether_it_was_made_for_this_submission():
     """And with which headers, and why with those."""
-    shown = convert.report_to_proto(fakes.report(), MASK).build
+    shown = messages.report_to_proto(fakes.report(), MASK).build
     assert (shown.cached, shown.headers, shown.fallback) == (True, "full", "why")
 
 
 def test_single_samples_are_for_the_full_view():
     """Medians and quartiles are for every view."""
-    basic, full = (convert.report_to_proto(fakes.report(), MASK, full=full).measurements[0].certified for full in (False, True))
+    basic, full = (messages.report_to_proto(fakes.report(), MASK, full=full).measurements[0].certified for full in (False, True))
     assert (basic.sample_count, basic.median_duration.ToNanoseconds(), list(basic.sample_durations_ns)) == (4, 250, [])
     assert (basic.first_quartile_duration.ToNanoseconds(), basic.third_quartile_duration.ToNanoseconds()) == (175, 325)
     assert list(full.sample_durations_ns) == [100, 200, 300, 400]
@@ -101,14 +101,14 @@ def test_no_time_is_below_nothing():
     """A run that took less than the protocol seems to, on a busy machine; a client parses durations."""
     report = fakes.report()
     row = replace(report.measurements[0], certified=wire.Samples(durations_ns=(-300, -100, 500)))
-    shown = convert.report_to_proto(replace(report, measurements=(row,)), MASK, full=True).measurements[0].certified
+    shown = messages.report_to_proto(replace(report, measurements=(row,)), MASK, full=True).measurements[0].certified
     assert list(shown.sample_durations_ns) == [0, 0, 500] and shown.median_duration.ToNanoseconds() == 0
 
 
 def test_a_replayed_state_does_not_tell_what_came_later():
     """QUEUED and RUNNING come without report and end time, even when the submission has finished."""
     queued, running, done = (
-        convert.event_to_proto(event(state=state), submission(), MASK).submission
+        messages.event_to_proto(event(state=state), submission(), MASK).submission
         for state in (SubmissionState.QUEUED, SubmissionState.RUNNING, SubmissionState.SUCCEEDED)
     )
     assert not queued.HasField("report") and not queued.HasField("start_time") and not queued.sources
@@ -119,7 +119,7 @@ def test_a_replayed_state_does_not_tell_what_came_later():
 def test_a_failed_submission_carries_a_status():
     """With the reason for programs and the message for people."""
     failed = submission(SubmissionState.FAILED, report=None, failure=Failure(reason="ATTEMPTS_EXHAUSTED", message="no box"))
-    shown = convert.submission_to_proto(failed, MASK)
+    shown = messages.submission_to_proto(failed, MASK)
     assert shown.error.message == "no box" and not shown.HasField("report")
     assert "ATTEMPTS_EXHAUSTED" in str(shown.error.details[0])
 
@@ -145,7 +145,7 @@ def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):
 
 def test_facts_for_the_grader_alone_become_empty_events():
     """So that sequences have no gaps for watchers either."""
-    shown = convert.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
+    shown = messages.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
     assert shown.WhichOneof("event") is None and shown.sequence == 3
 
 
@@ -169,7 +169,7 @@ def on_a_gpu(hidden=False):
 
 def test_a_measurement_on_a_device_tells_how_near_to_its_ceilings_it_came():
     """1000 bytes and 4000 operations in a median of 250 ns."""
-    shown = convert.report_to_proto(on_a_gpu(), MASK)
+    shown = messages.report_to_proto(on_a_gpu(), MASK)
     measurement = shown.measurements[0]
     assert measurement.HasField("reported")
     assert (measurement.bandwidth_share, measurement.peak_share) == (pytest.approx(0.4), pytest.approx(0.16))
@@ -184,8 +184,8 @@ def test_a_measurement_on_a_device_tells_how_near_to_its_ceilings_it_came():
 def test_what_would_tell_a_hidden_size_is_left_out_of_its_measurement():
     """Shares, floors and the size of a batch; the batch's times stay, as the others do."""
     for shown in (
-        convert.report_to_proto(on_a_gpu(hidden=True), MASK, full=True).measurements[0],
-        convert.event_to_proto(event(fact=on_a_gpu(hidden=True).measurements[0]), submission(), MASK).measurement,
+        messages.report_to_proto(on_a_gpu(hidden=True), MASK, full=True).measurements[0],
+        messages.event_to_proto(event(fact=on_a_gpu(hidden=True).measurements[0]), submission(), MASK).measurement,
     ):
         assert shown.HasField("batch") and shown.batch_size == 0
         assert not shown.HasField("reported")  # whatever it claims: 7 us could be 7 rows
@@ -195,8 +195,8 @@ def test_what_would_tell_a_hidden_size_is_left_out_of_its_measurement():
 
 def test_a_share_is_unset_where_nothing_is_known():
     """Without amounts, and without ceilings; zero would be an answer."""
-    bare = convert.report_to_proto(fakes.report(), MASK).measurements[0]
-    unmeasured = convert.report_to_proto(replace(on_a_gpu(), environment=fakes.ENVIRONMENT), MASK).measurements[0]
+    bare = messages.report_to_proto(fakes.report(), MASK).measurements[0]
+    unmeasured = messages.report_to_proto(replace(on_a_gpu(), environment=fakes.ENVIRONMENT), MASK).measurements[0]
     for shown in (bare, unmeasured):
         assert not shown.HasField("bandwidth_share") and not shown.HasField("peak_share")
 
@@ -208,7 +208,7 @@ def test_a_problem_tells_amounts_device_and_tolerance_of_its_public_sizes():
     told = {"moved_bytes": 512, "flops": 64, "device_kind": "cuda", "tolerance": wire.Tolerance(atol=0.5)}
     hidden = [replace(one, moved_bytes=7919, flops=7919) for one in others]
     spec = replace(problem.spec, workloads=(replace(first, **told), *hidden))
-    shown = convert.problem_to_proto(replace(problem, spec=spec))
+    shown = messages.problem_to_proto(replace(problem, spec=spec))
     workload = shown.workloads[0]
     assert (workload.moved_bytes, workload.flops, workload.device_kind, workload.tolerance.atol) == (512, 64, "cuda", 0.5)
     assert "7919" not in str(shown)
@@ -228,6 +228,6 @@ def test_facts_from_before_a_key_was_there_are_still_read():
 def test_no_output_is_shown_in_a_competition():
     """In no mode: what a box left for a later one could be printed there. The control: outside of a competition."""
     printed = replace(fakes.report(), output="left by the process before: 40144")
-    in_competition = convert.Mask.of(replace(fakes.problem(), competition_id="one"))
-    assert convert.report_to_proto(printed, MASK).output == printed.output
-    assert convert.report_to_proto(printed, in_competition).output == ""
+    in_competition = messages.Mask.of(replace(fakes.problem(), competition_id="one"))
+    assert messages.report_to_proto(printed, MASK).output == printed.output
+    assert messages.report_to_proto(printed, in_competition).output == ""

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from grader import credentials
-from grader.credentials import Credential, Store
+from grader.api import credentials
+from grader.api.credentials import Credential, Store
 from grader.errors import SettingsInvalid
 
 KEY = "grader_planted_secret"

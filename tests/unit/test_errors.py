@@ -3,7 +3,8 @@
 import pytest
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from grader import errors, statuses
+from grader import errors
+from grader.api import statuses
 
 VIOLATIONS = [errors.FieldViolation("sources[1].path", "write 'b.cu'"), errors.FieldViolation("mode", "take another")]
 CASES = [

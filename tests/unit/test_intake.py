@@ -3,7 +3,7 @@
 import pytest
 
 from grader import intake
-from grader.convert import new_submission
+from grader.api.messages import new_submission
 from grader.errors import InvalidSubmission, NoSuchDevice, ProblemNotFound
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 from grader.v1 import grader_service_pb2 as api

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from grader import stable_json
-from grader.convert import Mask, submission_to_proto
+from grader.api import stable_json
+from grader.api.messages import Mask, submission_to_proto
 from grader.model import Failure, Judgement, Score, Submission, SubmissionState, Verdict
 from sandbox import wire
 from tests import fakes

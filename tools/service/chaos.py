@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.errors import InternalFault, LedgerBusy, QueueFull, ServerUnreachable, ShuttingDown
 from grader.v1 import report_pb2, submission_pb2
 from tools.service import host

@@ -23,7 +23,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.server.resources import raise_descriptor_limit
 from tools.service import host, keys
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.errors import GraderError
 from grader.v1 import submission_pb2
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from grader.client import GraderClient
+from grader.api.client import GraderClient
 from grader.errors import GraderError
 from grader.v1 import submission_pb2
 from tools.service import host

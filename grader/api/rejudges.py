@@ -8,7 +8,7 @@ from datetime import datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader import devices
-from grader.convert import COMPETITION_PREFIX, PROBLEM_PREFIX, REJUDGE_PREFIX, SUBMISSION_PREFIX, judgement_to_proto
+from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX, REJUDGE_PREFIX, SUBMISSION_PREFIX, judgement_to_proto
 from grader.errors import FieldViolation, InvalidRequest
 from grader.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
 from grader.v1 import rejudge_pb2

@@ -11,6 +11,7 @@ from typing import cast
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from grader.api.statuses import failure_to_status
 from grader.model import (
     Caller,
     Event,
@@ -25,7 +26,6 @@ from grader.model import (
     Submission,
     SubmissionState,
 )
-from grader.statuses import failure_to_status
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox import wire

@@ -7,7 +7,7 @@ from datetime import datetime
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.convert import COMPETITION_PREFIX, PROBLEM_PREFIX
+from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX
 from grader.model import Competition, Position, Submission
 from grader.v1 import competition_pb2, submission_pb2
 

@@ -13,9 +13,9 @@ import grpc
 from google.protobuf.message import Message
 from grpc_status import rpc_status
 
-from grader import channels
+from grader.api import channels
+from grader.api.statuses import to_error
 from grader.errors import GraderError, InternalFault, ServerUnreachable
-from grader.statuses import to_error
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
