@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
-from grader.keys import check_user
 from grader.ledger.whose import Whose
 from grader.model import Caller, Competition, Phase, Scope, Submission, Visibility
+from grader.rules.keys import check_user
 
 ANYBODY = Caller(scopes=frozenset({Scope.READ}))  # who opens a page of a server that asks for keys: nobody's owner, no administrator
 

@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.artifacts import ArtifactCache
-from grader.building import build_artifact
 from grader.fleet.local import LocalFleet
 from grader.formats import native
+from grader.grading.build import build_artifact
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, SourceFile, Submission, SubmissionState

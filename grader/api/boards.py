@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX, SUBMISSION_PREFIX, score_kind_to_proto
-from grader.leaderboard import Board, Entry
+from grader.rules.leaderboard import Board, Entry
 from grader.v1 import competition_pb2
 
 

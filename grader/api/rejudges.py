@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from grader import devices
 from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX, REJUDGE_PREFIX, SUBMISSION_PREFIX, judgement_to_proto
 from grader.errors import FieldViolation, InvalidRequest
-from grader.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
+from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
 from grader.v1 import rejudge_pb2
 
 CAUSE_CHARS = 1000

@@ -119,7 +119,7 @@ class DeviceLane:
 
 
 class LaneSeat:
-    """One attempt's place at a lane; see `grader.host.Seat`."""
+    """One attempt's place at a lane; see `grader.grading.ports.Seat`."""
 
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.here = choice, lane

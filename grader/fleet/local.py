@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from pathlib import Path
 from typing import Protocol
 
-from grader import devices, pipeline
+from grader import devices
 from grader.artifacts import ArtifactCache
 from grader.fleet.gpus import Gpu
 from grader.fleet.judge_process import JudgeProcess
 from grader.fleet.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
-from grader.host import Profile, Seat, Workspace
+from grader.grading import pipeline
+from grader.grading.ports import Profile, Seat, Workspace
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.isolation.runtime import box_output, run_directory
 from grader.isolation.settings import BoxSettings

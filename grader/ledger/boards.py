@@ -7,10 +7,10 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.leaderboard import Standing
 from grader.ledger.database import Database
 from grader.ledger.tables import submissions
 from grader.model import Competition, Score, SubmissionState, Verdict
+from grader.rules.leaderboard import Standing
 from sandbox import wire
 
 _OWN = ("submission_id", "user_name", "problem_id", "create_time")

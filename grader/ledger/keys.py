@@ -8,10 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from grader.keys import Key, new
 from grader.ledger.database import Database
 from grader.ledger.tables import keys
 from grader.model import Scope
+from grader.rules.keys import Key, new
 
 
 class Keys:

@@ -22,7 +22,7 @@ from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
 from grader.ledger.whose import EVERYBODYS, Whose
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, QueueDepth, Report, Submission, SubmissionState
-from grader.quotas import Terms
+from grader.rules.quotas import Terms
 from sandbox import wire
 
 _ANY = Terms()  # at any time, any number

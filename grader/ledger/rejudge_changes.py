@@ -11,12 +11,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from grader.leaderboard import Standing, board
 from grader.ledger import boards
 from grader.ledger.rejudge_items import CHUNK
 from grader.ledger.tables import judgements, rejudge_items, rejudges, submissions
 from grader.model import Competition, Judgement, Score, Verdict
-from grader.rejudge import Change
+from grader.rules.leaderboard import Standing, board
+from grader.rules.rejudge import Change
 
 _BASE = judgements.alias("base")
 _OWN = [submissions.c[name] for name in ("number", "submission_id", "user_name", "competition_id", "problem_id")]

@@ -17,7 +17,7 @@ from grader.ledger import hooks
 from grader.ledger.rejudge_items import CHUNK
 from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
 from grader.model import SubmissionState
-from grader.rejudge import RejudgeState
+from grader.rules.rejudge import RejudgeState
 
 # What a judgement has of its own, in all three tables.
 FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")

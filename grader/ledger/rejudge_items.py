@@ -18,7 +18,7 @@ from grader.ledger import queue, records
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
 from grader.model import Failure, Report, SubmissionState
-from grader.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
+from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from sandbox import wire
 
 CHUNK = 500  # values in one statement

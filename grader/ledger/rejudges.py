@@ -19,7 +19,7 @@ from grader.ledger.rejudge_items import CHUNK, Undecided
 from grader.ledger.tables import rejudge_items as items
 from grader.ledger.tables import rejudges, submissions
 from grader.model import Competition, Problem, Report, SubmissionState
-from grader.rejudge import Change, Rejudge, RejudgeOrder, RejudgeState
+from grader.rules.rejudge import Change, Rejudge, RejudgeOrder, RejudgeState
 
 _LARGEST = 2**31 - 1
 

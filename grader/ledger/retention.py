@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from grader.ledger.database import Database
 from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
 from grader.model import SubmissionState
-from grader.rejudge import RejudgeState
+from grader.rules.rejudge import RejudgeState
 
 BATCH = 100  # submissions in one transaction: whoever submits waits no longer than for that
 REMOVED = ""  # sources of a submission: never stored so otherwise, for there is no submission without a file

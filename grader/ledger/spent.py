@@ -10,7 +10,7 @@ from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded
 from grader.ledger import statements
 from grader.ledger.tables import submissions
 from grader.model import SubmissionState
-from grader.quotas import Quota, Terms, check_open
+from grader.rules.quotas import Quota, Terms, check_open
 
 
 def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> None:

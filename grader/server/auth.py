@@ -12,9 +12,9 @@ import grpc
 
 from grader.config import Settings
 from grader.errors import PermissionDenied, SettingsInvalid, Unauthenticated
-from grader.keys import Key, opens, split
 from grader.ledger.keys import Keys
 from grader.model import Caller, Scope
+from grader.rules.keys import Key, opens, split
 from grader.server.tls import server_credentials
 
 REFRESH_S = 2.0  # so old may be what is known of keys: a revoked one opens nothing after this, on every server

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from grader import leaderboard
 from grader.api.boards import board_to_proto
 from grader.api.messages import PROBLEM_PREFIX
 from grader.competitions import Competitions
 from grader.errors import FieldViolation, InvalidRequest, ProblemNotFound
-from grader.leaderboard import Board
 from grader.ledger import Ledger
 from grader.model import Competition
+from grader.rules import leaderboard
+from grader.rules.leaderboard import Board
 from grader.server import paging
 from grader.server.competing import competition_id
 from grader.v1 import competition_pb2

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from grader import devices, intake, quotas
+from grader import devices, intake
 from grader.api import messages
 from grader.api.competitions import competition_to_proto
 from grader.competitions import Competitions, problem_for
 from grader.errors import FieldViolation, InvalidRequest, InvalidSubmission, NoSuchDevice
 from grader.model import Competition, Problem
 from grader.problems import Problems
-from grader.quotas import Quota, Terms
+from grader.rules import quotas
+from grader.rules.quotas import Quota, Terms
 from grader.server import paging
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api

@@ -18,13 +18,13 @@ from grader.api.messages import REJUDGE_PREFIX
 from grader.api.rejudges import order_from_proto, rejudge_to_proto
 from grader.competitions import Competitions, problem_for
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
-from grader.leaderboard import board
 from grader.ledger import Ledger
 from grader.ledger.rejudge_items import Undecided
 from grader.ledger.rejudges import Candidate, new_id
 from grader.model import Competition, Problem, Report
 from grader.problems import Problems
-from grader.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
+from grader.rules.leaderboard import board
+from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
 from grader.server import caller, paging
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2

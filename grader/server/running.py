@@ -25,7 +25,7 @@ from grader.errors import SettingsInvalid
 from grader.ledger import Ledger
 from grader.observability.observer import Observer
 from grader.problems import Problems
-from grader.quotas import of_server
+from grader.rules.quotas import of_server
 from grader.server.auth import Door, door_for
 from grader.server.calls import CallsInterceptor
 from grader.server.connections import grpc_options, health_limits

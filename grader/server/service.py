@@ -20,7 +20,7 @@ from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
 from grader.problems import Problems
-from grader.quotas import Quota
+from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
 from grader.server.competing import Competing
 from grader.server.discretion import Discreet

@@ -18,14 +18,15 @@ import structlog
 from aiohttp import web
 from markupsafe import Markup
 
-from grader import access, leaderboard
+from grader import access
 from grader.api import messages
 from grader.competitions import Competitions
 from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
-from grader.leaderboard import Standing
 from grader.ledger import Ledger
 from grader.model import Caller, Competition, ScoreKind, Submission
 from grader.problems import Problems
+from grader.rules import leaderboard
+from grader.rules.leaderboard import Standing
 from grader.v1 import submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import visible

@@ -9,8 +9,8 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.leaderboard import Board, Entry
 from grader.model import Competition, Phase, ScoreKind, TieRule, Visibility
+from grader.rules.leaderboard import Board, Entry
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from grader.web import plot

@@ -3,7 +3,7 @@
 Each ends at one limit of the box; the control is the same source where that limit is far away.
 """
 
-from grader.building import COMPILER_SAYS_NO, module_argv
+from grader.grading.build import COMPILER_SAYS_NO, module_argv
 from grader.isolation import BoxCause
 from grader.isolation.pickup import pick_up
 from grader.isolation.runtime import box_output

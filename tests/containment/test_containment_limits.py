@@ -12,8 +12,8 @@ import time
 import docker
 import pytest
 
-from grader.building import cut
 from grader.cli.text import visible
+from grader.grading.build import cut
 from grader.isolation import BoxCause
 from grader.isolation.removal import remove_tree
 from grader.isolation.runtime import box_output

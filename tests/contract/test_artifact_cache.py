@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from grader.artifacts import ArtifactCache
-from grader.building import build_artifact
 from grader.fleet.local import LocalFleet
+from grader.grading.build import build_artifact
 from grader.isolation import BoxSpec, Limits, Purpose
 from grader.model import Lease, SourceFile, Submission, SubmissionState
 from sandbox import wire

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader import leaderboard
 from grader.api.boards import board_to_proto
 from grader.ledger import Ledger
 from grader.ledger.boards import standings
 from grader.ledger.tables import submissions
 from grader.model import Competition, Report, Score, TieRule, Verdict
+from grader.rules import leaderboard
 from sandbox import wire
 from tests import fakes
 from tests.board_rows import START, filled, rows

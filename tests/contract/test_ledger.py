@@ -10,7 +10,7 @@ import pytest
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused, SubmissionNotFound
 from grader.ledger import Ledger
 from grader.model import Failure, SubmissionState
-from grader.quotas import Terms
+from grader.rules.quotas import Terms
 from sandbox import wire
 from tests import fakes
 

@@ -14,7 +14,7 @@ from grader.ledger.news import NewsKind
 from grader.ledger.postgres import LISTENER, WRITE_ALONE, engine
 from grader.ledger.tables import submissions
 from grader.model import Failure, SubmissionState
-from grader.quotas import Terms
+from grader.rules.quotas import Terms
 from grader.server.commands.check import reading
 from tests import fakes
 from tests.postgres import rows

@@ -8,7 +8,7 @@ import pytest
 
 from grader.errors import CompetitionClosed, QueueFull, QuotaExceeded
 from grader.model import Competition, Failure
-from grader.quotas import Terms, of_competition, of_server
+from grader.rules.quotas import Terms, of_competition, of_server
 from tests import fakes
 from tests.clock import Clock
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader import leaderboard
 from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
 from grader.ledger import Ledger, checks, records
 from grader.ledger.tables import deliveries, judgements, rejudge_items, submissions
 from grader.model import Competition, Failure, Score, SubmissionState, Verdict
-from grader.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
+from grader.rules import leaderboard
+from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from sandbox import wire
 from tests import fakes
 

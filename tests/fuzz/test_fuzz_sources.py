@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grader import intake, languages
-from grader.building import cut
 from grader.errors import CallRefused
 from grader.formats import flashinfer
+from grader.grading.build import cut
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
-from grader.building import read_note
+from grader.grading.build import read_note
 from sandbox import wire
 from tests.fuzz import values
 

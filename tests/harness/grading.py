@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grader import pipeline
 from grader.artifacts import ArtifactCache
-from grader.building import build_artifact
 from grader.fleet.gpus import Gpu, discover, why_unusable
 from grader.fleet.local import LocalFleet
 from grader.formats import native
-from grader.host import Profile, Seat, Workspace
+from grader.grading import pipeline
+from grader.grading.build import build_artifact
+from grader.grading.ports import Profile, Seat, Workspace
 from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
 from grader.isolation.select import ISOLATIONS, choose
 from grader.isolation.settings import BoxSettings, Protections
@@ -240,7 +240,7 @@ class Grading:
 
 
 class _ConditionedHost:
-    """The fleet for one grading, with its own limits, isolation and cache. A `grader.host.Host`."""
+    """The fleet for one grading, with its own limits, isolation and cache. A `grader.grading.ports.Host`."""
 
     def __init__(self, fleet: LocalFleet, isolation: Isolation, conditions: Conditions) -> None:
         self._fleet = fleet

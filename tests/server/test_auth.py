@@ -9,8 +9,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from grader import errors, keys
+from grader import errors
 from grader.model import Scope
+from grader.rules import keys
 from grader.server import auth
 from grader.server.auth import Gate
 from tests.server.keyed import METHODS, SERVICE, STREAMED, bearer, call, keyed_server

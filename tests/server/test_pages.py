@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 import pytest
 
-from grader import leaderboard
 from grader.access import ANYBODY, sees_competition
 from grader.api.client import GraderClient
 from grader.config import Settings
-from grader.leaderboard import Standing
 from grader.ledger import Ledger
 from grader.model import Caller, Competition, Failure, Score, Visibility
+from grader.rules import leaderboard
+from grader.rules.leaderboard import Standing
 from grader.server.running import serving
 from grader.web import plot, views
 from grader.web.pages import environment

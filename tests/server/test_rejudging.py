@@ -18,7 +18,7 @@ from grader.competitions import Competitions, problem_for
 from grader.ledger import Ledger
 from grader.model import NewSubmission, Scope, SourceFile
 from grader.problems import Problems
-from grader.rejudge import RejudgeOrder
+from grader.rules.rejudge import RejudgeOrder
 from grader.server.embedded import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold

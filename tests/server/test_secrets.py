@@ -14,10 +14,11 @@ import aiohttp
 import grpc
 import pytest
 
-from grader import errors, keys
+from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Scope
+from grader.rules import keys
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from tests import fakes

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from grader import building
 from grader.artifacts import ArtifactCache
-from grader.building import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.fleet.local import PROFILES, read_profile
-from grader.host import Workspace
+from grader.grading import build
+from grader.grading.build import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
+from grader.grading.ports import Workspace
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile, Submission, SubmissionState
@@ -70,9 +70,9 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
     said = {attempt.UNSUPPORTED: "UNSUPPORTED", attempt.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND"}
-    assert said == building.BUILD_REASONS and attempt.REJECTED == building.COMPILER_SAYS_NO
-    assert attempt.BROKEN in building.BUILDER_BROKEN
-    assert not building.BUILDER_BROKEN & {attempt.BUILT, attempt.REJECTED, attempt.IMPORT_FAILED, *said}
+    assert said == build.BUILD_REASONS and attempt.REJECTED == build.COMPILER_SAYS_NO
+    assert attempt.BROKEN in build.BUILDER_BROKEN
+    assert not build.BUILDER_BROKEN & {attempt.BUILT, attempt.REJECTED, attempt.IMPORT_FAILED, *said}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ import asyncio
 import os
 import time
 
+from grader.grading.redaction import LEFT_OUT, run_end
 from grader.isolation import BoxCause, BoxExit
 from grader.isolation.output import OutputReader
-from grader.redaction import LEFT_OUT, run_end
 
 
 def test_what_came_by_a_time_is_cut_where_the_next_began() -> None:

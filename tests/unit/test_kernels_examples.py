@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from grader.formats import native
+from grader.grading.pipeline import problem_for
 from grader.model import Problem, Verdict
-from grader.pipeline import problem_for
 from sandbox import wire
 from tests.collection import AFTER_COLLECTION
 

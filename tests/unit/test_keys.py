@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader import keys
 from grader.model import Scope
+from grader.rules import keys
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 READ = frozenset({Scope.READ})

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.leaderboard import Board, Entry, Standing, board, counted_before, ranked
 from grader.model import Competition, Ranking, Score, ScoreKind, TieRule
+from grader.rules.leaderboard import Board, Entry, Standing, board, counted_before, ranked
 from sandbox import wire
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

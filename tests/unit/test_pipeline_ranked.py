@@ -13,11 +13,11 @@ import pytest_asyncio
 
 from grader.errors import JudgeBroken
 from grader.fleet.local import LocalFleet
+from grader.grading.pipeline import closed_link
+from grader.grading.redaction import LEFT_OUT
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
-from grader.pipeline import closed_link
-from grader.redaction import LEFT_OUT
 from grader.verdict.fold import fold
 from sandbox import wire
 from tests import fakes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from grader.grading.redaction import LEFT_OUT, after_hidden, run_end
 from grader.isolation import BoxCause, BoxExit
-from grader.redaction import LEFT_OUT, after_hidden, run_end
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from sandbox import wire
 from sandbox.wire import LoadOutcome, TrialOutcome, TrialPhase

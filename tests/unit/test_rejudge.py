@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from grader.model import Ranking, ScoreKind, Verdict
-from grader.rejudge import meant, rule
+from grader.rules.rejudge import meant, rule
 from grader.verdict.fold import fold
 from sandbox import wire
 from sandbox.wire import Libraries

@@ -15,9 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from grader.config import Settings
 from grader.errors import GraderError, SettingsInvalid
-from grader.keys import USER_FORM, Key
 from grader.ledger import Ledger
 from grader.model import Scope
+from grader.rules.keys import USER_FORM, Key
 from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 
 MISUSED, FAILED = 2, 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.building import cut
+from grader.grading.build import cut
 from grader.isolation import BoxExit
 from sandbox import wire
 

@@ -13,15 +13,15 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from pathlib import Path
 
 from grader import devices
-from grader.building import build_artifact, module_argv
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.formats import as_called
-from grader.host import Host, Lane, Seat, Workspace
+from grader.grading.build import build_artifact, module_argv
+from grader.grading.ports import Host, Lane, Seat, Workspace
+from grader.grading.redaction import after_hidden, run_end
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.uninterrupted import uninterrupted
 from grader.model import Lease
-from grader.redaction import after_hidden, run_end
 from sandbox import wire
 from sandbox.wire import BuildOutcome
 

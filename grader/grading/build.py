@@ -16,7 +16,7 @@ import structlog
 
 from grader.artifacts import Made, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
-from grader.host import Host, Workspace
+from grader.grading.ports import Host, Workspace
 from grader.isolation import BoxCause, BoxExit, BoxSpec, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.pickup import Refusal, pick_up
