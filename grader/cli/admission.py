@@ -22,7 +22,7 @@ from grader.formats import FORMATS
 from grader.formats import of as format_of
 from grader.formats.inside import own_directory
 from grader.model import Problem
-from grader.problems import Problems
+from grader.problems.store import Problems
 from sandbox.wire import FindingOutcome
 
 _STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", FindingOutcome.UNKNOWN: "yellow"}

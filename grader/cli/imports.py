@@ -18,7 +18,7 @@ from grader.cli.check_place import CheckPlace, check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
-from grader.problems import Imported
+from grader.problems.store import Imported
 
 CHECKED_UNASKED = 1
 BUDGET_S = 30.0
@@ -42,7 +42,7 @@ async def import_(path: Path, state_dir: Path | None, wanted: Wanted, *, json: b
     """Import what lies at or below path, and print what became of each. MISUSE where nothing was imported."""
     # Only here: the other commands for problems ask a server, and need none of this.
     from grader.config import Settings, state_directory
-    from grader.problems import import_all
+    from grader.problems.store import import_all
 
     into = Settings(state_dir=state_dir or state_directory()).imported_path
     try:
@@ -73,7 +73,7 @@ class _Checker:
 async def _kept(one: Imported, into: Path, wanted: Wanted, checker: _Checker | None, *, json: bool) -> Imported:
     """Keep it, unless it is not admitted."""
     from grader.cli.admission import checked
-    from grader.problems import keep
+    from grader.problems.store import keep
 
     if one.problem is None:
         return one

@@ -83,7 +83,7 @@ def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
     if problem is None or not (("/" in problem or path.suffix) and _exists(path)):
         return problem, None
     # Only here: a command that names a server does not need it, and it takes a while to import.
-    from grader.problems import Problems
+    from grader.problems.store import Problems
 
     return Problems().add(path).problem_id, path
 

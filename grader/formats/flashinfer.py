@@ -25,7 +25,7 @@ from grader.formats import flashinfer_schema as schema
 from grader.formats import safetensors
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.formats.inside import require_inside
-from grader.mistakes import said
+from grader.formats.validation_messages import said
 from grader.model import Problem
 from sandbox import wire
 

@@ -15,7 +15,7 @@ from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.formats.distributions import Distribution
 from grader.formats.inside import require_inside
-from grader.mistakes import said
+from grader.formats.validation_messages import said
 from grader.model import Problem
 from sandbox import wire
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grader.errors import ProblemInvalid
 from grader.formats.inside import require_inside
-from grader.mistakes import said
+from grader.formats.validation_messages import said
 from grader.model import Problem
 from sandbox import wire
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from grader.api.boards import board_to_proto
 from grader.api.messages import PROBLEM_PREFIX
-from grader.competitions import Competitions
 from grader.errors import FieldViolation, InvalidRequest, ProblemNotFound
 from grader.ledger import Ledger
 from grader.model import Competition
+from grader.problems.competition_store import Competitions
 from grader.rules import leaderboard
 from grader.rules.leaderboard import Board
 from grader.server import paging

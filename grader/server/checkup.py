@@ -17,7 +17,6 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from grader.artifacts import usage
-from grader.competitions import Competitions
 from grader.config import Settings, web_address
 from grader.errors import GraderError, LedgerUnreachable, SettingsInvalid
 from grader.isolation.resident import size_of, why_not
@@ -26,7 +25,8 @@ from grader.isolation.toolchain import host_toolchain
 from grader.ledger import migrate
 from grader.ledger.tables import keys, submissions
 from grader.observability.tracing import missing_packages
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems
 from grader.server.commands.check import reading
 from grader.server.tls import server_credentials, usable_until
 

@@ -9,10 +9,10 @@ from datetime import datetime
 from grader import devices, intake
 from grader.api import messages
 from grader.api.competitions import competition_to_proto
-from grader.competitions import Competitions, problem_for
 from grader.errors import FieldViolation, InvalidRequest, InvalidSubmission, NoSuchDevice
 from grader.model import Competition, Problem
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.store import Problems
 from grader.rules import quotas
 from grader.rules.quotas import Quota, Terms
 from grader.server import paging

@@ -16,13 +16,13 @@ import structlog
 from grader import devices, intake
 from grader.api.messages import REJUDGE_PREFIX
 from grader.api.rejudges import order_from_proto, rejudge_to_proto
-from grader.competitions import Competitions, problem_for
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.ledger import Ledger
 from grader.ledger.rejudge_items import Undecided
 from grader.ledger.rejudges import Candidate, new_id
 from grader.model import Competition, Problem, Report
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.store import Problems
 from grader.rules.leaderboard import board
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
 from grader.server import caller, paging

@@ -15,11 +15,11 @@ import structlog
 from grader import access
 from grader.api import messages
 from grader.api.competitions import placed_event, position_to_proto
-from grader.competitions import Competitions
 from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems
 from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
 from grader.server.competing import Competing

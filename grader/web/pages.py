@@ -20,11 +20,11 @@ from markupsafe import Markup
 
 from grader import access
 from grader.api import messages
-from grader.competitions import Competitions
 from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
 from grader.ledger import Ledger
 from grader.model import Caller, Competition, ScoreKind, Submission
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems
 from grader.rules import leaderboard
 from grader.rules.leaderboard import Standing
 from grader.v1 import submission_pb2

@@ -17,12 +17,12 @@ import yaml
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
-from grader import problems
 from grader.api import messages
 from grader.errors import ProblemInvalid
 from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, safetensors
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.model import Problem
+from grader.problems.store import store
 from sandbox import gate, wire
 from tests.fuzz import values
 
@@ -83,8 +83,8 @@ def check_sound(problem: Problem) -> None:
     assert wire.encode(wire.decode(wire.encode(job))) == wire.encode(job)
     messages.problem_to_proto(problem).SerializeToString()
     with tempfile.TemporaryDirectory(prefix="gk-") as place:
-        problems.keep(problem, Path(place))
-        kept = problems.read_kept(next(Path(place).iterdir()))
+        store.keep(problem, Path(place))
+        kept = store.read_kept(next(Path(place).iterdir()))
         assert wire.encode(wire.AdmissionJob(job_id="x", problem=kept.spec)) == wire.encode(job)
     assert len(spec.inputs) + len(spec.outputs) <= gate.TENSOR_LIMIT
     assert spec.workloads and spec.trial_s > 0 and spec.trial_count > 0 and len(spec.digest) == 64
@@ -262,7 +262,7 @@ def test_a_competition_is_read_or_refused(text: str) -> None:
 
 def imports(path: Path) -> None:
     try:
-        for one in problems.import_all(path):
+        for one in store.import_all(path):
             assert one.problem is not None or one.reason
     except ProblemInvalid as invalid:
         assert invalid.message

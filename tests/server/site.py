@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from grader.competitions import Competitions, problem_for
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Score, SourceFile
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.store import Problems
 from grader.web import pages
 from grader.web.serving import application, web_serving
 from sandbox import wire

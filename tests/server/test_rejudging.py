@@ -13,11 +13,11 @@ from grader.api.client import GraderClient
 from grader.cli import rejudge as command
 from grader.cli.exits import Exit, Misuse
 from grader.cli.session import Target
-from grader.competition_file import SizeRange
-from grader.competitions import Competitions, problem_for
 from grader.ledger import Ledger
 from grader.model import NewSubmission, Scope, SourceFile
-from grader.problems import Problems
+from grader.problems.competition_file import SizeRange
+from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.store import Problems
 from grader.rules.rejudge import RejudgeOrder
 from grader.server.embedded import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2

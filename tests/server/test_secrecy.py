@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from grader.api.client import GraderClient
-from grader.competitions import Competitions
 from grader.errors import GraderError, ProblemBroken
 from grader.ledger import Ledger
 from grader.ledger.tables import submissions
 from grader.observability import log
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems
 from grader.server.running import serving
 from grader.v1 import rejudge_pb2, submission_pb2
 from sandbox import wire

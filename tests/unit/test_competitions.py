@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from grader.competitions import Competitions, problem_for
 from grader.config import Settings
 from grader.errors import CompetitionNotFound, ProblemInvalid
 from grader.model import Phase, ScoreKind, TieRule, Visibility
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.store import Problems
 from grader.server.wiring import box_settings
 from sandbox import wire
 from tests import fakes

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from grader import competition_file
-from grader.competitions import Competitions
 from grader.formats import distributions, native
-from grader.problems import Problems
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems, competition_file
 from sandbox import wire
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from grader.cli.main import app
 from grader.cli.submit import problem_at
 from grader.errors import ProblemInvalid
 from grader.formats import kernelbench
-from grader.problems import Problems, import_all, keep, read_kept
+from grader.problems.store import Problems, import_all, keep, read_kept
 from tests import fakes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"

@@ -6,7 +6,7 @@ import pytest
 
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import native
-from grader.problems import Problems
+from grader.problems.store import Problems
 from sandbox import wire
 from tests import fakes
 

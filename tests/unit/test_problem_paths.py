@@ -9,7 +9,7 @@ import pytest
 
 from grader.errors import ProblemInvalid
 from grader.formats import flashinfer, kernelbench, native, reference_kernels, safetensors
-from grader.problems import Problems, import_all
+from grader.problems.store import Problems, import_all
 from tests import fakes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from grader.config import Settings
 from grader.errors import DeliveryNotFound, GraderError, HookNotFound, SettingsInvalid
+from grader.formats.validation_messages import said
 from grader.ledger import Ledger
 from grader.ledger.hooks import Delivery, DeliveryState, Hook
-from grader.mistakes import said
 from grader.server.commands.ledger_options import add_ledger_options
 from grader.views.sanitize import one_line
 from grader.webhooks import public_http

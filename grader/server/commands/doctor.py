@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pydantic import ValidationError
 
 from grader.config import Settings
-from grader.mistakes import said
+from grader.formats.validation_messages import said
 from grader.server.checkup import Finding, Standing, look
 from grader.server.main import parser as server_parser
 

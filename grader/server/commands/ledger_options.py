@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from grader.config import Settings
-from grader.mistakes import said
+from grader.formats.validation_messages import said
 
 
 def add_ledger_options(parser: argparse.ArgumentParser) -> None:

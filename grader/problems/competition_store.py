@@ -17,13 +17,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from grader import devices
-from grader.competition_file import CompetitionFile, Secret
-from grader.competition_lines import line_of
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.mistakes import said
+from grader.formats.validation_messages import said
 from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
-from grader.problems import Problems
+from grader.problems.competition_file import CompetitionFile, Secret
+from grader.problems.store import Problems
+from grader.problems.toml_locations import line_of
 from sandbox import wire
 
 FILE_NAME = "competition.toml"

@@ -1,0 +1,1 @@
+"""The problems and competitions of a server: read from their directories, checked, and found by name. It grades nothing and knows no database."""
