@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 from grader import devices
 from grader.check_box import CheckBox, CheckReport
+from grader.dispatch.gpus import Gpu
+from grader.dispatch.judge_process import END_S, judge_environment
 from grader.errors import JudgeBroken
-from grader.fleet.gpus import Gpu
-from grader.fleet.judge_process import END_S, judge_environment
 from grader.isolation import BoxCause
 from grader.model import Problem
 from grader.views.sanitize import one_line

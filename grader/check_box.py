@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from grader import devices
+from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
-from grader.fleet.gpus import Gpu
 from grader.isolation import SRC, BoxCause, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.output import output_directory

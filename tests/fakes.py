@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader.config import Settings
+from grader.dispatch.gpus import Gpu
+from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import SandboxBroken
-from grader.fleet.gpus import Gpu
-from grader.fleet.judge_process import JudgeProcess
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.artifacts import ArtifactCache
-from grader.fleet.local import LocalFleet
+from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.grading.build import build_artifact
 from grader.isolation.select import choose

@@ -16,8 +16,8 @@ from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
 from grader.devices import EMULATED
+from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken, ProblemInvalid
-from grader.fleet.gpus import Gpu
 from grader.formats import FORMATS
 from grader.formats import of as format_of
 from grader.formats.inside import own_directory

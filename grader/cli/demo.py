@@ -24,7 +24,7 @@ from grader.cli.session import EXAMPLES, Need, Target, connect
 from grader.cli.submit import follow
 from grader.cli.text import one_line, plain
 from grader.cli.timeline import Timeline
-from grader.fleet.gpus import Gpu, discover, why_unusable
+from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.v1 import report_pb2, submission_pb2
 
 PROBLEM = "tril_matmul"

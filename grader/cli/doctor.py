@@ -22,7 +22,7 @@ from rich.text import Text
 from grader.cli.exits import Exit
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
-from grader.fleet.gpus import Gpu, discover
+from grader.dispatch.gpus import Gpu, discover
 from grader.isolation import Availability, driver
 
 _VERSION_TIMEOUT_S = 10.0

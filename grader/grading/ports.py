@@ -1,4 +1,4 @@
-"""The seams between grading and the machine that it is done on; `grader/fleet/local.py` fills them."""
+"""The seams between grading and the machine that it is done on; `grader/dispatch/local_fleet.py` fills them."""
 
 from __future__ import annotations
 

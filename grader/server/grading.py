@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from grader.config import Settings
-from grader.dispatcher import Grade
+from grader.dispatch.dispatcher import Grade
 from grader.observability.observer import LaneNow, Observer
 
 

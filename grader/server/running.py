@@ -19,7 +19,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from grader.config import Settings, loopback, web_address
-from grader.dispatcher import Dispatcher
+from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import SettingsInvalid
 from grader.ledger import Ledger
 from grader.observability.observer import Observer

@@ -16,9 +16,9 @@ import structlog
 from grader import devices
 from grader.artifacts import ArtifactCache
 from grader.config import Settings
+from grader.dispatch.gpus import Gpu, discover, why_unusable
+from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import SettingsInvalid
-from grader.fleet.gpus import Gpu, discover, why_unusable
-from grader.fleet.local import LocalFleet
 from grader.isolation.observed import ObservedIsolation
 from grader.isolation.resident import ResidentCopyImpossible, resident
 from grader.isolation.runtime import leave_runtime

@@ -26,7 +26,7 @@ CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
 EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_S, BENCH_LAUNCHES = 10.0, 12
-# A judge that waits for longer is taken for dead, and the submission could have it so (grader/fleet/judge_process.py).
+# A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/judge_process.py).
 BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 
 

@@ -1,4 +1,4 @@
-"""Signs of life: a judge that says nothing for too long is taken for dead (`grader/fleet/judge_process.py`, SILENCE_S)."""
+"""Signs of life: a judge that says nothing for too long is taken for dead (`grader/dispatch/judge_process.py`, SILENCE_S)."""
 
 from __future__ import annotations
 

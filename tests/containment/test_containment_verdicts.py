@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from grader.fleet.local import LocalFleet
+from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation.settings import BoxSettings
 from tests.containment.conftest import CAGES, HANG_S, SESSION, usable
 from tests.containment.inventory import traces

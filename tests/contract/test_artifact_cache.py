@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader.artifacts import ArtifactCache
-from grader.fleet.local import LocalFleet
+from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.build import build_artifact
 from grader.isolation import BoxSpec, Limits, Purpose
 from grader.model import Lease, SourceFile, Submission, SubmissionState

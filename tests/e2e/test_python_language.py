@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from grader.fleet.local import LocalFleet
+from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.isolation.select import ISOLATIONS
 from grader.isolation.settings import BoxSettings

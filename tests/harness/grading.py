@@ -22,8 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.artifacts import ArtifactCache
-from grader.fleet.gpus import Gpu, discover, why_unusable
-from grader.fleet.local import LocalFleet
+from grader.dispatch.gpus import Gpu, discover, why_unusable
+from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.grading import pipeline
 from grader.grading.build import build_artifact

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.fleet.local import LocalFleet
+from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.settings import BoxSettings
 from tests.e2e.test_examples import EXAMPLES, STORY, graded

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import grader.dispatcher
-from grader.dispatcher import Dispatcher
+import grader.dispatch.dispatcher
+from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import DeviceQuarantined
 from grader.ledger import Ledger
 from grader.model import SubmissionState
@@ -170,8 +170,8 @@ async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
 @pytest.mark.parametrize(("lane_s", "expected"), [(0.05, SubmissionState.FAILED), (3600.0, SubmissionState.SUCCEEDED)])
 async def test_an_attempt_from_which_nothing_comes_is_ended(ledger, monkeypatch, lane_s, expected):
     """But one that is built waits for its lane, which may take long."""
-    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 3600.0)
-    monkeypatch.setattr(grader.dispatcher, "LANE_LIMIT_S", lane_s)
+    monkeypatch.setattr(grader.dispatch.dispatcher, "SILENCE_LIMIT_S", 3600.0)
+    monkeypatch.setattr(grader.dispatch.dispatcher, "LANE_LIMIT_S", lane_s)
     async with dispatching(ledger, fakes.FakeGrade()):
         ended = await until(ledger, await submit(ledger, "slow"), expected)
     assert ended.attempt_count == (1 if expected is SubmissionState.SUCCEEDED else 3)
@@ -179,7 +179,7 @@ async def test_an_attempt_from_which_nothing_comes_is_ended(ledger, monkeypatch,
 
 async def test_facts_that_come_keep_an_attempt_going(ledger, monkeypatch):
     """Each of them begins the time anew: in all it takes several times the limit, by the loop's clock, which the attempt moves."""
-    monkeypatch.setattr(grader.dispatcher, "SILENCE_LIMIT_S", 8.0)
+    monkeypatch.setattr(grader.dispatch.dispatcher, "SILENCE_LIMIT_S", 8.0)
     loop, passed_s = asyncio.get_running_loop(), [0.0]
     usual = loop.time
     monkeypatch.setattr(loop, "time", lambda: usual() + passed_s[0])

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from grader.dispatcher import Dispatcher
+from grader.dispatch.dispatcher import Dispatcher
 from grader.ledger import Ledger
 from grader.model import SubmissionState
 from grader.server.lock import worker_prefix

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from grader.artifacts import ArtifactCache
+from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import JudgeBroken, SandboxBroken
-from grader.fleet.local import PROFILES, read_profile
 from grader.grading import build
 from grader.grading.build import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
 from grader.grading.ports import Workspace

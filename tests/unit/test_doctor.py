@@ -1,7 +1,7 @@
 """What `grader-cli doctor` says of GPUs, on a host that need not have one."""
 
 from grader.cli import doctor
-from grader.fleet.gpus import Gpu
+from grader.dispatch.gpus import Gpu
 
 NOBODYS_MINOR = 250
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", minor=NOBODYS_MINOR, memory_bytes=141 << 30, driver="580.159.04")

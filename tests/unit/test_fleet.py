@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from grader.dispatch import lanes
+from grader.dispatch.judge_process import JudgeProcess, judge_environment
+from grader.dispatch.lanes import Lanes
+from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
-from grader.fleet import lanes
-from grader.fleet.judge_process import JudgeProcess, judge_environment
-from grader.fleet.lanes import Lanes
-from grader.fleet.local import LocalFleet
 from grader.isolation import GpuAccess
 from grader.isolation.settings import BoxSettings
 from sandbox import wire

@@ -7,8 +7,8 @@ import pytest
 from grader import devices
 from grader.cli.demo import where
 from grader.config import Settings
+from grader.dispatch.gpus import discover, why_unusable
 from grader.errors import SettingsInvalid
-from grader.fleet.gpus import discover, why_unusable
 from grader.server.wiring import chosen_gpus
 from tests import fakes
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader.fleet.judge_process import CUDA_SILENCE_S, SILENCE_S
+from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
 from sandbox import wire
 from sandbox.judge.quiet import Unrest, quiet_turns, unrest_of
 from sandbox.judge.signs import SIGN_S, Signs

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grader import devices
-from grader.fleet.gpus import Gpu
-from grader.fleet.lanes import DeviceLane, Lanes, Standing
+from grader.dispatch.gpus import Gpu
+from grader.dispatch.lanes import DeviceLane, Lanes, Standing
 from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.observed import ObservedIsolation

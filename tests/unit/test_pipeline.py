@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken
-from grader.fleet.local import LocalFleet
 from grader.isolation import BoxCause, BoxExit, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Submission, SubmissionState

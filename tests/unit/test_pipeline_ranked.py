@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
-from grader.fleet.local import LocalFleet
 from grader.grading.pipeline import closed_link
 from grader.grading.redaction import LEFT_OUT
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, Purpose

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from grader.dispatch.fact_writer import MOST_WAITING, recording
 from grader.errors import LeaseLost
-from grader.recorder import MOST_WAITING, recording
 from sandbox import wire
 
 FACTS = [wire.Finished(job_id=str(index)) for index in range(500)]

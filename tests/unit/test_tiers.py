@@ -35,7 +35,7 @@ def scope_of(*paths: str) -> str:
         ("sandbox/judge/lane.py", GRADING),
         ("sandbox/gate.py", GRADING),
         ("grader/grading/pipeline.py", GRADING),
-        ("grader/fleet/lanes.py", GRADING),
+        ("grader/dispatch/lanes.py", GRADING),
         ("grader/verdict/fold.py", GRADING),
         ("sandbox/box/enter.py", BOXES),
         ("sandbox/profiles/seccomp.json", BOXES),

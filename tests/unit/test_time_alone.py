@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grader.fleet.judge_process import CUDA_SILENCE_S, SILENCE_S
+from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
 from sandbox import wire
 from sandbox.gate import Answer, Operation, Status
 from sandbox.judge.runner_link import Silence

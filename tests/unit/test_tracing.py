@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from grader.dispatcher import Dispatcher
+from grader.dispatch.dispatcher import Dispatcher
 from grader.ledger import Ledger
 from grader.observability import log
 from grader.observability.observer import Observer

@@ -13,7 +13,7 @@ from typing import Any
 import docker
 import docker.errors
 
-from grader.fleet.gpus import Gpu, discover
+from grader.dispatch.gpus import Gpu, discover
 from grader.isolation import container
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from grader.config import Settings
-from grader.fleet.judge_process import JudgeProcess
-from grader.fleet.local import LocalFleet
+from grader.dispatch.judge_process import JudgeProcess
+from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation import Availability, Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease
 from grader.server.grading import Grading, Wiring

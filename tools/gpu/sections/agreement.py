@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from grader.fleet.gpus import discover
+from grader.dispatch.gpus import discover
 from sandbox import wire
 from tests.harness.grading import Grading, grader
 from tools.gpu import host

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.fleet.gpus import discover
+from grader.dispatch.gpus import discover
 from grader.languages import detect
 from grader.model import Problem, SourceFile
 from sandbox import wire

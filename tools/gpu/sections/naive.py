@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grader.fleet.gpus import discover
+from grader.dispatch.gpus import discover
 from tools.gpu import host
 from tools.gpu.builds import ROOT, build
 from tools.gpu.figures import shown_us

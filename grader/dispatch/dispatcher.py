@@ -18,12 +18,12 @@ from typing import Protocol, assert_never, cast
 
 import structlog
 
+from grader.dispatch.fact_writer import recording
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, LeaseLost
 from grader.ledger import Ledger
 from grader.ledger.news import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
 from grader.observability.observer import Ended, Observer, Stopped
-from grader.recorder import recording
 from grader.verdict.fold import fold
 from sandbox import wire
 

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from grader import devices
 from grader.artifacts import ArtifactCache
-from grader.fleet.gpus import Gpu
-from grader.fleet.judge_process import JudgeProcess
-from grader.fleet.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
+from grader.dispatch.gpus import Gpu
+from grader.dispatch.judge_process import JudgeProcess
+from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.grading import pipeline
 from grader.grading.ports import Profile, Seat, Workspace
 from grader.isolation import GpuAccess, Isolation, Limits

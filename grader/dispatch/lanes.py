@@ -15,8 +15,8 @@ from enum import Enum, auto
 import structlog
 
 from grader import devices
+from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
-from grader.fleet.judge_process import JudgeProcess
 from grader.isolation import GpuAccess
 from grader.observability.observer import LaneNow, LaneState
 from sandbox import wire
