@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from grader import devices, intake
+from grader import devices
 from grader.api import messages
 from grader.api.competitions import competition_to_proto
 from grader.errors import FieldViolation, InvalidRequest, InvalidSubmission, NoSuchDevice
+from grader.intake import submission_check
 from grader.model import Competition, Problem
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
@@ -28,13 +29,13 @@ class Competing:
     competitions: Competitions
     quotas: Sequence[Quota] = ()
 
-    def admit(self, request: api.SubmitRequest, device_kinds: Sequence[str]) -> tuple[intake.Accepted, Terms]:
+    def admit(self, request: api.SubmitRequest, device_kinds: Sequence[str]) -> tuple[submission_check.Accepted, Terms]:
         """What the request asks for, and on what terms it may be kept. Whether it comes in time is asked when it is kept."""
         if not request.submission.competition:
-            return intake.check(request, self.problems.get, device_kinds), Terms(quotas=tuple(self.quotas))
+            return submission_check.check(request, self.problems.get, device_kinds), Terms(quotas=tuple(self.quotas))
         competition = self.competitions.get(competition_id(request.submission.competition, "competition"))
         kind = _device_kind(competition, request.submission.device_kind)
-        accepted = intake.check(request, self._problem_of(competition), device_kinds)
+        accepted = submission_check.check(request, self._problem_of(competition), device_kinds)
         if not devices.is_offered(kind, device_kinds):
             raise NoSuchDevice(kind, [one for one in competition.device_kinds if devices.is_offered(one, device_kinds)])
         new = replace(accepted.new, device_kind=kind, competition_id=competition.competition_id)

@@ -13,10 +13,11 @@ from typing import Protocol
 
 import structlog
 
-from grader import devices, intake
+from grader import devices
 from grader.api.messages import REJUDGE_PREFIX
 from grader.api.rejudges import order_from_proto, rejudge_to_proto
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
+from grader.intake import submission_check
 from grader.ledger import Ledger
 from grader.ledger.rejudge_items import Undecided
 from grader.ledger.rejudges import Candidate, new_id
@@ -67,7 +68,7 @@ class Rejudging:
     async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
         order, user = order_from_proto(request.rejudge), caller.current().user
-        if violations := intake.check_request_id(request.request_id):
+        if violations := submission_check.check_request_id(request.request_id):
             raise InvalidRequest(violations)
         before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
         if before is None:

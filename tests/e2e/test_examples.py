@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
+from grader.intake.languages import detect
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
-from grader.languages import detect
 from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
 from sandbox import wire

@@ -20,9 +20,9 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
+from grader.intake.languages import detect
 from grader.isolation.select import ISOLATIONS
 from grader.isolation.settings import BoxSettings
-from grader.languages import detect
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold, median
 from sandbox import wire

@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grader import intake, languages
 from grader.errors import CallRefused
 from grader.formats import flashinfer
 from grader.grading.build import cut
+from grader.intake.submission_check import languages, submission_check
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
@@ -62,7 +62,7 @@ def source_files() -> st.SearchStrategy[SourceFile]:
 @given(st.lists(source_files(), max_size=6))
 def test_files_that_are_taken_lie_inside_and_beside_each_other(files: list[SourceFile]) -> None:
     """Whatever passes can be written below a directory, each to a place of its own; of the others something is said."""
-    violations = intake.check_sources(files)
+    violations = submission_check.check_sources(files)
     assert all(one.field and one.description for one in violations)
     if violations:
         return
@@ -88,7 +88,7 @@ def test_a_submission_is_taken_or_refused(files: list[SourceFile], language: str
         sources=[submission_pb2.SourceFile(path=f"{index}.cu", content=one.content) for index, one in enumerate(files)],
     )
     try:
-        taken = intake.check(api.SubmitRequest(submission=asked), lambda _: fakes.problem(), ("emulated",))
+        taken = submission_check.check(api.SubmitRequest(submission=asked), lambda _: fakes.problem(), ("emulated",))
     except CallRefused as refused:
         assert str(refused)
         return

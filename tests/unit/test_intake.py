@@ -2,9 +2,9 @@
 
 import pytest
 
-from grader import intake
 from grader.api.messages import new_submission
 from grader.errors import InvalidSubmission, NoSuchDevice, ProblemNotFound
+from grader.intake import submission_check
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 from grader.v1 import grader_service_pb2 as api
 from sandbox import wire
@@ -26,7 +26,7 @@ def request(*sources, request_id="", **fields):
 
 
 def check(*sources, **fields):
-    return intake.check(request(*sources, **fields), find_problem, ("emulated",))
+    return submission_check.check(request(*sources, **fields), find_problem, ("emulated",))
 
 
 def violations(*sources, **fields):
@@ -82,7 +82,7 @@ def test_nothing_to_build_is_refused():
     """No files, empty files, files with NUL."""
     empty = api.SubmitRequest(submission=new_submission("sum", []))
     with pytest.raises(InvalidSubmission, match="at least one file"):
-        intake.check(empty, find_problem, ())
+        submission_check.check(empty, find_problem, ())
     assert "is empty" in violations(("k.cu", " \n"))["sources[0].content"]
     assert "NUL" in violations(("k.cu", fakes.SOURCE + "\0"))["sources[0].content"]
 
@@ -105,7 +105,7 @@ def test_an_unknown_mode_names_the_known_ones():
     asked = request()
     asked.submission.mode = 99
     with pytest.raises(InvalidSubmission, match="MODE_RANKED"):
-        intake.check(asked, find_problem, ())
+        submission_check.check(asked, find_problem, ())
 
 
 def test_a_device_that_is_not_here_is_named():
@@ -120,10 +120,10 @@ def test_a_device_is_chosen_by_kind_place_or_model(choice):
     asked = request()
     asked.submission.device_kind = choice
     offered = ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
-    assert intake.check(asked, find_problem, offered).new.device_kind == choice
+    assert submission_check.check(asked, find_problem, offered).new.device_kind == choice
     with pytest.raises(NoSuchDevice, match="take one of: emulated, cuda, cuda:0, cuda:NVIDIA H200"):
         asked.submission.device_kind = f"{choice}1"
-        intake.check(asked, find_problem, offered)
+        submission_check.check(asked, find_problem, offered)
 
 
 def test_a_file_that_is_no_kernel_needs_a_language():
@@ -140,11 +140,11 @@ def test_a_missing_entry_point_says_what_to_write():
 def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
     """With file, byte and line."""
     with pytest.raises(InvalidSubmission) as caught:
-        intake.decode_source("k.cu", b"int a;\n// caf\xe9\n", index=2)
+        submission_check.decode_source("k.cu", b"int a;\n// caf\xe9\n", index=2)
     (violation,) = caught.value.violations
     assert violation.field == "sources[2].content"
     assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"
-    assert intake.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")
+    assert submission_check.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")
 
 
 def test_profiling_is_refused_where_it_can_not_be_done():

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from grader import intake, languages
 from grader.cli import sources as cli_sources
 from grader.cli.exits import Misuse
 from grader.errors import InvalidSubmission
 from grader.formats import native
+from grader.intake.submission_check import languages, submission_check
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
 from tests.python_builds import PLAIN
@@ -51,4 +51,4 @@ def test_a_submission_in_python_is_one_file():
     for path in ("a.py", "b.cu"):
         request.submission.sources.add(path=path, content=PLAIN)
     with pytest.raises(InvalidSubmission, match="put CUDA sources into it as strings"):
-        intake.check(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"])
+        submission_check.check(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.dispatch.gpus import discover
-from grader.languages import detect
+from grader.intake.languages import detect
 from grader.model import Problem, SourceFile
 from sandbox import wire
 from tests.harness.grading import ROOT, Grading, grader, load_problem

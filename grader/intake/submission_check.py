@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from grader import devices, languages
+from grader import devices
 from grader.api import messages
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
+from grader.intake import languages
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox import wire
