@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from grader.admission import Admission, check
-from grader.check_box import CheckBox
+from grader.admission.check_box import CheckBox
+from grader.admission.problem_check import Admission, check
 from grader.cli.check_place import CheckPlace, check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from grader.check_box import CheckBox
+from grader.admission.check_box import CheckBox
 from grader.cli.exits import GraderFailed, Misuse
 from grader.isolation.runtime import leave_runtime
 from grader.isolation.select import ISOLATIONS, ClosableIsolation

@@ -21,9 +21,9 @@ from grader.ledger import Ledger
 from grader.model import Competition, QueueDepth
 from grader.observability.observer import LaneState, Observer, Observers
 from grader.observability.tracing import tracing
-from grader.retention import Periods, retain
 from grader.server.connections import web_limits
 from grader.server.grading import Grading
+from grader.server.retention import Periods, retain
 
 log = structlog.get_logger()
 

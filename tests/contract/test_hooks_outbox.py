@@ -9,7 +9,7 @@ from grader.errors import DeliveryNotFound, HookNotFound
 from grader.ledger import hooks
 from grader.ledger.hooks import LEASE_S, DeliveryState, HookEvent
 from grader.model import Failure
-from grader.retention import Periods, Removed, remove_due
+from grader.server.retention import Periods, Removed, remove_due
 from tests import fakes
 
 WAITING, DELIVERED, GIVEN_UP = DeliveryState.WAITING, DeliveryState.DELIVERED, DeliveryState.GIVEN_UP

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import admission
+from grader.admission import problem_check
 from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.model import Problem
@@ -117,7 +117,7 @@ def test_trusted_runs_the_reference_without_a_box(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.parametrize("body", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
 async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body: str) -> None:
     """Silence is no admission."""
-    found = await admission.check(load(tmp_path, body))
+    found = await problem_check.check(load(tmp_path, body))
     assert not found.admitted and "the process that ran the reference ended" in found.refusals[-1].message
 
 
@@ -128,7 +128,7 @@ async def test_a_reference_that_never_returns_is_refused(tmp_path: Path) -> None
     for patience_s in (12.0, 72.0):  # on a busy machine importing torch may take longer than the first
         told: list[str] = []
         limit = f"{1 + patience_s:.0f} s"
-        found = await admission.check(problem, budget_s=1.0, patience_s=patience_s, notice_s=patience_s * 0.4, waiting=told.append)
+        found = await problem_check.check(problem, budget_s=1.0, patience_s=patience_s, notice_s=patience_s * 0.4, waiting=told.append)
         assert not found.admitted and found.refusals[-1].check == "time"
         assert f"the problem's reference did not come back within {limit}; look for an endless loop" in found.refusals[-1].message
         assert len(told) == 2 and all(
@@ -163,7 +163,7 @@ def test_a_reference_that_loops_ends_with_the_command(environment: dict[str, str
 async def test_a_check_says_which_problem_it_was_of(tmp_path: Path) -> None:
     """By its digest; the control of the refusals here."""
     problem, told = load(tmp_path, MEAN), []
-    found = await admission.check(problem, waiting=told.append)
+    found = await problem_check.check(problem, waiting=told.append)
     assert found.admitted and (found.problem_id, found.digest) == ("mean", problem.digest)
     assert not dataclasses.replace(found, findings=()).admitted
     assert told == []  # one that is over soon says nothing in between
@@ -172,4 +172,4 @@ async def test_a_check_says_which_problem_it_was_of(tmp_path: Path) -> None:
 async def test_a_device_that_is_not_there_is_no_fault_of_the_problem_s(tmp_path: Path) -> None:
     """No finding says so."""
     with pytest.raises(JudgeBroken, match="the device can't be used"):
-        await admission.check(load(tmp_path, MEAN), fakes.gpu())
+        await problem_check.check(load(tmp_path, MEAN), fakes.gpu())

@@ -17,8 +17,8 @@ from grader.cli.session import Target
 from grader.cli.submissions import show
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
-from grader.retention import Periods, Removed, remove_due
 from grader.server import operation
+from grader.server.retention import Periods, Removed, remove_due
 from grader.server.running import Serving, serving
 from grader.v1 import report_pb2
 from tests import fakes

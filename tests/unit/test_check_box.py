@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from grader import admission
-from grader.check_box import CheckReport, read_limits, staged_problem
+from grader.admission import problem_check
+from grader.admission.check_box import CheckReport, read_limits, staged_problem
 from grader.cli.check_place import BOXES, CheckPlace, CheckSandbox, usable_isolation
 from grader.cli.exits import GraderFailed, Misuse
 from grader.cli.main import app
@@ -35,7 +35,7 @@ def finding(check="zeros", workload_id="", message=""):
 def reported(spec, *messages, cause=BoxCause.EXITED, code=0, raw=b"", output=b""):
     content = raw + b"".join(map(wire.encode, messages))
     report = CheckReport(content=content, ended=BoxExit(cause=cause, exit_code=code, output=output))
-    return admission.reported(report, spec, 30.0)
+    return problem_check.reported(report, spec, 30.0)
 
 
 def test_a_whole_report_is_taken_as_it_is(spec):
@@ -81,8 +81,8 @@ def test_findings_without_number_are_bounded(spec):
     """One more than the limit refuses."""
     content = b"".join(map(wire.encode, [*[finding()] * 21, FINISHED]))
     report = CheckReport(content=content, ended=BoxExit(cause=BoxCause.EXITED, exit_code=0))
-    assert len(admission.reported(report, spec, 30.0, most=21)) == 21
-    assert [one.outcome for one in admission.reported(report, spec, 30.0, most=20)][20:] == [FAILED]
+    assert len(problem_check.reported(report, spec, 30.0, most=21)) == 21
+    assert [one.outcome for one in problem_check.reported(report, spec, 30.0, most=20)][20:] == [FAILED]
 
 
 @pytest.mark.parametrize(

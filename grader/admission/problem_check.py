@@ -1,6 +1,6 @@
 """Asks whether a problem tells right answers from wrong ones, before anything is submitted to it.
 
-The problem's code is executed by `sandbox/judge/admission.py`: in a box (`grader/check_box.py`), or for a trusted problem in a process of
+The problem's code is executed by `sandbox/judge/admission.py`: in a box (`grader/admission/check_box.py`), or for a trusted problem in a process of
 our own user. Both end with the check.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from grader import devices
-from grader.check_box import CheckBox, CheckReport
+from grader.admission.check_box import CheckBox, CheckReport
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import END_S, judge_environment
 from grader.errors import JudgeBroken
