@@ -1,7 +1,7 @@
 """Asks whether a problem tells right answers from wrong ones, before anything is submitted to it.
 
-The problem's code is executed by `sandbox/judge/admission.py`: in a box (`grader/admission/check_box.py`), or for a trusted problem in a process of
-our own user. Both end with the check.
+The problem's code is executed by `sandbox/judge/admission.py`: in a box (`check_box`), or for a trusted problem in a process of our own
+user. Both end with the check.
 """
 
 from __future__ import annotations

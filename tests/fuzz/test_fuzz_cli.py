@@ -26,7 +26,7 @@ from grader.cli.timeline import Timeline
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid
 from grader.formats import native
-from grader.problems.store import store
+from grader.problems import store
 from grader.v1 import submission_pb2
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_problems import TOML_WORDS

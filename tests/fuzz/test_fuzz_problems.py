@@ -22,7 +22,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, safetensors
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.model import Problem
-from grader.problems.store import store
+from grader.problems import store
 from sandbox import gate, wire
 from tests.fuzz import values
 

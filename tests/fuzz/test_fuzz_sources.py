@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from grader.errors import CallRefused
 from grader.formats import flashinfer
 from grader.grading.build import cut
-from grader.intake.submission_check import languages, submission_check
+from grader.intake import languages, submission_check
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2

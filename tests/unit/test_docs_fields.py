@@ -10,8 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from grader.formats import distributions, native
+from grader.problems import competition_file
 from grader.problems.competition_store import Competitions
-from grader.problems.store import Problems, competition_file
+from grader.problems.store import Problems
 from sandbox import wire
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.intake.submission_check import languages
+from grader.intake import languages
 from grader.model import SourceFile
 
 EXAMPLES = sorted(Path(__file__).parents[2].glob("kernels_examples/*/*.cu"))

@@ -11,7 +11,7 @@ from grader.cli import sources as cli_sources
 from grader.cli.exits import Misuse
 from grader.errors import InvalidSubmission
 from grader.formats import native
-from grader.intake.submission_check import languages, submission_check
+from grader.intake import languages, submission_check
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
 from tests.python_builds import PLAIN
