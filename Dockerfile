@@ -33,7 +33,7 @@ COPY sandbox /grader/lib/sandbox
 # The trusted half of the code does not belong into a box.
 RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles /usr/src/grader \
  && cd /grader/lib \
- && python3 -m sandbox.box.precompile
+ && python3 -m sandbox.builder.precompile
 WORKDIR /
 USER 65534:65534
 CMD ["python3"]

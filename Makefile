@@ -89,7 +89,7 @@ setup-dev: $(VENV)/.ready-dev headers ## Make the virtual environment that also 
 
 # Looks by itself whether there is anything to do. Compiled once, in the environment that boxes see read-only.
 headers: | $(VENV)/.ready-run
-	@$(BIN)/python -m sandbox.box.precompile || true
+	@$(BIN)/python -m sandbox.builder.precompile || true
 
 $(VENV)/.ready-%: pyproject.toml constraints.txt tools/setup.sh
 	@tools/setup.sh $* $(VENV) $(PIP_ARGS)

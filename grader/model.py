@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 SOURCE_LIMIT_BYTES = 1024 * 1024
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from grader.ledger import Ledger
 from grader.ledger.tables import problems, submissions
-from sandbox import wire
+from sandbox.protocol import wire
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from grader.errors import SandboxBroken
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
-from sandbox import wire
+from sandbox.protocol import wire
 
 ENVIRONMENT = wire.Environment(device="fake", device_kind="emulated", clock=wire.Clock.HOST, isolation="fake", versions={"fake": "1"})
 SOURCE = 'extern "C" void solve(const float* a, float* c, long n, void* stream) { /* grade: accept */ }\n'
@@ -251,7 +251,7 @@ def gpu(index: int = 0, name: str = "NVIDIA H200") -> Gpu:
 # A judge without torch: what it does with the next job or check is the first line of `orders`, which it removes; "well" without one.
 _JUDGE = """
 import os, pathlib, sys, time
-from sandbox import wire
+from sandbox.protocol import wire
 
 place, kind = pathlib.Path(sys.argv[1]), sys.argv[2]
 orders = place / "orders"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import wire
-from sandbox.box import build
+from sandbox.builder import build
+from sandbox.protocol import wire
 
 PLAIN = "import torch\n\ndef solution(a, b):\n    return a + b\n"
 INLINE = '''import torch

@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/bench_build.py [--device both|emulated|nvcc] [--quick] [--rounds 1] [--json FILE]
 
-ours   `python -m sandbox.box.build`, as it runs in a build box: from the job to the checked artifact, linked.
+ours   `python -m sandbox.builder.build`, as it runs in a build box: from the job to the checked artifact, linked.
 plain  one command with the same flags; torch's own headers, object only (`-c`). A raw CUDA source is linked too (`-shared`).
 load   what ninja runs for the object in the file that `cpp_extension.load` writes; CUDA only, and not its link.
 
@@ -24,10 +24,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox import wire
-from sandbox.box import emulation, gcc, nvcc, torch_install
-from sandbox.box.headers import Headers
-from sandbox.box.languages import torch_extension
+from sandbox.compilers import emulation, gcc, nvcc, torch_install
+from sandbox.compilers.headers import Headers
+from sandbox.languages import torch_extension
+from sandbox.protocol import wire
 
 ROOT = Path(__file__).parents[1]
 QUICK = (
@@ -163,7 +163,7 @@ def ours(device_kind: str) -> Builder:
         entry = "forward" if source.language == TORCH else raw_entry(source.path)
         job = wire.BuildJob(language=source.language, entry=entry, device_kind=device_kind, sources=(source.path.name,))
         (src / "job.json").write_bytes(wire.encode(job))
-        took = timed([sys.executable, "-m", "sandbox.box.build", str(src), str(out)], ROOT)
+        took = timed([sys.executable, "-m", "sandbox.builder.build", str(src), str(out)], ROOT)
         note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else wire.BuildNote()
         assert isinstance(note, wire.BuildNote)
         return Took(time_s=took.time_s, failed=took.failed, headers=note.headers)

@@ -26,7 +26,7 @@ from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, SourceFile, Submission, SubmissionState
 from grader.observability import log
-from sandbox import wire
+from sandbox.protocol import wire
 
 PROBLEM = Path(__file__).parents[1] / "kernels_examples" / "vector_add"
 LIMIT_S = 0.050

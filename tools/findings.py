@@ -31,7 +31,7 @@ from grader.formats import native
 from grader.model import Verdict
 from grader.observability import log
 from grader.v1 import submission_pb2
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import Graded, Grading, grader
 from tools.gpu.page import Table, table_lines
 from tools.service import keys

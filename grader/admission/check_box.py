@@ -27,7 +27,7 @@ from grader.isolation.runtime import run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.isolation.toolchain import package_directory, profile
-from sandbox import wire
+from sandbox.protocol import wire
 
 REPORT, JOB = "findings", "job"
 REPORT_LIMIT_BYTES = 8 << 20
@@ -36,7 +36,7 @@ STAGED_LIMIT_BYTES = 16 << 30  # of a problem's safetensors
 CHUNK_BYTES = 1 << 20
 MEMORY_VARIABLE = "GRADER_CHECK_MEMORY_BYTES"
 # {src}/sandbox is a copy: the judge's half of the package is in no other box.
-BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox.judge.admission_in_box import main; main()"
+BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox.judge.admission.in_box import main; main()"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

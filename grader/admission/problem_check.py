@@ -1,7 +1,7 @@
 """Asks whether a problem tells right answers from wrong ones, before anything is submitted to it.
 
-The problem's code is executed by `sandbox/judge/admission.py`: in a box (`check_box`), or for a trusted problem in a process of our own
-user. Both end with the check.
+The problem's code is executed by `sandbox/judge/admission/check.py`: in a box (`check_box`), or for a trusted problem in a process of
+our own user. Both end with the check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grader.errors import JudgeBroken
 from grader.isolation import BoxCause
 from grader.model import Problem
 from grader.views.sanitize import one_line
-from sandbox import wire
+from sandbox.protocol import wire
 
 BUDGET_S = 30.0
 PATIENCE_S = (
@@ -37,7 +37,7 @@ CAUSES = {
     BoxCause.PROCESS_LIMIT: "starts more processes than the box may have",
     BoxCause.SANDBOX_VIOLATION: "makes a system call that is not allowed in a box",
 }
-COMMAND = (sys.executable, "-m", "sandbox.judge.admission")
+COMMAND = (sys.executable, "-m", "sandbox.judge.admission.check")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

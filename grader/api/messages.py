@@ -28,7 +28,7 @@ from grader.model import (
 )
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.timing_audit import bandwidth_share, peak_share
-from sandbox import wire
+from sandbox.protocol import wire
 
 PROBLEM_PREFIX, SUBMISSION_PREFIX = "problems/", "submissions/"
 COMPETITION_PREFIX, REJUDGE_PREFIX = "competitions/", "rejudges/"

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sandbox import wire
-from sandbox.wire import BuildOutcome
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BuildOutcome
 
 KEY_VERSION = b"grader artifact key 1"
 MAGIC = b"grader artifact 1\n"

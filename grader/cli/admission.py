@@ -18,12 +18,11 @@ from grader.cli.text import one_line, plain
 from grader.devices import EMULATED
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken, ProblemInvalid
-from grader.formats import FORMATS
-from grader.formats import of as format_of
+from grader.formats import detect_format, formats
 from grader.formats.inside import own_directory
 from grader.model import Problem
 from grader.problems.store import Problems
-from sandbox.wire import FindingOutcome
+from sandbox.protocol.wire import FindingOutcome
 
 _STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", FindingOutcome.UNKNOWN: "yellow"}
 _WORDS = {FindingOutcome.PASSED: "ok", FindingOutcome.FAILED: "FAILED", FindingOutcome.UNKNOWN: "not told"}
@@ -68,11 +67,11 @@ async def checked(problem: Problem, gpu: Gpu | None, budget_s: float, box: Check
 
 def _paths(path: Path) -> list[Path]:
     """The problem at path, or those directly in that directory."""
-    if not path.is_dir() or format_of(path) is not None:
+    if not path.is_dir() or detect_format(path) is not None:
         return [path]
-    if found := [one for one in sorted(path.iterdir()) if format_of(one) is not None]:
+    if found := [one for one in sorted(path.iterdir()) if detect_format(one) is not None]:
         return found
-    raise ProblemInvalid(str(path), f"holds no problem of a known format ({', '.join(FORMATS)})")
+    raise ProblemInvalid(str(path), f"holds no problem of a known format ({', '.join(formats())})")
 
 
 def _verdict(found: Admission) -> tuple[str, str]:

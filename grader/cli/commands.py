@@ -26,7 +26,7 @@ from grader.cli.options import AUTO, EXIT_CODES, DeviceOption, Json, Name, Sandb
 from grader.cli.rejudge_options import final, rejudge_app
 from grader.cli.running import run
 from grader.cli.session import Target
-from sandbox.wire import Mode
+from sandbox.protocol.wire import Mode
 
 app = typer.Typer(
     name="grader-cli",
@@ -77,7 +77,9 @@ def submit(
         str, typer.Option(metavar="NAME", help="The competition that it is for, on the server that holds it.", show_default=False)
     ] = "",
     sandbox: SandboxOption = Sandbox.AUTO,
-    language: Annotated[str, typer.Option(help="cuda, torch_extension or python. Default: detected.", show_default=False)] = "",
+    language: Annotated[
+        str, typer.Option(help="cuda, torch_extension or python, or one of an installed package. Default: detected.", show_default=False)
+    ] = "",
     entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
     server: Server = None,
     state_dir: StateDir = None,

@@ -71,7 +71,7 @@ async def compilers() -> list[Finding]:
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `sandbox.box.precompile` puts them
+    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `sandbox.builder.precompile` puts them
     return [
         Finding(
             kind="compiler",
@@ -93,7 +93,7 @@ async def compilers() -> list[Finding]:
             name="compiled headers",
             usable=any(compiled.glob("*/*.gch")),
             detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
-            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m sandbox.box.precompile",
+            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m sandbox.builder.precompile",
         ),
         Finding(
             kind="compiler",

@@ -25,7 +25,7 @@ from grader.ledger.news import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
 from grader.observability.observer import Ended, Observer, Stopped
 from grader.verdict.fold import fold
-from sandbox import wire
+from sandbox.protocol import wire
 
 log = structlog.get_logger()
 

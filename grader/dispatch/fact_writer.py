@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 MOST_WAITING = 64  # facts; whoever has more waits for the disk
 

@@ -13,7 +13,7 @@ import structlog
 
 from grader.errors import JudgeBroken
 from grader.isolation import GpuAccess
-from sandbox import wire
+from sandbox.protocol import wire
 
 START_S, CUDA_START_S = 120.0, 300.0  # on a GPU it imports torch, warms do_bench up and measures what the device can do
 SILENCE_S, CUDA_SILENCE_S = 120.0, 400.0  # beside a trial's own limit: reference, comparison, null runs; torch.compile's first time

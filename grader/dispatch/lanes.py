@@ -19,7 +19,7 @@ from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.isolation import GpuAccess
 from grader.observability.observer import LaneNow, LaneState
-from sandbox import wire
+from sandbox.protocol import wire
 
 LOOK_AGAIN_S = 300.0
 FAITHFUL_S = 60.0  # so long a seat waits for its own lane where others wait for the one that is free

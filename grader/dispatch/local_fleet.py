@@ -24,7 +24,7 @@ from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease
 from grader.observability.observer import LaneNow
-from sandbox import wire
+from sandbox.protocol import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
 BASELINES = "baselines"  # below the artifacts' directory, which no box sees

@@ -1,32 +1,50 @@
 """Problem formats, a file each: the server side parses without executing.
 
-A format promises: `load(path)` reads a problem from a file or directory, executes nothing, and raises `ProblemInvalid` naming the
-file, the key and the remedy. The judge's half is the file of the same name in `sandbox/judge/references/`.
+A format promises NAME, `matches(path)`, and `load(path, root=None)`, which reads a problem, executes nothing, and raises `ProblemInvalid`
+naming the file, the key and the remedy. The judge's half is the module of the same NAME in `sandbox/judge/references/`. Optional are
+`members(path)`, the problems that a set at path lists; `with_calling_convention(spec, new)`, where a submission decides how its entry is
+called; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; EXPLAINS_SUFFIX, a suffix of files that it loads to say
+what is missing in them; and SECRET_SIZES, where a competition may draw other sizes. An installed package adds a format with an entry point
+of the group `grader.formats`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
 from grader.formats import flashinfer, kernelbench, native, reference_kernels
 from grader.model import NewSubmission
-from sandbox import wire
+from sandbox.protocol import wire
 
-FORMATS: Mapping[str, ModuleType] = {one.NAME: one for one in (native, kernelbench, reference_kernels, flashinfer)}
+GROUP = "grader.formats"
+BUILT_IN = (native, kernelbench, reference_kernels, flashinfer)
 
 
-def of(path: Path, formats: Mapping[str, ModuleType] = FORMATS) -> ModuleType | None:
-    """The format of which a problem lies at path; None where none does."""
+@lru_cache(maxsize=1)
+def formats() -> Mapping[str, ModuleType]:
+    """All formats by name: the built-in ones and those of installed packages. Raises ValueError where a name is taken."""
+    found = {one.NAME: one for one in BUILT_IN}
+    for point in entry_points(group=GROUP):
+        module = point.load()
+        if module.NAME in found:
+            raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
+        found[module.NAME] = module
+    return found
+
+
+def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> ModuleType | None:
+    """The format of the problem at path; None where there is none. among: the formats to try; None: all."""
     try:
-        return next((one for one in formats.values() if one.matches(path)), None)
+        return next((one for one in (formats() if among is None else among).values() if one.matches(path)), None)
     except OSError:  # such as a name that is too long
         return None
 
 
-def as_called(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
     """The problem as a submission's entry takes it, where its format leaves that to the submission."""
-    if spec.format != flashinfer.NAME or new.language != "python":
-        return spec
-    return flashinfer.as_called(spec, new.sources[0].content, new.entry or spec.entry)
+    adapt = getattr(formats()[spec.format], "with_calling_convention", None)
+    return spec if adapt is None else adapt(spec, new)

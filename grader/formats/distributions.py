@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 _Kind = Literal["normal", "uniform", "integers", "heavy_tail", "constant", "index", "sorted", "permutation", "probabilities"]
 _SCALED = ("normal", "heavy_tail")

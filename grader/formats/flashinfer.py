@@ -2,7 +2,7 @@
 
 A directory with definition.json and workload.jsonl is SOL's, and compared by SOL's rule; definitions/OP/NAME.json with
 workloads/OP/NAME.jsonl beside is FlashInfer's, and compared by that. Nothing is executed. A submission may return its outputs or take them
-behind its inputs: how many parameters its entry has says which (`as_called`).
+behind its inputs: how many parameters its entry has says which (`with_destination`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from grader.formats import safetensors
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import said
-from grader.model import Problem
-from sandbox import wire
+from grader.model import NewSubmission, Problem
+from sandbox.protocol import wire
+from sandbox.protocol.languages import languages
 
 NAME = "flashinfer"
 DEFINITION, WORKLOADS = "definition.json", "workload.jsonl"
@@ -77,11 +78,18 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         raise ProblemInvalid(str(files.workloads), "has no workload; add a line")
     problem_id = re.sub(r"[^a-z0-9]+", "_", definition.name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
     spec = _spec(problem_id, definition, workloads)
-    languages = ("python", "torch_extension", "cuda") if spec.axes and _is_plain(definition) else ("python",)
-    return Problem(problem_id=problem_id, title=definition.name, languages=languages, spec=spec, statement=definition.description or "")
+    others = [one for one in languages() if one != "python"] if spec.axes and _is_plain(definition) else []
+    return Problem(
+        problem_id=problem_id, title=definition.name, languages=("python", *others), spec=spec, statement=definition.description or ""
+    )
 
 
-def as_called(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
+def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+    """The spec as a submission's entry takes it; see `with_destination`."""
+    return spec if new.language != "python" else with_destination(spec, new.sources[0].content, new.entry or spec.entry)
+
+
+def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
     """The spec for a Python source: an entry with as many parameters as there are inputs and outputs writes its outputs into the last.
     Where it can't be told from the source, as of `def run(*arguments)` or of a very long one, the outputs are returned."""
     function = _entry(source, entry)

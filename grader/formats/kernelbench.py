@@ -16,10 +16,12 @@ from grader.errors import ProblemInvalid
 from grader.formats import dropout
 from grader.formats.inside import require_inside
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 
 NAME = "kernelbench"
 LANGUAGES = ("python",)
+ACCEPTS_PRECISION = True
+EXPLAINS_SUFFIX = ".py"
 SOURCE_LIMIT_BYTES = 256 * 1024
 ENTRY, CLASS, METHOD, INPUTS, ARGUMENTS = "ModelNew", "Model", "forward", "get_inputs", "get_init_inputs"
 TRIAL_COUNT = 5  # KernelBench's own

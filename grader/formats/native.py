@@ -17,10 +17,11 @@ from grader.formats.distributions import Distribution
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import said
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
+from sandbox.protocol.languages import languages
 
 NAME = "native"
-LANGUAGES = ("torch_extension", "cuda", "python")
+SECRET_SIZES = True
 REFERENCE_FUNCTION = "reference"
 RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for
 
@@ -168,7 +169,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     return Problem(
         problem_id=parsed.name,
         title=parsed.title,
-        languages=LANGUAGES,
+        languages=tuple(languages()),
         spec=_spec(parsed, reference),
         statement=parsed.statement,
         moved_bytes=parsed.moved_bytes or "",

@@ -20,9 +20,10 @@ from grader.errors import ProblemInvalid
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import said
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 
 NAME = "reference_kernels"
+SECRET_SIZES = True
 FILE = "task.yml"
 LANGUAGES = ("python",)
 ENTRY = "custom_kernel"

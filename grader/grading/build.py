@@ -21,8 +21,9 @@ from grader.isolation import BoxCause, BoxExit, BoxSpec, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, NewSubmission, SourceFile
-from sandbox import wire
-from sandbox.wire import BuildOutcome
+from sandbox.protocol import wire
+from sandbox.protocol.languages import module_of
+from sandbox.protocol.wire import BuildOutcome
 
 log = structlog.get_logger()
 
@@ -32,7 +33,7 @@ KERNEL_LIMIT, NAME_LIMIT_CHARS = 32, 200
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[a-z]?")
 FALLBACK_LIMIT_CHARS = 300
 HEADERS = frozenset({"", "light", "full"})
-# The builder's exit codes, `sandbox/box/attempt.py`. An interpreter that can't begin ends with 1 or 2, and a box that finds none with 127.
+# The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
 COMPILER_SAYS_NO = 7
 BUILD_REASONS = {3: "UNSUPPORTED", 4: "ENTRY_NOT_FOUND"}
 BUILDER_BROKEN = frozenset({1, 2, 5, 127})
@@ -87,7 +88,7 @@ async def _build(host: Host, work: Workspace) -> Made:
     spec = BoxSpec(
         box_id=f"{work.box_id}-build",
         purpose=Purpose.BUILD,
-        argv=module_argv("sandbox.box.build", "{src}", "{out}"),
+        argv=module_argv("sandbox.builder.build", "{src}", "{out}"),
         limits=limits,
         slot=work.slot,
         src_dir=work.source_dir,
@@ -187,6 +188,7 @@ def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
     new = lease.submission.new
     return wire.BuildJob(
         language=new.language,
+        language_module=module_of(new.language),
         entry=new.entry or lease.problem.spec.entry,
         device_kind=environment.device_kind,
         architecture=environment.architecture,

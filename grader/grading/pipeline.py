@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grader import devices
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
-from grader.formats import as_called
+from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
 from grader.grading.ports import Host, Lane, Seat, Workspace
 from grader.grading.redaction import after_hidden, run_end
@@ -22,8 +22,9 @@ from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.uninterrupted import uninterrupted
 from grader.model import Lease
-from sandbox import wire
-from sandbox.wire import BuildOutcome
+from sandbox.protocol import wire
+from sandbox.protocol.languages import languages
+from sandbox.protocol.wire import BuildOutcome
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
 LOOK_S = 0.01
@@ -197,14 +198,16 @@ def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
 
 def _run_spec(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, seat: Seat, number: int) -> BoxSpec:
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
-    with_torch = seat.gpu is not None or lease.submission.new.language in ("torch_extension", "python")
-    options: tuple[str, ...] = ("--preload", "torch") if with_torch else ()
+    language = languages()[lease.submission.new.language]
+    options: tuple[str, ...] = ("--language", language.module)
+    if seat.gpu is not None or language.needs_torch:
+        options += ("--preload", "torch")
     if seat.gpu is not None and seat.idle:
         options += ("--device", devices.CUDA)
     return BoxSpec(
         box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,
-        argv=module_argv("sandbox.box.run", "{link}/judge.sock", *options),
+        argv=module_argv("sandbox.runner.run", "{link}/judge.sock", *options),
         limits=host.profile.run_limits(problem, lease.submission.new.mode, on_gpu=seat.gpu is not None),
         slot=work.slot,
         link_dir=work.link_dir,
@@ -217,7 +220,7 @@ def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, b
     assert build.artifact_digest is not None
     return wire.Job(
         job_id=work.box_id,
-        problem=as_called(problem, new),
+        problem=with_calling_convention(problem, new),
         language=new.language,
         entry=new.entry or problem.entry,
         mode=new.mode,

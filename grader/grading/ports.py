@@ -11,7 +11,7 @@ from typing import Protocol
 from grader.artifacts import ArtifactCache
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.model import Lease
-from sandbox import wire
+from sandbox.protocol import wire
 
 MEASURE_FACTOR = 3.0  # warm-up, what is taken alone, turns taken again
 COMPILE_S, AUTOTUNE_S = 60.0, 900.0  # of torch.compile for one shape, when a judge first meets the problem

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from grader.grading.build import cut
 from grader.isolation import BoxExit
-from sandbox import wire
+from sandbox.protocol import wire
 
 LEFT_OUT = "\n(what was printed since the hidden workloads were run is left out)\n"
 LOAD_FAILED = "the message is not shown, because an earlier process has met the hidden workloads"

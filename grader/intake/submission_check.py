@@ -16,7 +16,8 @@ from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import languages
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
-from sandbox import wire
+from sandbox.protocol import wire
+from sandbox.protocol.languages import languages as known_languages
 
 SOURCE_COUNT_LIMIT = 64
 PATH_LIMIT_BYTES = 200
@@ -56,9 +57,9 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     violations += found
     language, found = _language(asked.language, sources, problem)
     violations += found
-    known = languages.LANGUAGES.get(language)
-    if known is not None and 0 < known.most_files < len(sources):
-        text = f"are {len(sources)} files, and a submission in {language!r} is {known.most_files}; put CUDA sources into it as strings"
+    known = known_languages().get(language)
+    if known is not None and 0 < known.file_limit < len(sources):
+        text = f"a {language} submission must be {_file_count(known.file_limit)} (got {len(sources)}); embed CUDA sources as strings"
         violations.append(FieldViolation("sources", text))
     if not violations:
         wanted = asked.entry or problem.spec.entry
@@ -100,6 +101,10 @@ def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:
         text = f"hold {size} bytes together, and at most {SOURCE_LIMIT_BYTES} (1 MiB) are taken; leave out what the kernel does not need"
         violations.append(FieldViolation("sources", text))
     return violations
+
+
+def _file_count(limit: int) -> str:
+    return "a single file" if limit == 1 else f"at most {limit} files"
 
 
 def _path(path: str) -> str | None:
@@ -160,7 +165,7 @@ def _language(language: str, sources: Sequence[SourceFile], problem: Problem) ->
         return language, [FieldViolation("language", f"problem {problem.problem_id!r} does not take {language!r}; take one of: {known}")]
     detected = language or languages.detect(sources)
     if detected is None:
-        suffixes = ", ".join(languages.SUFFIXES)
+        suffixes = ", ".join(dict.fromkeys(suffix for one in known_languages().values() for suffix in one.suffixes))
         return "", [FieldViolation("language", f"no source is of a known kind ({suffixes}); name the file so, or set one of: {known}")]
     if detected not in problem.languages:
         text = f"the sources look like {detected!r}, which problem {problem.problem_id!r} does not take; take one of: {known}"

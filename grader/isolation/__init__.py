@@ -59,7 +59,7 @@ class GpuAccess:
 class BoxSpec:
     """One single-use box.
 
-    argv: the command, with {python} {lib} {link} {src} {out} for paths inside. Runs as the box's uid, under `sandbox.box.enter`.
+    argv: the command, with {python} {lib} {link} {src} {out} for paths inside. Runs as the box's uid, under `sandbox.box_init`.
     link_dir: bound read-only at {link}; sockets appear in it while the box runs.
     src_dir: bound read-only at {src}; None in a run box; the judge and the problem in a check box.
     out_dir: an empty directory, made by `start`'s caller, bound writable at {out}; None in a run box. After the box is gone

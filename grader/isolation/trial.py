@@ -9,7 +9,7 @@ from dataclasses import replace
 from grader.isolation import BoxCause, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.slots import hold_slot, shared_slot_directory
-from sandbox.protocol import VERSION
+from sandbox.protocol.version import VERSION
 
 WITHIN_S = 20.0
 LIMITS = Limits(
@@ -22,7 +22,7 @@ LIMITS = Limits(
     tmp_bytes=1 << 20,
     open_file_count=64,
 )
-PRINT_VERSION = "import sys; sys.path.insert(0, sys.argv[1]); from sandbox.protocol import VERSION; print(VERSION)"
+PRINT_VERSION = "import sys; sys.path.insert(0, sys.argv[1]); from sandbox.protocol.version import VERSION; print(VERSION)"
 GREETING = "grader box works"
 GPU_WITHIN_S = 60.0  # a driver without persistence mode wakes the GPU first
 GPU_LIMITS = replace(LIMITS, wall_s=50.0, cpu_s=50.0, memory_bytes=4 << 30, process_count=128, file_bytes=64 << 20, open_file_count=1024)

@@ -11,7 +11,7 @@ from grader.ledger.database import Database
 from grader.ledger.tables import submissions
 from grader.model import Competition, Score, SubmissionState, Verdict
 from grader.rules.leaderboard import Standing
-from sandbox import wire
+from sandbox.protocol import wire
 
 _OWN = ("submission_id", "user_name", "problem_id", "create_time")
 _JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags")

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from grader.ledger.tables import submissions
 from grader.model import QueueDepth, SubmissionState
-from sandbox import wire
+from sandbox.protocol import wire
 
 
 def depths(connection: sa.Connection) -> list[QueueDepth]:

@@ -23,7 +23,7 @@ from grader.ledger.retention import Retention
 from grader.ledger.whose import EVERYBODYS, Whose
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, QueueDepth, Report, Submission, SubmissionState
 from grader.rules.quotas import Terms
-from sandbox import wire
+from sandbox.protocol import wire
 
 _ANY = Terms()  # at any time, any number
 _LOST = Failure(reason="LEASE_LOST", message="its worker went away")

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from grader.ledger.tables import submissions, usage
 from grader.model import Position, SubmissionState
-from sandbox import wire
+from sandbox.protocol import wire
 
 PRIORITIES = {wire.Mode.TEST: 0, wire.Mode.BENCHMARK: 1, wire.Mode.PROFILE: 1, wire.Mode.RANKED: 2}  # smaller is sooner
 REJUDGE_PRIORITY = 3

@@ -25,7 +25,7 @@ from grader.model import (
     SubmissionState,
     Verdict,
 )
-from sandbox import wire
+from sandbox.protocol import wire
 
 _REPORT = TypeAdapter(Report)
 _PROBLEM = TypeAdapter(Problem)

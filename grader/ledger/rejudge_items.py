@@ -19,7 +19,7 @@ from grader.ledger.news import NewsKind, tell
 from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
 from grader.model import Failure, Report, SubmissionState
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
-from sandbox import wire
+from sandbox.protocol import wire
 
 CHUNK = 500  # values in one statement
 NO_SOURCES = Failure(reason="SOURCES_REMOVED", message="its sources are kept no longer, so it can't be run again", final=True)

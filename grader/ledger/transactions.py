@@ -15,7 +15,7 @@ from grader.ledger.tables import events, judgements, problems, submissions
 from grader.ledger.whose import EVERYBODYS, Whose
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import Terms
-from sandbox import wire
+from sandbox.protocol import wire
 
 ATTEMPT_LIMIT = 3  # spoiled attempts; the last one fails the submission
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from grader.model import Failure, Lease, QueueDepth, Report
 from grader.observability.observer import Ended, LaneNow, LaneState, Observer, Sent, Stopped
-from sandbox import wire
+from sandbox.protocol import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
 OTHER = "OTHER"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from grader.model import Failure, Lease, Report
-from sandbox import wire
+from sandbox.protocol import wire
 
 
 class LaneState(StrEnum):

@@ -16,7 +16,7 @@ import structlog
 
 from grader.model import Failure, Lease, Report
 from grader.observability.observer import Ended, Observer
-from sandbox import wire
+from sandbox.protocol import wire
 
 log = structlog.get_logger()
 

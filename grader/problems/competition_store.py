@@ -18,13 +18,14 @@ from pydantic import ValidationError
 
 from grader import devices
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
+from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.formats.validation_messages import said
 from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems.competition_file import CompetitionFile, Secret
 from grader.problems.store import Problems
 from grader.problems.toml_locations import line_of
-from sandbox import wire
+from sandbox.protocol import wire
 
 FILE_NAME = "competition.toml"
 _TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
@@ -178,7 +179,7 @@ def _workloads(secret: Secret, problem: Problem, place: str, before: int, seed: 
     like = _first_shown(problem, secret.device)
     if like is None:
         raise _SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
-    if problem.spec.format not in ("native", "reference_kernels") or not like.axes:
+    if not getattr(formats()[problem.spec.format], "SECRET_SIZES", False) or not like.axes:
         raise _SecretInvalid(
             "problem", f"{problem.problem_id!r} is of the format {problem.spec.format}, which takes no other sizes; leave this out"
         )

@@ -12,8 +12,8 @@ from types import ModuleType
 from pydantic import TypeAdapter, ValidationError
 
 from grader.errors import ProblemInvalid, ProblemNotFound
-from grader.formats import FORMATS, kernelbench
-from grader.formats import of as format_of
+from grader.formats import detect_format
+from grader.formats import formats as known_formats
 from grader.formats.inside import own_directory
 from grader.model import Problem
 
@@ -24,8 +24,8 @@ _SKIPPED = ("__pycache__",)
 class Problems:
     """Problems by id and by digest. One id is one problem."""
 
-    def __init__(self, formats: Mapping[str, ModuleType] = FORMATS) -> None:
-        self._formats = formats
+    def __init__(self, formats: Mapping[str, ModuleType] | None = None) -> None:
+        self._formats = known_formats() if formats is None else formats
         self._by_id: dict[str, Problem] = {}
         self._paths: dict[str, Path] = {}
 
@@ -85,7 +85,7 @@ class Problems:
         self._paths[problem.problem_id] = path
 
     def _format(self, path: Path) -> ModuleType | None:
-        return format_of(path, self._formats)
+        return detect_format(path, self._formats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +103,10 @@ def import_all(path: Path, *, format_name: str | None = None, precision: str | N
 
     A wrong one is told and the others go on. ProblemInvalid where path is not there, or format_name is not known.
     """
-    formats = FORMATS if format_name is None else {format_name: FORMATS[format_name]} if format_name in FORMATS else {}
+    known = known_formats()
+    formats = known if format_name is None else {format_name: known[format_name]} if format_name in known else {}
     if not formats:
-        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(FORMATS)}")
+        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(known)}")
     try:
         there = path.exists()
     except OSError:  # such as a name that is too long
@@ -149,14 +150,15 @@ def read_kept(path: Path) -> Problem:
 
 
 def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None, root: Path) -> Problem:
-    plug_in = format_of(path, formats)
-    if plug_in is None and kernelbench.NAME in formats and path.suffix == ".py":
-        plug_in = kernelbench  # it says what is missing
+    plug_in = detect_format(path, formats)
+    if plug_in is None:
+        plug_in = next((one for one in formats.values() if getattr(one, "EXPLAINS_SUFFIX", None) == path.suffix), None)
     if plug_in is None:
         raise ProblemInvalid(str(path), f"is no problem of a known format ({', '.join(formats)})")
-    if precision is not None and plug_in is not kernelbench:
-        raise ProblemInvalid(str(path), f"--precision is for the format {kernelbench.NAME}; a problem in {plug_in.NAME} has its own dtypes")
-    problem: Problem = plug_in.load(path, root=root) if precision is None else kernelbench.load(path, precision, root=root)
+    if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
+        taking = ", ".join(one.NAME for one in known_formats().values() if getattr(one, "ACCEPTS_PRECISION", False))
+        raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
+    problem: Problem = plug_in.load(path, root=root) if precision is None else plug_in.load(path, precision, root=root)
     return problem
 
 
@@ -166,7 +168,7 @@ def _candidates(path: Path, formats: Mapping[str, ModuleType], *, asked: bool) -
     listed = [one for plug_in in formats.values() if hasattr(plug_in, "members") for one in plug_in.members(path)]
     if listed:
         yield from listed
-    elif format_of(path, formats) is not None or (path.is_file() and (asked or path.suffix == ".py")):
+    elif detect_format(path, formats) is not None or (path.is_file() and (asked or path.suffix == ".py")):
         yield path
     elif path.is_dir() and (asked or not path.is_symlink()):
         try:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from grader.model import Competition, Phase, Score, ScoreKind, TieRule
 from grader.verdict.scores import Estimate, averaged
-from sandbox import wire
+from sandbox.protocol import wire
 
 PAR = Score(value=1.0, low=1.0, high=1.0)  # what everybody has without handing in: the baseline itself
 

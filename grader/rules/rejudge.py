@@ -15,8 +15,8 @@ from grader import devices
 from grader.model import Judgement, Problem, Report, Verdict
 from grader.verdict.fold import IncompleteFacts, fold
 from grader.verdict.library_policy import used
-from sandbox import wire
-from sandbox.wire import BuildOutcome, Libraries, LoadOutcome, TrialOutcome
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BuildOutcome, Libraries, LoadOutcome, TrialOutcome
 
 
 class RejudgeMethod(StrEnum):

@@ -29,7 +29,7 @@ from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState, mean
 from grader.server import caller, paging
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
-from sandbox import wire
+from sandbox.protocol import wire
 
 log = structlog.get_logger()
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from grader.model import Decision, Verdict
-from sandbox import wire
-from sandbox.wire import LoadOutcome, TrialOutcome
+from sandbox.protocol import wire
+from sandbox.protocol.wire import LoadOutcome, TrialOutcome
 
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 _DEVICE_CODE = re.compile(r"CUDA_ERROR_[A-Z0-9_]{1,64}")

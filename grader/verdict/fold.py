@@ -16,8 +16,8 @@ from grader.verdict.failure_reasons import load_failed, trial_failed
 from grader.verdict.library_policy import forbidden, used
 from grader.verdict.scores import merged, score, speedups
 from grader.verdict.timing_audit import flags, impossible, median
-from sandbox import wire
-from sandbox.wire import BuildOutcome, LoadOutcome, TrialOutcome
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BuildOutcome, LoadOutcome, TrialOutcome
 
 __all__ = ["IncompleteFacts", "fold", "median"]
 T = TypeVar("T")

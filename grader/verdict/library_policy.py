@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grader.model import Decision, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 
 NAMED = 4  # in the sentence for people
 

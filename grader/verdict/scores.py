@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from grader.model import Ranking, Score, ScoreKind
 from grader.verdict.timing_audit import median, overall, resolved
-from sandbox import wire
+from sandbox.protocol import wire
 
 # Student's t at 97.5 %, by degrees of freedom from 1 (NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2); beyond the table
 # its last value stays on the safe side.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from grader.model import Decision, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 
 # A claim this far below everything that the judge's clock saw is no noise: no kernel is timed so wrong by accident. The host's clock
 # of a busy machine sees 50 times a short kernel's time and is given more: an honest 0.2 ms was seen as 7 ms beside four compilers, and as

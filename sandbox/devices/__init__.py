@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 if TYPE_CHECKING:
     import torch

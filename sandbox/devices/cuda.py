@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox import wire
 from sandbox.devices import Arena, DeviceFault, Identity, Others, State
 from sandbox.devices.clock import EVICT_BYTES, NativeClock
-from sandbox.gate import SAMPLE_LIMIT
+from sandbox.protocol import wire
+from sandbox.protocol.gate import SAMPLE_LIMIT
 
 if TYPE_CHECKING:
     from sandbox.devices.nvml import Watch

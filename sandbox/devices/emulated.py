@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox import wire
 from sandbox.devices import Arena, Identity, Others, State
-from sandbox.gate import SPIN_NS, create_sealed
+from sandbox.protocol import wire
+from sandbox.protocol.gate import SPIN_NS, create_sealed
 
 if TYPE_CHECKING:
     import torch

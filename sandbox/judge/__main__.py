@@ -13,11 +13,11 @@ from typing import BinaryIO
 
 import torch
 
-from sandbox import wire
 from sandbox.devices import Device, Others, open_device
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 from sandbox.judge.parent import end_with_parent
+from sandbox.protocol import wire
 
 DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file beside which the server's judges of this device agree on what was there first
 

@@ -18,19 +18,20 @@ from pathlib import Path
 
 import torch
 
-from sandbox import arena as link_protocol
-from sandbox import wire
-from sandbox.box.languages import Bound, Loaded
-from sandbox.box.run import serve
 from sandbox.devices import Arena, Device, open_device
-from sandbox.gate import Answer, Call, Gate, Status
-from sandbox.judge.batch import BATCH_BYTES
 from sandbox.judge.parent import end_with_parent
-from sandbox.judge.placement import arena_bytes, rounded
 from sandbox.judge.references import Reference, load_task
-from sandbox.judge.runner_link import RunnerLink, connect
-from sandbox.judge.turns import EAGER, VARIANTS
-from sandbox.protocol import VERSION
+from sandbox.judge.run.placement import arena_bytes, rounded
+from sandbox.judge.run.runner_link import RunnerLink, connect
+from sandbox.judge.timing.batch import BATCH_BYTES
+from sandbox.judge.timing.interleaved import EAGER, VARIANTS
+from sandbox.launch.kernel import Bound, Loaded
+from sandbox.launch.loop import serve
+from sandbox.protocol import arena as link_protocol
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Call, Gate, Status
+from sandbox.protocol.languages import module_of
+from sandbox.protocol.version import VERSION
 
 LOAD_S = 60.0
 KEPT_COUNT = 32  # references and their compiled forms
@@ -90,6 +91,7 @@ def runner_job(
     return wire.RunnerJob(
         device_kind=device.KIND,
         language=language,
+        language_module=module_of(language),
         entry=entry,
         inputs=problem.inputs,
         outputs=problem.outputs,

@@ -14,8 +14,8 @@ import tokenize
 from collections.abc import Iterator
 from itertools import islice
 
-from sandbox.box import elf
-from sandbox.box.python_archive import FILE_COUNT_LIMIT, SOURCES
+from sandbox.protocol import elf
+from sandbox.protocol.python_archive import FILE_COUNT_LIMIT, SOURCES
 
 FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 SOURCE_LIMIT_BYTES = 1 << 20

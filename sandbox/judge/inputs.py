@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import torch
 
-from sandbox import wire
 from sandbox.devices import Device, Source
+from sandbox.protocol import wire
 
 LARGEST_INTEGER = 100.0  # of an integer tensor whose distribution is made for floats
 

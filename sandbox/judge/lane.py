@@ -17,21 +17,21 @@ from pathlib import Path
 
 import torch
 
-from sandbox import wire
-from sandbox.box.languages.registry import LANGUAGES
 from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
-from sandbox.gate import Answer, GateViolated, Status
-from sandbox.judge import policy
+from sandbox.judge import library_use
 from sandbox.judge.baseline import Baseline, runner_job
-from sandbox.judge.box_load import box_load
-from sandbox.judge.measure import measure
-from sandbox.judge.placement import byte_count, rounded
 from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
-from sandbox.judge.trial import Bench, How, run
-from sandbox.judge.turns import EAGER, VARIANTS, Alone, Parties, time_alone
+from sandbox.judge.run.placement import byte_count, rounded
+from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
+from sandbox.judge.run.trial import Bench, How, run
+from sandbox.judge.timing.box_load import box_load
+from sandbox.judge.timing.interleaved import EAGER, VARIANTS, Alone, Parties, time_alone
+from sandbox.judge.timing.measure import measure
 from sandbox.judge.verify import judge_run
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, GateViolated, Status
+from sandbox.protocol.languages import languages
 
 PASSED = wire.TrialOutcome.PASSED
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
@@ -128,7 +128,7 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
                         yield fact
                         if _failed(fact):
                             return
-                if (found := policy.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
+                if (found := library_use.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
                     yield found
                 for workload in (one for one in _measured(job) if clock and one in part):
                     assert clock is not None
@@ -196,7 +196,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     parties = Parties(
         subject=subject,
         trusted=clock.trusted,
-        copies=LANGUAGES[job.language].RETURNS and problem.convention is not wire.Convention.DESTINATION,
+        copies=languages()[job.language].returns_outputs and problem.convention is not wire.Convention.DESTINATION,
         alone=clock.alone[workload.workload_id],
         budget_s=job.measure_s,
         launch_ns=clock.ceilings.get(LAUNCH, 0.0),

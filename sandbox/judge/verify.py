@@ -7,14 +7,14 @@ from functools import partial
 
 import torch
 
-from sandbox import wire
-from sandbox.gate import Answer, Status
-from sandbox.judge import poison
-from sandbox.judge.luck import excused
+from sandbox.judge.compare.rounding_noise import excused
+from sandbox.judge.compare.tolerance import Comparison, compare
 from sandbox.judge.references import Reference, ReferenceFailed
-from sandbox.judge.runner_link import Silence
-from sandbox.judge.tolerance import Comparison, compare
-from sandbox.judge.trial import Bench, Run
+from sandbox.judge.run import poison
+from sandbox.judge.run.runner_link import Silence
+from sandbox.judge.run.trial import Bench, Run
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Status
 
 
 def expected(reference: Reference, drawn: list[torch.Tensor], problem: wire.ProblemSpec) -> list[torch.Tensor]:

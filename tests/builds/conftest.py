@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.box import precompile
+from sandbox.builder import precompile
 from tests.run_files import make_once
 
 

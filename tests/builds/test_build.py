@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox import wire
-from sandbox.box import build, elf, steps
-from sandbox.box.attempt import IMPORT_FAILED
-from sandbox.box.headers import Headers
-from sandbox.box.languages import cuda
+from sandbox.builder import build
+from sandbox.compilers import steps
+from sandbox.compilers.build_result import IMPORT_FAILED
+from sandbox.compilers.headers import Headers
+from sandbox.languages import cuda
+from sandbox.protocol import elf, wire
 
 # Slow: what it compiles takes a second or more each, which is not for `make check`.
 NVCC = pytest.param(
@@ -61,7 +62,7 @@ def made(tmp_path, capsys):
             (place / "src/files" / path).write_text(text)
         job = wire.BuildJob(language="x", entry="solve", device_kind=device_kind, sources=tuple(sources), **job)
         (place / "src/job.json").write_bytes(wire.encode(job))
-        code = build.build(place / "src", place / "out", {"x": language})
+        code = build.build(place / "src", place / "out", lambda *_: language)
         return Made(code, place / "out", capsys.readouterr().out)
 
     return made
@@ -157,7 +158,7 @@ def test_the_builders_memory_is_closed():
     tell = "print(ctypes.CDLL(None).prctl(3))"  # PR_GET_DUMPABLE
     building = f"sys.argv = ['build', '/nonexistent', '/nonexistent']; print(build.main()); {tell}"
     for act, said in ((building, ["5", "0"]), (tell, ["1"])):
-        text = f"import ctypes, sys; from sandbox.box import build; {act}"
+        text = f"import ctypes, sys; from sandbox.builder import build; {act}"
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
         assert done.stdout.split() == said
 

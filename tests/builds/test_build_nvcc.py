@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox import wire
-from sandbox.box import build, elf, nvcc, steps
-from sandbox.box.headers import Headers
-from sandbox.box.languages import cuda
-from sandbox.box.languages.registry import LANGUAGES
+from sandbox.builder import build
+from sandbox.compilers import nvcc, steps
+from sandbox.compilers.headers import Headers
+from sandbox.languages import cuda
+from sandbox.languages.registry import implementation
+from sandbox.protocol import elf, wire
 from tests.extensions.builds import build as build_extension
 from tests.extensions.corpus import Extension
 
@@ -106,14 +107,14 @@ def test_every_source_of_a_job_has_an_identifier_of_its_own():
     assert nvcc.module_id("a b.cu", b"1")[10:17] == "6_a_b_c"
 
 
-def built(tmp_path, sources, languages=LANGUAGES, **job):
+def built(tmp_path, sources, find=implementation, **job):
     (tmp_path / "out").mkdir(parents=True)
     (tmp_path / "src/files").mkdir(parents=True)
     for path, text in sources.items():
         (tmp_path / "src/files" / path).write_text(text)
     job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=tuple(sources), **job)
     (tmp_path / "src/job.json").write_bytes(wire.encode(job))
-    code = build.build(tmp_path / "src", tmp_path / "out", languages)
+    code = build.build(tmp_path / "src", tmp_path / "out", find)
     artifact = tmp_path / "out/artifact"
     return code, artifact.read_bytes() if artifact.exists() else b""
 
@@ -147,7 +148,7 @@ def test_the_report_counts_instructions_in_float64(tmp_path, name, some):
         (tmp_path / directory).mkdir()
     (tmp_path / "files" / "k.cu").write_text(source, "utf-8")
     job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=("k.cu",), architecture="sm_90a")
-    tried, note = build.compile_sources(job, LANGUAGES["cuda"], tmp_path / "files", tmp_path / "place")
+    tried, note = build.compile_sources(job, implementation("cuda"), tmp_path / "files", tmp_path / "place")
     assert tried.artifact is not None and len(note.kernels) == 1
     assert (note.kernels[0].double_instruction_count > 0) == some
 
@@ -244,9 +245,9 @@ def test_nvcc_of_an_unknown_kind_compiles_by_itself(tmp_path, monkeypatch, capsy
     (tmp_path / "headers").mkdir()
     (tmp_path / "headers/value.h").write_text("const int value = VALUE;")
     headers = Headers(include_dirs=(str(tmp_path / "headers"),), defines=("VALUE=1",))
-    languages = {"cuda": SimpleNamespace(headers=lambda *_: [headers], libraries=cuda.libraries, check=cuda.check)}
+    fake = SimpleNamespace(headers=lambda *_: [headers], libraries=cuda.libraries, check=cuda.check)
     more = "#include <value.h>\nint more() { return value; }"
-    assert built(tmp_path, {"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, languages)[0] == code
+    assert built(tmp_path, {"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, lambda *_: fake)[0] == code
     log = capsys.readouterr().out
     assert ("kernel.cu(3): error" in log) is (code == build.REJECTED) and ("registers" in log) is (code == build.BUILT)
 

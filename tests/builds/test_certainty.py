@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.box import certainty, emulation, gcc, precompiled
-from sandbox.box.headers import FULL, LIGHT, Headers
-from sandbox.box.languages import torch_extension
+from sandbox.compilers import compile_error_class, emulation, gcc, precompiled
+from sandbox.compilers.headers import FULL, LIGHT, Headers
+from sandbox.languages import torch_extension
 
 START = "#include <torch/extension.h>\n"
 BODY = "torch::Tensor forward(torch::Tensor x) {{ {} return x; }}\n"
@@ -61,7 +61,7 @@ def test_a_slip_of_the_pen_is_certain(body: str, ready: Path, tmp_path: Path) ->
     text = START + body
     built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
     assert not built
-    assert certainty.is_certain(log, {"k.cu": text}, ready), log[:2000]
+    assert compile_error_class.is_certain(log, {"k.cu": text}, ready), log[:2000]
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_what_torch_may_know_is_left_to_torch(body: str, ready: Path, tmp_path: 
     text = START + body
     built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
     assert not built
-    assert not certainty.is_certain(log, {"k.cu": text}, ready), log[:2000]
+    assert not compile_error_class.is_certain(log, {"k.cu": text}, ready), log[:2000]
 
 
 def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNCTION") -> Path:
@@ -116,22 +116,22 @@ def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNC
 )
 def test_only_the_first_error_counts(log: str, certain: bool, tmp_path: Path) -> None:
     """Later ones may follow from it; one in a header is not the user's."""
-    assert certainty.is_certain(log, {"k.cu": "int foo;"}, known(tmp_path)) is certain
+    assert compile_error_class.is_certain(log, {"k.cu": "int foo;"}, known(tmp_path)) is certain
 
 
 def test_a_macro_of_torchs_own_headers_leaves_all_open(tmp_path: Path) -> None:
     """Its arguments may be no names at all."""
     log = "k.cu:3:5: error: ‘foo’ was not declared in this scope\n"
-    assert not certainty.is_certain(log, {"k.cu": "RECORD_FUNCTION(foo, {});"}, known(tmp_path))
+    assert not compile_error_class.is_certain(log, {"k.cu": "RECORD_FUNCTION(foo, {});"}, known(tmp_path))
 
 
 def test_a_member_that_the_source_itself_declares_is_left_open(tmp_path: Path) -> None:
     """Another overload may return its class."""
     log = "k.cu:3:5: error: ‘class at::Tensor’ has no member named ‘foo’\n"
-    assert certainty.is_certain(log, {"k.cu": "x.foo(); y->foo();"}, known(tmp_path))
-    assert not certainty.is_certain(log, {"k.cu": "struct A { int foo(); };\nx.foo();"}, known(tmp_path))
+    assert compile_error_class.is_certain(log, {"k.cu": "x.foo(); y->foo();"}, known(tmp_path))
+    assert not compile_error_class.is_certain(log, {"k.cu": "struct A { int foo(); };\nx.foo();"}, known(tmp_path))
 
 
 def test_nothing_is_certain_where_nothing_is_known(tmp_path: Path) -> None:
     """Without what `make setup` leaves, torch's own headers are asked."""
-    assert not certainty.is_certain("k.cu:3:5: error: ‘foo’ was not declared in this scope\n", {"k.cu": ""}, tmp_path / "nowhere")
+    assert not compile_error_class.is_certain("k.cu:3:5: error: ‘foo’ was not declared in this scope\n", {"k.cu": ""}, tmp_path / "nowhere")

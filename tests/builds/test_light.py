@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.box import light, torch_install
-from sandbox.box.headers import Headers
+from sandbox.compilers import fast_headers, torch_install
+from sandbox.compilers.headers import Headers
 
 SOURCE = """
 #include <torch/extension.h>
@@ -20,7 +20,7 @@ INCLUDE = Path(torch_install.include_dirs()[0])
 
 
 def made(tmp_path: Path, source: str, *, emulated: bool = True) -> tuple[Headers, str]:
-    headers = light.prepare({"kernel.cu": source}, tmp_path, emulated=emulated)
+    headers = fast_headers.prepare({"kernel.cu": source}, tmp_path, emulated=emulated)
     assert isinstance(headers, Headers), headers
     return headers, (tmp_path / "grader/named.h").read_text()
 
@@ -56,7 +56,7 @@ def test_names_in_macros_count(tmp_path: Path) -> None:
 
 def test_a_source_that_asks_for_a_macro_of_torch_gets_torchs_headers(tmp_path: Path) -> None:
     """Light headers can't know what torch's would have answered."""
-    said = light.prepare({"kernel.cu": "#ifdef AT_MKLDNN_ENABLED\n#endif\n"}, tmp_path, emulated=True)
+    said = fast_headers.prepare({"kernel.cu": "#ifdef AT_MKLDNN_ENABLED\n#endif\n"}, tmp_path, emulated=True)
     assert said == "the source asks whether there is a macro AT_MKLDNN_ENABLED"
 
 
@@ -79,19 +79,19 @@ def test_handles_of_libraries_are_only_named_until_a_source_uses_one(tmp_path: P
 def test_every_method_of_torch_is_known_with_its_operators_header() -> None:
     """The shape of the header that torch generates is the one that is read here."""
     lines = (INCLUDE / "ATen/core/TensorBody.h").read_text().split("\n")
-    methods = dict(light._definitions(lines, method=True))
+    methods = dict(fast_headers._definitions(lines, method=True))
     written = {match[1] for line in lines if (match := re.match(r"inline .*? Tensor::(\w+)\(", line))}
     assert len(methods) > 400
     assert written == set(methods)
     for method in methods:
         if method != "expect_contiguous":
-            assert light._operator_of(INCLUDE / "ATen/ops", method), method
+            assert fast_headers._operator_of(INCLUDE / "ATen/ops", method), method
 
 
 def test_every_factory_of_torch_is_known() -> None:
     """One that were missed would be ATen's function of the same name, without the gradient's guard."""
     text = (INCLUDE / "torch/csrc/autograd/generated/variable_factories.h").read_text()
-    found = "\n".join(body for _, body in light._definitions(text.split("\n")))
+    found = "\n".join(body for _, body in fast_headers._definitions(text.split("\n")))
     assert text.count("\ninline ") == found.count("inline ")
 
 
@@ -101,8 +101,8 @@ def test_a_method_that_is_called_but_not_named_is_noticed(tmp_path: Path) -> Non
     source.write_text("namespace at { struct Tensor { void relu_() const; }; }\nvoid f(const at::Tensor& t) { t.relu_(); }\n")
     subprocess.run(["g++", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "calls.so")], check=True)
     artifact = (tmp_path / "calls.so").read_bytes()
-    assert light._missing(artifact, ("relu_", "relu")) == "Tensor::relu_ is called, but not by name"
-    assert light._missing(artifact, ("relu", "elu_")) is None
+    assert fast_headers._missing(artifact, ("relu_", "relu")) == "Tensor::relu_ is called, but not by name"
+    assert fast_headers._missing(artifact, ("relu", "elu_")) is None
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.box import emulation, gcc, precompiled, steps
-from sandbox.box.headers import Headers
-from sandbox.box.languages import torch_extension
+from sandbox.compilers import emulation, gcc, precompiled, steps
+from sandbox.compilers.headers import Headers
+from sandbox.languages import torch_extension
 
 EXTENSION = """#include <torch/extension.h>
 __global__ void twice(const float* x, float* y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }

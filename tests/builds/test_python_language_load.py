@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[2]
 LOADER = f"""
 import dataclasses, json, os, sys, tempfile
 sys.path.insert(0, {str(ROOT)!r})
-from sandbox import wire
-from sandbox.box.languages import Refused, python
-from sandbox.gate import Call, Operation, Slot
+from sandbox.protocol import wire
+from sandbox.launch.kernel import Refused
+from sandbox.languages import python
+from sandbox.protocol.gate import Call, Operation, Slot
 import torch
 class Arena:
     def __init__(self): self.made = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.full((3,), float("nan"))}}
@@ -265,7 +266,7 @@ def test_libraries_where_nothing_may_be_executed_are_imported(tmp_path):
         text = f"""
 import importlib.util, sys
 sys.path.insert(0, {str(ROOT)!r})
-from sandbox.box.python_extensions import execute_from_anywhere
+from sandbox.languages.python_extensions import execute_from_anywhere
 if HELP: execute_from_anywhere()
 spec = importlib.util.spec_from_file_location("_ctypes", {str(mount / "_ctypes.so")!r})
 module = importlib.util.module_from_spec(spec)
@@ -282,7 +283,7 @@ spec.loader.exec_module(module)
 
 def test_numbas_threads_are_run_side_by_side_only_where_they_wait():
     """A kernel that names a barrier, itself or in a function that it calls."""
-    from sandbox.box.python_numba import waits
+    from sandbox.languages.python_numba import waits
 
     class Cuda:
         syncthreads = grid = print

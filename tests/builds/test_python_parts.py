@@ -13,9 +13,11 @@ import time
 
 import pytest
 
-from sandbox import wire
-from sandbox.box import build, nvcc, python_module
-from sandbox.box.attempt import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
+from sandbox.builder import build
+from sandbox.compilers import nvcc
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
+from sandbox.languages import python_module
+from sandbox.protocol import wire
 from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # torch is imported in each

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.box import emulation
+from sandbox.compilers import emulation
 
 Build = Callable[..., Path]
 

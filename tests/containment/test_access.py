@@ -163,7 +163,7 @@ async def test_41_a_box_has_its_own_side_of_the_library_and_no_other(cage):
     look = """
     sys.path.insert(0, '/grader/lib')
     import importlib.util
-    print([importlib.util.find_spec(name) is not None for name in ('sandbox.box', 'sandbox.judge', 'grader')])
+    print([importlib.util.find_spec(name) is not None for name in ('sandbox.runner', 'sandbox.judge', 'grader')])
     """
     assert await cage.says(look) == ["[True, False, False]"]
 

@@ -7,7 +7,7 @@ from grader.grading.build import COMPILER_SAYS_NO, module_argv
 from grader.isolation import BoxCause
 from grader.isolation.pickup import pick_up
 from grader.isolation.runtime import box_output
-from sandbox import wire
+from sandbox.protocol import wire
 
 ENTRY = 'extern "C" void solve(const float* a, float* b, long n, cudaStream_t stream) {}\n'
 LIMITS = {
@@ -41,7 +41,7 @@ async def built(cage, sources, **limits):
         (src / "files" / path).write_text(text)
     job = wire.BuildJob(language="cuda", entry="solve", device_kind="emulated", sources=tuple(sources))
     (src / "job.json").write_bytes(wire.encode(job))
-    argv = module_argv("sandbox.box.build", "{src}", "{out}")
+    argv = module_argv("sandbox.builder.build", "{src}", "{out}")
     with box_output(cage.settings, limit_bytes=64 << 20) as out:
         ended = await cage.run("", argv=argv, src_dir=src, out_dir=out, limits={**LIMITS, **limits})
         return ended, pick_up(out, "artifact", limit_bytes=64 << 20)

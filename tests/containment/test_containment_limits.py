@@ -18,7 +18,7 @@ from grader.isolation import BoxCause
 from grader.isolation.removal import remove_tree
 from grader.isolation.runtime import box_output
 from grader.isolation.slots import hold_slot, shared_slot_directory
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.containment.conftest import HANG_S
 from tests.containment.inventory import SOCKET
 

@@ -24,7 +24,7 @@ from grader.formats import native
 from grader.isolation import Limits, processes
 from grader.isolation.container import STATE_LABEL
 from grader.isolation.settings import BoxSettings
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.containment.conftest import CAGES, HANG_S, usable
 
 pytestmark = pytest.mark.slow
@@ -185,7 +185,7 @@ async def test_its_output_is_bounded(make_box, tmp_path):
 
 FORGED = """
 import os
-from sandbox import wire
+from sandbox.protocol import wire
 
 def reference(x):
     finding = wire.Finding(check="zeros", workload_id="{workload}", outcome=wire.FindingOutcome.PASSED, message="\\x1b]0;owned\\x07")

@@ -14,7 +14,7 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.build import build_artifact
 from grader.isolation import BoxSpec, Limits, Purpose
 from grader.model import Lease, SourceFile, Submission, SubmissionState
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 LIMIT = 16 << 20

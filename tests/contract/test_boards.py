@@ -13,7 +13,7 @@ from grader.ledger.boards import standings
 from grader.ledger.tables import submissions
 from grader.model import Competition, Report, Score, TieRule, Verdict
 from grader.rules import leaderboard
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.board_rows import START, filled, rows
 from tests.clock import Clock

@@ -6,11 +6,10 @@ import pytest
 
 from grader.isolation import BoxCause, BoxSpec, Limits, Purpose
 from grader.isolation.pickup import pick_up
-from sandbox import wire
-from sandbox.box import elf
+from sandbox.protocol import elf, wire
 
 BUILDER = (
-    "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('sandbox.box.build', run_name='__main__', alter_sys=True)"
+    "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('sandbox.builder.build', run_name='__main__', alter_sys=True)"
 )
 LIMITS = Limits(
     wall_s=120.0,

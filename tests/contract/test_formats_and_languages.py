@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from grader.formats import FORMATS
+from grader.formats import formats
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import ROOT, Grading, grader
 from tests.run_files import cache_directory
 from tests.sampling import every
@@ -92,7 +92,7 @@ def source_of(problem: Problem, name: str, language: str, verdict: str) -> str:
 
 def languages_of(name: str, path: Path) -> tuple[str, ...]:
     """Those that the format's problem takes."""
-    return FORMATS[name].load(path).languages  # type: ignore[no-any-return]
+    return formats()[name].load(path).languages  # type: ignore[no-any-return]
 
 
 PAIRS = [(name, language) for name, path in PROBLEMS.items() for language in languages_of(name, path)]
@@ -100,7 +100,7 @@ PAIRS = [(name, language) for name, path in PROBLEMS.items() for language in lan
 
 def test_every_format_and_every_language_is_here() -> None:
     """What is added later has to be added here."""
-    assert set(PROBLEMS) == set(FORMATS)
+    assert set(PROBLEMS) == set(formats())
     assert {language for _, language in PAIRS} == {"cuda", "torch_extension", "python"}
 
 
@@ -110,7 +110,7 @@ def test_every_format_and_every_language_is_here() -> None:
 async def test_the_same_addition_has_the_same_verdict(grading: Grading, pair: tuple[str, str], verdict: str) -> None:
     """Right, one element short, and a difference instead of a sum."""
     name, language = pair
-    problem = FORMATS[name].load(PROBLEMS[name])
+    problem = formats()[name].load(PROBLEMS[name])
     source = source_of(problem, name, language, verdict)
     graded = await grading.grade(problem, source, language=language, mode=wire.Mode.TEST, device="emulated")
     assert graded.verdict == verdict, graded.explanation

@@ -11,7 +11,7 @@ from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed,
 from grader.ledger import Ledger
 from grader.model import Failure, SubmissionState
 from grader.rules.quotas import Terms
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")

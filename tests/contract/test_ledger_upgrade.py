@@ -22,7 +22,7 @@ from grader.ledger.postgres import engine as postgres_engine
 from grader.ledger.tables import metadata
 from grader.model import Verdict
 from grader.v1 import report_pb2, submission_pb2
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 # Rows as the code of version 0001 wrote them, dumped from its SQLite file.

@@ -7,7 +7,7 @@ import pytest
 
 from grader.ledger.queue import positions
 from grader.model import Failure
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 FAULT = Failure(reason="SANDBOX_BROKEN", message="no box")

@@ -14,7 +14,7 @@ from grader.ledger.tables import deliveries, judgements, rejudge_items, submissi
 from grader.model import Competition, Failure, Score, SubmissionState, Verdict
 from grader.rules import leaderboard
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

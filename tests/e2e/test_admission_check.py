@@ -21,7 +21,7 @@ from grader.admission import problem_check
 from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.e2e.conftest import EXAMPLES, ROOT, Cli
 

@@ -18,7 +18,7 @@ from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.run_files import artifact_cache, cache_directory
 from tests.sampling import every
 

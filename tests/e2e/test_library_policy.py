@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import Grading, grader, load_problem
 from tests.run_files import cache_directory
 

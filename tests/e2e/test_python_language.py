@@ -25,7 +25,7 @@ from grader.isolation.select import ISOLATIONS
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold, median
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.run_files import artifact_cache, cache_directory, make_once
 from tests.sampling import every
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from grader.model import Ranking
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import Graded, Grading, grader, load_problem
 from tests.run_files import cache_directory
 

@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox import wire
-from sandbox.box import emulation, gcc, torch_install
-from sandbox.box.headers import Headers
-from sandbox.box.languages import torch_extension
+from sandbox.compilers import emulation, gcc, torch_install
+from sandbox.compilers.headers import Headers
+from sandbox.languages import torch_extension
+from sandbox.protocol import wire
 from tests.extensions.corpus import Extension
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 900
-BUILDER = ("-m", "sandbox.box.build")
-FULL = "import sys; from sandbox.box import build, light; light.prepare = lambda *_, **__: 'not asked for'; sys.exit(build.main())"
+BUILDER = ("-m", "sandbox.builder.build")
+FULL = (
+    "import sys; from sandbox.builder import build; from sandbox.compilers import fast_headers; "
+    "fast_headers.prepare = lambda *_, **__: 'not asked for'; sys.exit(build.main())"
+)
 FULL_BUILDER = ("-c", FULL)
 INCLUDE = re.compile(r"^\s*#\s*include\s*(<[^>]+>)", re.MULTILINE)
 DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
-from sandbox.box.python_archive import CACHES, EXTENSIONS, SOURCES, TOP, Refused, pack, unpack
+from sandbox.protocol.python_archive import CACHES, EXTENSIONS, SOURCES, TOP, Refused, pack, unpack
 from tests.fuzz import values
 
 KINDS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
-from sandbox import gate as gates
-from sandbox.gate import (
+from sandbox.protocol import gate as gates
+from sandbox.protocol.gate import (
     GATE_BYTES,
     MESSAGE_LIMIT_BYTES,
     SAMPLE_LIMIT,

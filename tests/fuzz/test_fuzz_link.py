@@ -21,13 +21,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sandbox import arena as link_protocol
-from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.gate import Answer, Call, Gate, GateViolated, Operation, Status
-from sandbox.judge import runner_link
-from sandbox.judge.runner_link import NoRunner, Silence, accept, connect
-from sandbox.protocol import VERSION
+from sandbox.judge.run import runner_link
+from sandbox.judge.run.runner_link import NoRunner, Silence, accept, connect
+from sandbox.protocol import arena as link_protocol
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Call, Gate, GateViolated, Operation, Status
+from sandbox.protocol.version import VERSION
 from tests.clock import SteppedTime
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_gate import well_formed

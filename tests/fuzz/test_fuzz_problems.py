@@ -23,7 +23,7 @@ from grader.formats import arithmetic, flashinfer, kernelbench, native, referenc
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.model import Problem
 from grader.problems import store
-from sandbox import gate, wire
+from sandbox.protocol import gate, wire
 from tests.fuzz import values
 
 ROOT = Path(__file__).parents[2]

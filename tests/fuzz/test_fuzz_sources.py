@@ -16,7 +16,7 @@ from grader.intake import languages, submission_check
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.fuzz import values
 
@@ -95,7 +95,7 @@ def test_a_submission_is_taken_or_refused(files: list[SourceFile], language: str
     assert taken.new.language in fakes.problem().languages
 
 
-@given(contents(), st.sampled_from(tuple(languages.LANGUAGES)), st.sampled_from(("solve", "run", "forward")))
+@given(contents(), st.sampled_from(tuple(languages.languages())), st.sampled_from(("solve", "run", "forward")))
 def test_any_text_is_looked_through(text: str, language: str, entry: str) -> None:
     begun = time.process_time()
     languages.missing_entry(language, [SourceFile(path="a.cu", content=text)], entry)
@@ -107,7 +107,7 @@ def test_any_text_is_looked_through(text: str, language: str, entry: str) -> Non
 @example("a" + ".b" * 60_000)
 def test_a_python_source_says_how_it_is_called_or_nothing(text: str) -> None:
     """The server parses it, and does not execute it."""
-    called = flashinfer.as_called(SPEC, text, "run")
+    called = flashinfer.with_destination(SPEC, text, "run")
     assert called.convention in (wire.Convention.POSITIONAL, wire.Convention.DESTINATION)
 
 
@@ -120,7 +120,7 @@ def test_any_output_is_text(output: bytes, factor: int) -> None:
 def test_a_large_python_source_does_not_take_the_server() -> None:
     """Found: ast took a GB and four seconds, with the interpreter's lock held, for a MiB that is made for it."""
     before_kb, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    assert flashinfer.as_called(SPEC, "a\n" * (1 << 19), "run") is SPEC
+    assert flashinfer.with_destination(SPEC, "a\n" * (1 << 19), "run") is SPEC
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 300_000 and time.process_time() - begun < 1.5
 
 

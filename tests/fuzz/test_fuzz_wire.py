@@ -11,7 +11,7 @@ from hypothesis import example, find, given
 from hypothesis import strategies as st
 
 from grader.grading.build import read_note
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.fuzz import values
 
 DEEP = wire.AdmissionJob(

@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 # For controls: whether something is found, not how small it can be made.
 FINDING = settings(

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from grader.model import Problem, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.gpu.conftest import Tell
 from tests.gpu.kernels.files import FAULT_PROBLEM, Kernel, all_in, honest
 from tests.harness.grading import Graded, Grading, load_problem

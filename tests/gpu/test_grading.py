@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.model import Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import ROOT, grader, load_problem
 
 EXAMPLES = ROOT / "kernels_examples" / "vector_add"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import ROOT, Graded
 from tests.harness.messages import LENGTH_BYTES, SOCKET, Answer, BuildRequest, GradingRequest, ServiceFailed, Unusable, frame
 

@@ -33,7 +33,7 @@ from grader.isolation.select import ISOLATIONS, choose
 from grader.isolation.settings import BoxSettings, Protections
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
 from grader.verdict.fold import fold
-from sandbox import wire
+from sandbox.protocol import wire
 
 ROOT = Path(__file__).parents[2]
 PROBLEM_ROOTS = (ROOT / "tests" / "gpu" / "problems", ROOT / "kernels_examples")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grader.model import Problem, SourceFile
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import USUAL, Conditions, Graded
 
 SOCKET = "grading"

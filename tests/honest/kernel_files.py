@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grader import formats
 from grader.model import NewSubmission, Problem, SourceFile
-from sandbox import wire
+from sandbox.protocol import wire
 
 HERE = Path(__file__).parent
 COMMENTS = {".cu": "//", ".py": "#"}
@@ -36,7 +36,7 @@ class Kernel:
 
     def read_problem(self) -> Problem:
         """The problem, by whatever format it is in."""
-        found = formats.of(self.problem)
+        found = formats.detect_format(self.problem)
         assert found is not None, f"{self.problem} is no problem"
         problem: Problem = found.load(self.problem)
         return problem

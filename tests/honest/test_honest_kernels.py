@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from grader.model import Report, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.honest.conftest import REPEATS, HonestGrading
 from tests.honest.kernel_files import Kernel, all_in
 from tests.sampling import every

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from grader.formats import native
-from sandbox import wire
 from sandbox.devices import open_device
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
     import torch.nn.functional as F
 
+    from sandbox.judge.compare.tolerance import Comparison, compare
     from sandbox.judge.inputs import draw, shape_of
-    from sandbox.judge.tolerance import Comparison, compare
 
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

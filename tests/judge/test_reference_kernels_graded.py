@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
-from grader.formats import FORMATS
+from grader.formats import formats
 from grader.intake.languages import detect
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState
 from grader.verdict.fold import fold
-from sandbox import wire
+from sandbox.protocol import wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -94,7 +94,7 @@ async def fleet() -> AsyncIterator[LocalFleet]:
 async def graded(fleet: LocalFleet, place: str, content: str) -> Report:
     """The report of a submission, verified and not timed."""
     path = FIXTURES / place
-    problem = next(one for one in FORMATS.values() if one.matches(path)).load(path, root=path.parent)
+    problem = next(one for one in formats().values() if one.matches(path)).load(path, root=path.parent)
     source = SourceFile(path="kernel.cu" if "__global__" in content else "kernel.py", content=content)
     language = detect((source,))
     assert language in problem.languages

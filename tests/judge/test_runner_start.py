@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.gate import Answer, Status
-from sandbox.judge.runner_link import NoRunner, accept, connect
+from sandbox.judge.run.runner_link import NoRunner, accept, connect
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Status
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0
@@ -21,7 +21,7 @@ def loaded(place: Path, *, device_kind: str) -> object:
     """How a real runner takes an artifact that is none."""
     path = str(place / "judge.sock")
     job = wire.RunnerJob(device_kind=device_kind, language="cuda", entry="solve", inputs=(), outputs=(), arena_bytes=65536)
-    runner = subprocess.Popen([sys.executable, "-m", "sandbox.box.run", path], cwd=ROOT, stderr=subprocess.DEVNULL)
+    runner = subprocess.Popen([sys.executable, "-m", "sandbox.runner.run", path], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
         with accept(path, None, LIMIT_S) as link, connect(EmulatedDevice(), link, job, b"no artifact", LIMIT_S) as subject:
             return subject.loaded

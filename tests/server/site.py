@@ -13,7 +13,7 @@ from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.web import pages
 from grader.web.serving import application, web_serving
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 
 from grader.errors import CompetitionClosed, CompetitionNotFound, InvalidRequest, NoSuchDevice, QuotaExceeded
 from grader.v1 import competition_pb2, submission_pb2
-from sandbox import wire
+from sandbox.protocol import wire
 
 NOW = datetime.now(UTC)
 

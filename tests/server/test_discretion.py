@@ -7,7 +7,7 @@ import pytest
 from grader.api.messages import Mask
 from grader.ledger import Ledger
 from grader.server.discretion import BATCH, Discreet
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 PROBLEM = replace(fakes.problem(), competition_id="one")

@@ -11,7 +11,7 @@ from grader.errors import DeviceQuarantined
 from grader.ledger import Ledger
 from grader.model import SubmissionState
 from grader.verdict.fold import IncompleteFacts
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock
 

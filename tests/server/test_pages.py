@@ -20,7 +20,7 @@ from grader.server.running import serving
 from grader.web import plot, views
 from grader.web.pages import environment
 from grader.web.visibility import asked_from_here, viewer
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.server.site import END, FREEZE, START, site
 

@@ -12,7 +12,7 @@ from playwright.async_api import async_playwright
 
 from grader.model import SourceFile
 from grader.web.pages import environment
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.server.site import END, site
 

@@ -22,7 +22,7 @@ from grader.rules.rejudge import RejudgeOrder
 from grader.server.embedded import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.server.keyed import keyed_server
 

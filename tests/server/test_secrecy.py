@@ -18,7 +18,7 @@ from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.running import serving
 from grader.v1 import rejudge_pb2, submission_pb2
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 from tests.server.test_competing import toml
 

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from grader.formats import native
-from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge import admission, admission_case
-    from sandbox.judge.admission import admit, examine
-    from sandbox.judge.admission_case import Case
+    from sandbox.judge.admission import case, check
+    from sandbox.judge.admission.case import Case
+    from sandbox.judge.admission.check import admit, examine
+    from sandbox.judge.compare.tolerance import Comparison
     from sandbox.judge.references import Task
-    from sandbox.judge.tolerance import Comparison
 
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
@@ -229,13 +229,13 @@ def test_an_absurd_size_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     huge = wire.Workload(workload_id="huge", axes={"rows": 10**6, "cols": 10**6})
     spec = problem("return x * 2")
     drawn: list[str] = []
-    usual = admission_case.of_workload
+    usual = case.of_workload
 
     def of_workload(spec: wire.ProblemSpec, workload: wire.Workload, *rest: Any) -> list[torch.Tensor]:
         drawn.append(workload.workload_id)
         return usual(spec, workload, *rest)
 
-    monkeypatch.setattr(admission_case, "of_workload", of_workload)
+    monkeypatch.setattr(case, "of_workload", of_workload)
     findings = found(dataclasses.replace(spec, workloads=(huge,)))
     assert drawn == [] and found(spec) != [] and "only" in drawn
     assert "no workload could be checked" in refusals(findings)["fits"]
@@ -349,7 +349,7 @@ def test_a_comparison_that_raises_is_named() -> None:
 def test_the_examples_are_admitted(name: str) -> None:
     """At every workload that a small host checks in a few seconds."""
     spec = native.load(EXAMPLES / name).spec
-    small = tuple(one for one in spec.workloads if admission.working_bytes(spec, one) < SMALL_BYTES)
+    small = tuple(one for one in spec.workloads if check.working_bytes(spec, one) < SMALL_BYTES)
     assert len(small) >= 3
     findings = found(dataclasses.replace(spec, workloads=small))
     assert refusals(findings) == {}

@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge.admission import admit
+    from sandbox.judge.admission.check import admit
 
 
 FAILED, UNKNOWN = wire.FindingOutcome.FAILED, wire.FindingOutcome.UNKNOWN

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sandbox import arena, wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.runner_link import NoRunner, connect
+from sandbox.judge.run.runner_link import NoRunner, connect
+from sandbox.protocol import arena, wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.artifacts import ArtifactCache, Made
-from sandbox import wire
+from sandbox.protocol import wire
 
 KEY = "a" * 64
 LIMIT = 1 << 20

@@ -11,7 +11,7 @@ import structlog
 from grader.artifacts.seal import Made, artifact_key, sealed
 from grader.artifacts.store import STALE_S, Store, usage
 from grader.errors import SettingsInvalid
-from sandbox import wire
+from sandbox.protocol import wire
 
 JOB = wire.BuildJob(language="cuda", entry="solve", device_kind="emulated", sources=("a.cu", "b.cu"), architecture="sm_90")
 SOURCES = (("a.cu", b"int a;"), ("b.cu", b"int b;"))

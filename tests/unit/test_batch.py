@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from sandbox import wire
-from sandbox.gate import Answer, Operation, Status
-from sandbox.judge.signs import Signs
+from sandbox.judge.timing.heartbeat import Signs
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Operation, Status
 from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
 
 if AFTER_COLLECTION:
-    from sandbox.judge import batch
-    from sandbox.judge.batch import BATCH_COUNT, Batch, time_batches
-    from sandbox.judge.trial import How, Run
+    from sandbox.judge.run.trial import How, Run
+    from sandbox.judge.timing import batch
+    from sandbox.judge.timing.batch import BATCH_COUNT, Batch, time_batches
 
 
 SIZE, LAUNCH_NS, PROTOCOL_NS = 8, 5_000, 300_000

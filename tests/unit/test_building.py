@@ -19,9 +19,9 @@ from grader.grading.ports import Workspace
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile, Submission, SubmissionState
-from sandbox import wire
-from sandbox.box import attempt
-from sandbox.wire import BuildOutcome
+from sandbox.compilers import build_result
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BuildOutcome
 from tests import fakes
 
 BUILT = BoxExit(cause=BoxCause.EXITED, exit_code=0, output=b"warning: unused")
@@ -69,10 +69,10 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
-    said = {attempt.UNSUPPORTED: "UNSUPPORTED", attempt.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND"}
-    assert said == build.BUILD_REASONS and attempt.REJECTED == build.COMPILER_SAYS_NO
-    assert attempt.BROKEN in build.BUILDER_BROKEN
-    assert not build.BUILDER_BROKEN & {attempt.BUILT, attempt.REJECTED, attempt.IMPORT_FAILED, *said}
+    said = {build_result.UNSUPPORTED: "UNSUPPORTED", build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND"}
+    assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_SAYS_NO
+    assert build_result.BROKEN in build.BUILDER_BROKEN
+    assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, build_result.IMPORT_FAILED, *said}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------

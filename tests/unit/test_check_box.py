@@ -16,7 +16,7 @@ from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.isolation import BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.settings import BoxSettings
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 PASSED, FAILED = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED

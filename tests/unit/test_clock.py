@@ -13,7 +13,7 @@ import pytest
 
 from sandbox.devices import clock as clock_module
 from sandbox.devices.clock import FUNCTIONS, SHADE_COUNT, Ending, NativeClock, Signals, Taken
-from sandbox.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
+from sandbox.protocol.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:

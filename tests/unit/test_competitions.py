@@ -13,7 +13,7 @@ from grader.model import Phase, ScoreKind, TieRule, Visibility
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.server.wiring import box_settings
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from google.protobuf import json_format
 from grader.api import messages
 from grader.model import Event, Failure, Submission, SubmissionState, Verdict
 from grader.v1 import report_pb2, submission_pb2
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 5000, UTC)

@@ -13,7 +13,7 @@ from grader.formats import distributions, native
 from grader.problems import competition_file
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
-from sandbox import wire
+from sandbox.protocol import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEMS, COMPETITIONS = "problems.md", "competitions.md"

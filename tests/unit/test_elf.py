@@ -9,7 +9,7 @@ from subprocess import run
 
 import pytest
 
-from sandbox.box import elf
+from sandbox.protocol import elf
 
 SYMBOL_BYTES, SECTION_BYTES = 24, 64
 STRTAB, DYNAMIC, DYNSYM = 3, 6, 11

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.box.emulation import Unsupported, compile_flags, include_dirs, translate
+from sandbox.compilers.emulation import Unsupported, compile_flags, include_dirs, translate
 
 
 def body(source: str, path: str = "kernel.cu") -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from grader.model import Verdict
 from grader.verdict.failure_reasons import load_failed, trial_failed
-from sandbox import wire
+from sandbox.protocol import wire
 
 
 def failed(outcome: wire.TrialOutcome, message: str = "", **fields: object) -> wire.Trial:

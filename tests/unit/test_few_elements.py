@@ -6,20 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.gate import FINE
+from sandbox.protocol import wire
+from sandbox.protocol.gate import FINE
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge import luck, verify
-    from sandbox.judge.admission_case import Case
-    from sandbox.judge.luck import FEW, is_unlucky, shake
-    from sandbox.judge.references import Task, faint
-    from sandbox.judge.tolerance import Comparison, compare, spread
-    from sandbox.judge.trial import Bench, Run
+    from sandbox.judge import verify
+    from sandbox.judge.admission.case import Case
+    from sandbox.judge.compare import low_magnitude, rounding_noise
+    from sandbox.judge.compare.rounding_noise import FEW, is_unlucky, shake
+    from sandbox.judge.compare.tolerance import Comparison, compare, spread
+    from sandbox.judge.references import Task
+    from sandbox.judge.run.trial import Bench, Run
 
 
 MEAN = wire.ProblemSpec(
@@ -90,7 +91,7 @@ def test_a_right_kernel_is_never_unlucky(kernel: Kernel) -> None:
 
 def test_the_control_is_unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were PyTorch's error of one element taken for what float32 costs, a right kernel would be refused."""
-    monkeypatch.setattr(luck, "is_unlucky", lambda _: False)
+    monkeypatch.setattr(rounding_noise, "is_unlucky", lambda _: False)
     assert any(rejected(sequential))
 
 
@@ -104,10 +105,10 @@ def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, asked: int, excuses
         calls.append(1)
         return [exact + (1e-7 if len(calls) > moves_at else 0.0)]
 
-    def again(_: int, shaken: luck.Tensors) -> Comparison:
+    def again(_: int, shaken: rounding_noise.Tensors) -> Comparison:
         return compare(output, torch.zeros(1), exact, wrong, wire.Tolerance(), shaken)
 
-    (found,) = luck.excused([again(0, [])], [], [output], exactly, again)
+    (found,) = rounding_noise.excused([again(0, [])], [], [output], exactly, again)
     assert (len(calls), found.outcome is wire.TrialOutcome.PASSED) == (asked, excuses)
 
 
@@ -170,7 +171,7 @@ def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
 def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
     """Its rule has the budget where an output is faint."""
     random = torch.Generator().manual_seed(8)
-    comparer = faint.Comparer(allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())])
+    comparer = low_magnitude.Comparer(allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())])
 
     def share(kernel: Kernel) -> float:
         bad = 0

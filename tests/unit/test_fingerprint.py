@@ -111,7 +111,7 @@ def test_what_builds_on_this_host_is_looked_at() -> None:
     assert any(path.endswith("torch/include") for path in walk.watched)
     ours = [path for name in ("box", "native", "devices") for path in (ROOT / "sandbox" / name).rglob("*") if path.is_file()]
     missing = {str(path) for path in ours if path.suffix != ".pyc"} - set(walk.watched)
-    assert not missing and str(ROOT / "sandbox" / "wire.py") in walk.watched
+    assert not missing and str(ROOT / "sandbox" / "protocol" / "wire.py") in walk.watched
     assert not any("/sandbox/judge" in path for path in walk.watched), "what a box does not see changes no artifact"
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from grader.errors import ProblemInvalid
-from grader.formats import as_called, flashinfer
+from grader.formats import flashinfer, with_calling_convention
 from grader.model import NewSubmission, SourceFile
-from sandbox import wire
+from sandbox.protocol import wire
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "flashinfer"
 RMSNORM = FIXTURES / "trace" / "definitions" / "rmsnorm" / "rmsnorm_h128.json"
@@ -291,7 +291,7 @@ def test_inputs_that_are_all_fixed_are_refused(tmp_path):
 def convention(source: str, entry: str = "", language: str = "python") -> wire.Convention:
     """How a submission to rmsnorm_h128 is called."""
     new = NewSubmission(problem_id="rmsnorm_h128", language=language, sources=(SourceFile(path="k.py", content=source),), entry=entry)
-    return as_called(flashinfer.load(RMSNORM).spec, new).convention
+    return with_calling_convention(flashinfer.load(RMSNORM).spec, new).convention
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.formats import flashinfer
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 from tests.unit.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, stored, write
 

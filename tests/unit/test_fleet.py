@@ -15,7 +15,7 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.isolation import GpuAccess
 from grader.isolation.settings import BoxSettings
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 JOB = wire.Job(

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sandbox import gate as gates
-from sandbox.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Slot, Status, create_sealed
+from sandbox.protocol import gate as gates
+from sandbox.protocol.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Slot, Status, create_sealed
 from tests.clock import SteppedTime
 
 CALL = Call(

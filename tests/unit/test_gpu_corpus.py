@@ -13,7 +13,7 @@ import pytest
 
 from grader.errors import SandboxBroken
 from grader.model import Report, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.exploits import attack_files
 from tests.gpu.gains import gain_of
 from tests.harness.grading import Graded, Grading

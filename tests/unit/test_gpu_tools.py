@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 from tests.harness.grading import load_problem
 from tools.gpu import __main__ as program

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:

@@ -8,7 +8,7 @@ import pytest
 
 from grader.errors import ProblemInvalid
 from grader.formats import native
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

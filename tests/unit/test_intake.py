@@ -7,7 +7,7 @@ from grader.errors import InvalidSubmission, NoSuchDevice, ProblemNotFound
 from grader.intake import submission_check
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 from grader.v1 import grader_service_pb2 as api
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
 from grader.isolation.trial import outdated
-from sandbox.protocol import VERSION
+from sandbox.protocol.version import VERSION
 from tests import fakes
 
 
@@ -29,7 +29,7 @@ class Printing(fakes.FakeBoxes):
     [
         (VERSION + "\n", 0, None),
         ("0123456789abcdef\n", 0, "speaks protocol '0123456789abcdef'"),
-        ("ModuleNotFoundError: No module named 'sandbox.protocol'", 1, "does not know its protocol"),
+        ("ModuleNotFoundError: No module named 'sandbox.protocol.version'", 1, "does not know its protocol"),
     ],
 )
 async def test_an_image_of_another_version_is_named(output: str, exit_code: int, complaint: str | None) -> None:

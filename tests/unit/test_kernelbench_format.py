@@ -8,7 +8,7 @@ import pytest
 
 from grader.errors import ProblemInvalid
 from grader.formats import dropout, kernelbench
-from sandbox import wire
+from sandbox.protocol import wire
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
 PARTS = {

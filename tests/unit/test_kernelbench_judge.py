@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from grader.formats import kernelbench
-from sandbox import arena as link_protocol
-from sandbox import wire
-from sandbox.box import model_state
-from sandbox.box.languages import Bound, Loaded
-from sandbox.box.run import serve
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.gate import Answer, Call, Gate, Status
-from sandbox.protocol import VERSION
+from sandbox.languages import model_state
+from sandbox.launch.kernel import Bound, Loaded
+from sandbox.launch.loop import serve
+from sandbox.protocol import arena as link_protocol
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Call, Gate, Status
+from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -34,9 +34,9 @@ if AFTER_COLLECTION:
     from torch import nn
     from torch._subclasses.fake_tensor import FakeTensor
 
-    from sandbox.judge import tolerance
+    from sandbox.judge.compare import low_magnitude, tolerance
     from sandbox.judge.lane import judge
-    from sandbox.judge.references import ReferenceFailed, Task, faint, load_task, seeds, trace
+    from sandbox.judge.references import ReferenceFailed, Task, load_task, seeds, trace
     from sandbox.judge.references.kernelbench import _Source
 
 
@@ -479,7 +479,7 @@ def test_zeros_fail_where_the_output_is_faint_and_noise_does_not() -> None:
 def test_pieces_say_what_the_whole_says(changed: int | None) -> None:
     """Counts, largest errors and the budget, wherever the wrong element is; the control is one piece."""
     task = task_of(SOFTMAX)
-    assert isinstance(task.compare, faint.Comparer)
+    assert isinstance(task.compare, low_magnitude.Comparer)
     inputs = drawn(task)
     right = task.reference(inputs)[0]
     output, mask = right.clone(), torch.zeros_like(right, dtype=torch.bool)

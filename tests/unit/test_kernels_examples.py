@@ -12,14 +12,14 @@ import pytest
 from grader.formats import native
 from grader.grading.pipeline import problem_for
 from grader.model import Problem, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import numpy as np
     import torch
 
-    from sandbox.judge.tolerance import compare
+    from sandbox.judge.compare.tolerance import compare
 
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

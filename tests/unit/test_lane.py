@@ -20,16 +20,16 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import arena as link_protocol
-from sandbox import wire
-from sandbox.box.languages import Bound, Loaded, Refused
-from sandbox.box.run import serve
 from sandbox.devices import Arena
 from sandbox.devices.clock import Pairs, Taken
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.gate import Answer, Call, Gate, Operation, Status
-from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
-from sandbox.protocol import VERSION
+from sandbox.judge.run.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
+from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.launch.loop import serve
+from sandbox.protocol import arena as link_protocol
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status
+from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -37,10 +37,10 @@ if AFTER_COLLECTION:
 
     from sandbox.judge.baseline import Baseline
     from sandbox.judge.lane import judge, plan_trials
-    from sandbox.judge.measure import BENCH_NS, measure
-    from sandbox.judge.record import VARIABLE
-    from sandbox.judge.trial import Bench, How, run, run_batch
-    from sandbox.judge.turns import OWN_NULL, SUBJECT, Alone, Parties
+    from sandbox.judge.run.trial import Bench, How, run, run_batch
+    from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, Alone, Parties
+    from sandbox.judge.timing.measure import BENCH_NS, measure
+    from sandbox.judge.timing.record import VARIABLE
     from sandbox.judge.verify import judge_run
 
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sandbox import wire
-from sandbox.box.languages import Bound, Loaded
-from sandbox.box.run import serve
 from sandbox.devices import Arena
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.gate import FINE, GATE_BYTES, Call, Gate, Operation, Status, create_sealed
-from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.run.runner_link import RunnerLink
+from sandbox.launch.kernel import Bound, Loaded
+from sandbox.launch.loop import serve
+from sandbox.protocol import wire
+from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, Status, create_sealed
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.trial import Bench, How, run, scalars_are_late
+    from sandbox.judge.run.trial import Bench, How, run, scalars_are_late
 
 X = wire.TensorSpec(name="x", dtype="float32", shape=("n",))
 PHASE = wire.TensorSpec(name="phase", dtype="float64", shape=(), distribution=wire.Distribution(kind="uniform", low=0.5, high=1.5))

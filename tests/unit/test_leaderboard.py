@@ -11,7 +11,7 @@ import pytest
 
 from grader.model import Competition, Ranking, Score, ScoreKind, TieRule
 from grader.rules.leaderboard import Board, Entry, Standing, board, counted_before, ranked
-from sandbox import wire
+from sandbox.protocol import wire
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COMPETITION = Competition(

@@ -10,18 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox import wire
-from sandbox.judge.quiet import Unrest, quiet_turns, unrest_of
-from sandbox.judge.signs import SIGN_S, Signs
-from sandbox.judge.speedup import speedup, steady
+from sandbox.judge.timing.heartbeat import SIGN_S, Signs
+from sandbox.judge.timing.noise import Unrest, quiet_turns, unrest_of
+from sandbox.judge.timing.speedup import speedup, steady
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge import turns
-    from sandbox.judge.measure import bench_limit_s, confirmed, is_early
-    from sandbox.judge.net import _counting, forgiven, net_times
-    from sandbox.judge.slowed import baseline_times
-    from sandbox.judge.turns import (
+    from sandbox.judge.timing import interleaved
+    from sandbox.judge.timing.baseline_slowdown import baseline_times
+    from sandbox.judge.timing.interleaved import (
         EAGER,
         NULL,
         OWN_NULL,
@@ -39,6 +37,8 @@ if AFTER_COLLECTION:
         plan_turns,
         together,
     )
+    from sandbox.judge.timing.measure import bench_limit_s, confirmed, is_early
+    from sandbox.judge.timing.overhead import _counting, forgiven, net_times
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -171,8 +171,8 @@ def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
 
 def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     """A turn's own null runs, held to what they took before there was a subject; the null kernel's own time is not the protocol's."""
-    parties, turns = Parties(alone_ns=1), _times([400_000], [], [303_000] * 8)
-    assert set(forgiven(parties, turns, [], Unrest.NONE)) == {303_000.0}  # type: ignore[arg-type]
+    parties, interleaved = Parties(alone_ns=1), _times([400_000], [], [303_000] * 8)
+    assert set(forgiven(parties, interleaved, [], Unrest.NONE)) == {303_000.0}  # type: ignore[arg-type]
     longer = _times([400_000], [], [340_000] * 60)
     assert set(forgiven(parties, longer, [], Unrest.NONE)) == {305_000.0}  # type: ignore[arg-type]
     assert set(forgiven(parties, longer, [], Unrest.SCATTER)) == {300_000.0}  # type: ignore[arg-type]
@@ -180,11 +180,11 @@ def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     least = _times([400_000], [], [299_000] + [312_000] * 30)
     assert set(forgiven(parties, least, [], Unrest.SCATTER)) == {299_000.0}  # type: ignore[arg-type]
     for own_ns, forgiven_ns in ((296_000, 296_000), (304_000, 304_000), (340_000, 305_000)):  # of the subject's own word so much
-        turns.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
-        assert set(forgiven(parties, turns, [], Unrest.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
-    del turns.taken_ns[OWN_NULL]
+        interleaved.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
+        assert set(forgiven(parties, interleaved, [], Unrest.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
+    del interleaved.taken_ns[OWN_NULL]
     parties.launch_ns = 5_000.0
-    assert set(forgiven(parties, turns, [], Unrest.NONE)) == {298_000.0}  # type: ignore[arg-type]
+    assert set(forgiven(parties, interleaved, [], Unrest.NONE)) == {298_000.0}  # type: ignore[arg-type]
 
 
 def test_a_device_that_somebody_keeps_busy_is_seen() -> None:
@@ -222,8 +222,8 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
         times.taken_ns.setdefault(NULL[True], []).append([300_000])
         return trial
 
-    monkeypatch.setattr(turns, "arms", lambda *_: {})
-    monkeypatch.setattr(turns, "_turn", turn)
+    monkeypatch.setattr(interleaved, "arms", lambda *_: {})
+    monkeypatch.setattr(interleaved, "_turn", turn)
     parties = SimpleNamespace(
         clock=wire.Clock.DEVICE_EVENTS,
         copies=True,
@@ -232,8 +232,8 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
         subject=SimpleNamespace(device=SimpleNamespace(conditions=dict)),
     )
     bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
-    monkeypatch.setattr("sandbox.judge.signs.SIGN_S", 0.0)
-    facts = list(turns.take_turns(parties, bench, bench, Times(), Signs(wire.Stage.MEASURING)))  # type: ignore[arg-type]
+    monkeypatch.setattr("sandbox.judge.timing.heartbeat.SIGN_S", 0.0)
+    facts = list(interleaved.take_turns(parties, bench, bench, Times(), Signs(wire.Stage.MEASURING)))  # type: ignore[arg-type]
     assert sum(isinstance(one, wire.Progress) for one in facts) == taken
     assert sum(isinstance(one, wire.Trial) for one in facts) == taken
 

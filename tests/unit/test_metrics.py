@@ -10,7 +10,7 @@ import pytest
 from grader.model import Failure, Lease, QueueDepth, Submission, SubmissionState
 from grader.observability.metrics import OTHER, REASON_LIMIT, Metrics
 from grader.observability.observer import LaneNow, LaneState, Observer, Observers, Sent, Stopped
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import native
 from grader.problems.store import Problems
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

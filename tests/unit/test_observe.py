@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox.box.observe import CUT, kernel_name, observe
-from sandbox.gate import MESSAGE_LIMIT_BYTES
-from sandbox.judge.policy import UNTOLD, from_run
+from sandbox.judge.library_use import UNTOLD, from_run
+from sandbox.protocol.gate import MESSAGE_LIMIT_BYTES
+from sandbox.runner.observe import CUT, kernel_name, observe
 from tests.collection import AFTER_COLLECTION
 from tests.unit.fat_objects import fat_object
 

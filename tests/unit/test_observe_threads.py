@@ -9,9 +9,9 @@ from subprocess import run
 
 import pytest
 
-from sandbox.box.observe import observe
-from sandbox.box.observe_numpy import numpy_calls
-from sandbox.judge.policy import from_run
+from sandbox.judge.library_use import from_run
+from sandbox.runner.observe import observe
+from sandbox.runner.observe_numpy import numpy_calls
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from grader.isolation import BoxCause, BoxExit, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Submission, SubmissionState
 from grader.verdict.fold import fold
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 H200, H100 = fakes.gpu(0), fakes.gpu(1, "NVIDIA H100")

@@ -19,7 +19,7 @@ from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 

@@ -5,15 +5,15 @@ from itertools import pairwise
 
 import pytest
 
-from sandbox import wire
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     from sandbox.judge.baseline import runner_job
     from sandbox.judge.inputs import draw, fresh_key
-    from sandbox.judge.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes, rounded
-    from sandbox.judge.trial import Bench
+    from sandbox.judge.run.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes, rounded
+    from sandbox.judge.run.trial import Bench
 
 
 SPEC = wire.ProblemSpec(

@@ -2,7 +2,7 @@
 
 import sys
 
-from sandbox.box.run import _poison_allocations
+from sandbox.launch.loop import _poison_allocations
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from grader.verdict.library_policy import forbidden, used
-from sandbox import wire
-from sandbox.box import elf
-from sandbox.gate import Answer, Status
-from sandbox.judge.policy import NAME_LIMIT, ON_HIDDEN, UNREADABLE, evidence, from_run, from_symbols
+from sandbox.judge.library_use import NAME_LIMIT, ON_HIDDEN, UNREADABLE, evidence, from_run, from_symbols
+from sandbox.protocol import elf, wire
+from sandbox.protocol.gate import Answer, Status
 from tests.unit.fat_objects import fat_object
 
 SOURCE = """

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from sandbox.box import ptxas
-from sandbox.wire import KernelUse
+from sandbox.compilers import ptxas
+from sandbox.protocol.wire import KernelUse
 
 HOPPER = """
 ptxas info    : 2 bytes gmem

@@ -6,10 +6,11 @@ from typing import cast
 
 import pytest
 
-from sandbox import wire
-from sandbox.box.languages import Refused, torch_extension
 from sandbox.devices import Arena
-from sandbox.gate import Slot, Status
+from sandbox.languages import torch_extension
+from sandbox.launch.kernel import Refused
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Slot, Status
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:

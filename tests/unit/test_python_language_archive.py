@@ -7,8 +7,8 @@ import tarfile
 
 import pytest
 
-from sandbox.box import python_archive
-from sandbox.box.python_archive import Refused, pack, unpack
+from sandbox.protocol import python_archive
+from sandbox.protocol.python_archive import Refused, pack, unpack
 
 
 def archive(*entries: tuple[str, dict[str, object]], content: bytes = b"text") -> bytes:

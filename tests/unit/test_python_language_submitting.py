@@ -50,5 +50,5 @@ def test_a_submission_in_python_is_one_file():
     request = grader_service_pb2.SubmitRequest(submission=submission_pb2.Submission(problem="problems/vector_add"))
     for path in ("a.py", "b.cu"):
         request.submission.sources.add(path=path, content=PLAIN)
-    with pytest.raises(InvalidSubmission, match="put CUDA sources into it as strings"):
+    with pytest.raises(InvalidSubmission, match=r"must be a single file .got 2.; embed CUDA sources as strings"):
         submission_check.check(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"])

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox.box.python_numba import answer_runtime_version
+from sandbox.languages.python_numba import answer_runtime_version
 
 
 def missing():

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from sandbox import wire
-from sandbox.judge.quiet import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns
-from sandbox.judge.speedup import steady
+from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns
+from sandbox.judge.timing.speedup import steady
+from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 from tools.gpu.figures import HALF_WIDTH, WINNER
 from tools.gpu.sections.six import interval
 
 if AFTER_COLLECTION:
-    from sandbox.judge import net
-    from sandbox.judge.turns import EAGER, NULL, OWN_NULL, SUBJECT
+    from sandbox.judge.timing import overhead
+    from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT
     from tools.gpu.again import main, net_of, records
     from tools.gpu.offsets import forth_less_back
 
@@ -95,9 +95,9 @@ def test_nobody_loses_against_himself_either() -> None:
 
 def test_the_control_wins_and_loses_by_a_process_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a baseline's process that is slower than its null runs tell, and by slow turns that count beside enough quiet ones."""
-    monkeypatch.setattr(net, "APART_NS", 1e9)
+    monkeypatch.setattr(overhead, "APART_NS", 1e9)
     assert sum(against_eager(data).ratio_low > WINNER for data in recorded(BUSY)) == 1
-    monkeypatch.setattr(net, "QUIET_SHARE", 9.0)
+    monkeypatch.setattr(overhead, "QUIET_SHARE", 9.0)
     assert len(_losers(BUSY)) == 2
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from grader.dispatch.fact_writer import MOST_WAITING, recording
 from grader.errors import LeaseLost
-from sandbox import wire
+from sandbox.protocol import wire
 
 FACTS = [wire.Finished(job_id=str(index)) for index in range(500)]
 

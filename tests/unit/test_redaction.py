@@ -7,8 +7,8 @@ import pytest
 from grader.grading.redaction import LEFT_OUT, after_hidden, run_end
 from grader.isolation import BoxCause, BoxExit
 from grader.verdict.failure_reasons import load_failed, trial_failed
-from sandbox import wire
-from sandbox.wire import LoadOutcome, TrialOutcome, TrialPhase
+from sandbox.protocol import wire
+from sandbox.protocol.wire import LoadOutcome, TrialOutcome, TrialPhase
 
 SIZE = "40144"
 

@@ -11,7 +11,7 @@ import yaml
 
 from grader.errors import ProblemInvalid
 from grader.formats import reference_kernels
-from sandbox import wire
+from sandbox.protocol import wire
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
 

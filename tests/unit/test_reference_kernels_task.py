@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grader.formats import reference_kernels
-from sandbox import nest, wire
+from sandbox.protocol import pytree, wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -81,7 +81,7 @@ def test_what_lies_around_the_tensors_is_in_the_template():
     task = task_of(FIXTURES / "masked_sums")
     workload = task.spec.workloads[1]
     tensors = [*task.draw(workload, KEY), "rows", "total"]
-    data, _, output = nest.build(task.templates[1], tensors)
+    data, _, output = pytree.build(task.templates[1], tensors)
     x, mask, scale = tensors[:3]
     assert data[0] is x and data[1]["mask"] is mask and data[1]["weights"]["scale"] is scale and data[2] == {"negate": True}
     assert output == ("rows", {"total": "total"})

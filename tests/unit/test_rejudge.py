@@ -7,8 +7,8 @@ import pytest
 from grader.model import Ranking, ScoreKind, Verdict
 from grader.rules.rejudge import meant, rule
 from grader.verdict.fold import fold
-from sandbox import wire
-from sandbox.wire import Libraries
+from sandbox.protocol import wire
+from sandbox.protocol.wire import Libraries
 from tests import fakes
 
 OLD = fakes.problem()

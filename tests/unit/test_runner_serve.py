@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sandbox.box.languages import Bound, Loaded
-from sandbox.box.run import serve
 from sandbox.devices import DeviceFault
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.gate import GATE_BYTES, Call, Gate, Operation, Status, create_sealed
+from sandbox.launch.kernel import Bound, Loaded
+from sandbox.launch.loop import serve
+from sandbox.protocol.gate import GATE_BYTES, Call, Gate, Operation, Status, create_sealed
 
 ILLEGAL = 700
 

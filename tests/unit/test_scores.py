@@ -12,7 +12,7 @@ import pytest
 from grader.model import Ranking, ScoreKind
 from grader.verdict.scores import Estimate, T, averaged, merged, pooled, score, speedups
 from grader.verdict.timing_audit import overall
-from sandbox import wire
+from sandbox.protocol import wire
 
 RANKING = Ranking()
 TIMES = Ranking(score_kind=ScoreKind.TIME)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.arena import ADDRESS_BYTES, address
-from sandbox.box.run import _connect
-from sandbox.judge.runner_link import accept
+from sandbox.judge.run.runner_link import accept
+from sandbox.protocol.arena import ADDRESS_BYTES, address
+from sandbox.runner.run import _connect
 
 
 @pytest.mark.parametrize("depth", [0, 3])

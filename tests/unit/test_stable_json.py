@@ -8,7 +8,7 @@ from pathlib import Path
 from grader.api import stable_json
 from grader.api.messages import Mask, submission_to_proto
 from grader.model import Failure, Judgement, Score, Submission, SubmissionState, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 from tests import fakes
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "submission.json"

@@ -33,11 +33,11 @@ def scope_of(*paths: str) -> str:
     ("path", "scope"),
     [
         ("sandbox/judge/lane.py", GRADING),
-        ("sandbox/gate.py", GRADING),
+        ("sandbox/protocol/gate.py", GRADING),
         ("grader/grading/pipeline.py", GRADING),
         ("grader/dispatch/lanes.py", GRADING),
         ("grader/verdict/fold.py", GRADING),
-        ("sandbox/box/enter.py", BOXES),
+        ("sandbox/box_init.py", BOXES),
         ("sandbox/profiles/seccomp.json", BOXES),
         ("grader/isolation/docker.py", BOXES),
         ("grader/grading/build.py", BOXES),

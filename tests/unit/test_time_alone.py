@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox import wire
-from sandbox.gate import Answer, Operation, Status
-from sandbox.judge.runner_link import Silence
-from sandbox.judge.speedup import steady
+from sandbox.judge.run.runner_link import Silence
+from sandbox.judge.timing.speedup import steady
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Operation, Status
 from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
 
 if AFTER_COLLECTION:
-    from sandbox.judge import signs, turns
     from sandbox.judge.references import ReferenceFailed
-    from sandbox.judge.trial import Run
+    from sandbox.judge.run.trial import Run
+    from sandbox.judge.timing import heartbeat, interleaved
 
 
 PROTOCOL_NS, COPY_NS, EAGER_NS, SPELL_NS = 600_000, 40_000, 90_000, 30_000
@@ -39,18 +39,18 @@ def _runs(slow_from: int) -> Callable[[Any, Any, Any], Run]:
     return run
 
 
-def _taken(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> turns.Alone:
-    monkeypatch.setattr(turns, "run", _runs(slow_from))
+def _taken(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> interleaved.Alone:
+    monkeypatch.setattr(interleaved, "run", _runs(slow_from))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
-    return drained(turns.time_alone(trusted, bench, (turns.EAGER, "compile")))[1]  # type: ignore[arg-type]
+    return drained(interleaved.time_alone(trusted, bench, (interleaved.EAGER, "compile")))[1]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("slow_from", [0, 6, 30, 54, 78, 10_000])
 def test_a_host_that_gets_slow_meanwhile_is_in_no_difference(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> None:
     """One after the other, eager would be timed in one second and what is subtracted from it in the next."""
     alone = _taken(monkeypatch, slow_from)
-    net_ns = steady(alone.run_ns[turns.EAGER]) - steady(alone.null_ns[True])
+    net_ns = steady(alone.run_ns[interleaved.EAGER]) - steady(alone.null_ns[True])
     assert abs(net_ns - EAGER_NS) < 0.1 * SPELL_NS
     assert abs(steady(alone.null_ns[True]) - steady(alone.null_ns[False]) - COPY_NS) < 0.1 * SPELL_NS
 
@@ -58,7 +58,7 @@ def test_a_host_that_gets_slow_meanwhile_is_in_no_difference(monkeypatch: pytest
 def test_everyone_runs_as_often_and_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times only: the memory of a run is needed for the next."""
     alone = _taken(monkeypatch, 10_000)
-    count = turns.ALONE_COUNT[wire.Clock.DEVICE_EVENTS]
+    count = interleaved.ALONE_COUNT[wire.Clock.DEVICE_EVENTS]
     assert {len(taken) for taken in (*alone.run_ns.values(), *alone.null_ns.values())} == {count}
     assert alone.read_ns == 7 and set(alone.run_ns) == {"eager", "compile"}
 
@@ -87,7 +87,7 @@ def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.
     """Whichever of its first runs it was; a person reads it."""
     fine = Answer(status=Status.OK)
     with pytest.raises(ReferenceFailed) as caught:
-        _warmed_up(monkeypatch, *(bad if index == at else fine for index in range(turns.WARMUP_COUNT)))
+        _warmed_up(monkeypatch, *(bad if index == at else fine for index in range(interleaved.WARMUP_COUNT)))
     assert str(caught.value) == f"the reference does not run by itself: {said}"
 
 
@@ -95,25 +95,25 @@ def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.
 def test_a_reference_that_says_nothing_is_put_into_words(monkeypatch: pytest.MonkeyPatch, silence: Silence, said: str) -> None:
     """As no fault of the reference's: that is not known."""
     with pytest.raises(RuntimeError) as caught:
-        _warmed_up(monkeypatch, *[silence] * turns.WARMUP_COUNT)
+        _warmed_up(monkeypatch, *[silence] * interleaved.WARMUP_COUNT)
     assert str(caught.value) == f"the baseline's runner did not answer to 'eager': {said}"
 
 
 def _warmed_up(monkeypatch: pytest.MonkeyPatch, *replies: Answer | Silence) -> None:
-    monkeypatch.setattr(turns, "run", _replies(*replies))
+    monkeypatch.setattr(interleaved, "run", _replies(*replies))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
-    drained(turns.time_alone(trusted, bench, (turns.EAGER,)))  # type: ignore[arg-type]
+    drained(interleaved.time_alone(trusted, bench, (interleaved.EAGER,)))  # type: ignore[arg-type]
 
 
 def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the host's clock and by a device's: whoever waits for it takes a silent one for dead."""
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
-    monkeypatch.setattr(signs, "SIGN_S", 0.0)
+    monkeypatch.setattr(heartbeat, "SIGN_S", 0.0)
     for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 3)):
-        monkeypatch.setattr(turns, "run", _runs(10_000))
+        monkeypatch.setattr(interleaved, "run", _runs(10_000))
         trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None)
-        said, _ = drained(turns.time_alone(trusted, bench, (turns.EAGER,)))  # type: ignore[arg-type]
+        said, _ = drained(interleaved.time_alone(trusted, bench, (interleaved.EAGER,)))  # type: ignore[arg-type]
         assert said == [wire.Progress(stage=wire.Stage.LOADING)] * count
 
 
@@ -125,8 +125,8 @@ def test_a_reference_has_as_long_as_a_run_of_it_and_a_compiler_longer(monkeypatc
         limits.setdefault(how.variant, how.limit_s)
         return Run(key="", reply=Answer(status=Status.OK), duration_ns=1, inputs=[])
 
-    monkeypatch.setattr(turns, "run", run)
+    monkeypatch.setattr(interleaved, "run", run)
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=3.0), workload=SimpleNamespace(hidden=False))
-    drained(turns.time_alone(trusted, bench, (turns.EAGER, "compile")))  # type: ignore[arg-type]
+    drained(interleaved.time_alone(trusted, bench, (interleaved.EAGER, "compile")))  # type: ignore[arg-type]
     assert limits[0] + 3.0 < SILENCE_S and limits[0] < limits[1] < CUDA_SILENCE_S

@@ -8,8 +8,8 @@ import pytest
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge.net import _counting, selection_allowance
-    from sandbox.judge.speedup import speedup
+    from sandbox.judge.timing.overhead import _counting, selection_allowance
+    from sandbox.judge.timing.speedup import speedup
 
 GRADINGS, TURNS = 2_000, 24
 STILL, SLOW = [300_000] * 8, [350_000] * 8

@@ -6,8 +6,8 @@ import pytest
 
 from grader.model import Verdict
 from grader.verdict.fold import IncompleteFacts, fold
-from sandbox import wire
-from sandbox.wire import BuildOutcome, LoadOutcome, TrialOutcome, TrialPhase
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BuildOutcome, LoadOutcome, TrialOutcome, TrialPhase
 
 BUILT = wire.Build(outcome=BuildOutcome.BUILT, artifact_digest="d")
 PLAN = wire.Plan(trials=(("a", TrialPhase.VERIFY, 2), ("b", TrialPhase.VERIFY, 2)))

@@ -8,8 +8,8 @@ import pytest
 
 from grader.model import Ranking, Report, Verdict
 from grader.verdict.fold import IncompleteFacts, fold
-from sandbox import wire
-from sandbox.wire import LoadOutcome, TrialOutcome, TrialPhase
+from sandbox.protocol import wire
+from sandbox.protocol.wire import LoadOutcome, TrialOutcome, TrialPhase
 
 RANKING = Ranking()
 BUILT = wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d")

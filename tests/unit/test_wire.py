@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 TRIAL = wire.Trial(workload_id="n64", phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED, max_absolute_error=0.5)
 

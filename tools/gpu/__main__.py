@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.observability import log
-from sandbox import wire
+from sandbox.protocol import wire
 from tools.gpu import host, page
 from tools.gpu.run import EMULATED, Choices, Run, say
 from tools.gpu.sections.registry import PARTS, Part

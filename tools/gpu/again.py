@@ -16,9 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sandbox import wire
-from sandbox.judge.net import Net, net_times
-from sandbox.judge.turns import TURN_COUNT, Alone, Parties, Times
+from sandbox.judge.timing.interleaved import TURN_COUNT, Alone, Parties, Times
+from sandbox.judge.timing.overhead import Net, net_times
+from sandbox.protocol import wire
 from tools.gpu.figures import Interval, same_against_same
 from tools.gpu.page import Table, table_lines
 from tools.gpu.problems import SAME
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """What `sandbox/judge/record.py` wrote, in the order of its files or lines."""
+    """What `sandbox/judge/timing/record.py` wrote, in the order of its files or lines."""
     if path.is_dir():
         for one in sorted(path.glob("*.json"), key=lambda name: int(name.stem.split("-")[1])):
             yield json.loads(one.read_text("utf-8"))

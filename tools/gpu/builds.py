@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
@@ -49,7 +49,7 @@ def build_files(name: str, files: Mapping[str, str], language: str, place: Path,
     entry = "forward" if language == "torch_extension" else "solve"
     job = wire.BuildJob(language=language, entry=entry, device_kind=device_kind, sources=tuple(files), architecture=architecture)
     (src / "job.json").write_bytes(wire.encode(job))
-    command = [sys.executable, "-m", "sandbox.box.build", str(src), str(out)]
+    command = [sys.executable, "-m", "sandbox.builder.build", str(src), str(out)]
     done = subprocess.run(
         command, cwd=ROOT, env=_environment(), capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S
     )

@@ -18,7 +18,7 @@ from grader.isolation import container
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
-BOX_PROGRAMS = (b"sandbox.box.run", b"sandbox.box.build")
+BOX_PROGRAMS = (b"sandbox.runner.run", b"sandbox.builder.build")
 COMMAND_S = 20.0
 
 

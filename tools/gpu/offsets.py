@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox.judge.speedup import steady
-from sandbox.judge.turns import NULL, OWN_NULL, SUBJECT
+from sandbox.judge.timing.interleaved import NULL, OWN_NULL, SUBJECT
+from sandbox.judge.timing.speedup import steady
 from tools.gpu.again import net_of, records
 from tools.gpu.page import Table, table_lines
 

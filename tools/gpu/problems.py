@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 
 KERNELS = Path(__file__).parent / "kernels"
 FLOAT_BYTES = 4

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox import wire
+from sandbox.protocol import wire
 from tools.gpu.page import Section
 
 EMULATED = "emulated"

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from grader.errors import GraderError
 from grader.model import Problem, Verdict
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import BUILDER_COUNT, Graded, Grading, Sources
 from tools.gpu.run import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from grader.server.grading import Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
 from grader.server.wiring import box_settings
-from sandbox import wire
+from sandbox.protocol import wire
 
 CAPACITY = 4
 HOLD = "stub: hold"  # a source with this in it is graded until it is cancelled, beside the others

@@ -6,15 +6,19 @@ needs of it. It may be called again with the spec that it returned, in another p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import entry_points
+from types import ModuleType
 
 import torch
 
-from sandbox import wire
+from sandbox.judge.compare.tolerance import Comparison
+from sandbox.judge.reference_errors import ReferenceFailed as ReferenceFailed
 from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels
-from sandbox.judge.tolerance import Comparison
+from sandbox.protocol import wire
 
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 Draw = Callable[[wire.Workload, str], list[torch.Tensor]]
@@ -44,17 +48,20 @@ class Task:
     scratch: tuple[int, ...] = ()
 
 
-REFERENCES = {one.NAME: one for one in (flashinfer, kernelbench, native, reference_kernels)}
+GROUP = "grader.references"
+BUILT_IN = (flashinfer, kernelbench, native, reference_kernels)
 
 
-class ReferenceFailed(Exception):
-    """The problem's own code raised or returned something else than it declares: the problem's author has to mend it."""
+@lru_cache(maxsize=1)
+def references() -> Mapping[str, ModuleType]:
+    """The judge's half of all formats by name: the built-in ones and those of installed packages."""
+    return {one.NAME: one for one in (*BUILT_IN, *(point.load() for point in entry_points(group=GROUP)))}
 
 
 def load_task(spec: wire.ProblemSpec, where: str) -> Task:
     """A problem's task on the device that torch calls where."""
     try:
-        found = REFERENCES[spec.format].task(spec, where)
+        found = references()[spec.format].task(spec, where)
         return found if isinstance(found, Task) else Task(spec=spec, reference=found)
     except ReferenceFailed as failure:
         raise ReferenceFailed(f"problem {spec.problem_id!r}: {failure}") from failure

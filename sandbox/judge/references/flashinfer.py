@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from sandbox import wire
 from sandbox.judge import references
+from sandbox.judge.compare.tolerance import Comparison
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import seeds, sources
 from sandbox.judge.references.flashinfer_rule import Rule
 from sandbox.judge.tensors import same_bytes
-from sandbox.judge.tolerance import Comparison
+from sandbox.protocol import wire
 
 NAME = "flashinfer"
 RUN = "run"

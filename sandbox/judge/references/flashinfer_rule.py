@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from sandbox.judge import references
-from sandbox.judge.tolerance import Comparison
+from sandbox.judge.compare.tolerance import Comparison
 
 _SMALLEST = 1e-8  # what FlashInfer adds to a divisor
 _ROUNDING = 1e-9

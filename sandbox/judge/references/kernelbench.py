@@ -18,12 +18,13 @@ from typing import Any
 
 import torch
 
-from sandbox import nest, wire
-from sandbox.gate import RANK_LIMIT, TENSOR_LIMIT
 from sandbox.judge import references
-from sandbox.judge.references import faint, seeds, trace
+from sandbox.judge.compare import low_magnitude
+from sandbox.judge.references import seeds, trace
 from sandbox.judge.references.trace import Making
 from sandbox.judge.tensors import dtype_name
+from sandbox.protocol import pytree, wire
+from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 
 NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
@@ -48,7 +49,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         reference=_reference(model, seen, constants),
         reference64=wide.outputs,
         draw=lambda _, key: _drawn(source.inputs(key, where), spec, constants),
-        compare=faint.Comparer(allowed=spec.tolerance, wide=wide.outputs),
+        compare=low_magnitude.Comparer(allowed=spec.tolerance, wide=wide.outputs),
         state=state,
     )
 
@@ -236,8 +237,8 @@ def _state(source: _Source, model: torch.nn.Module) -> bytes:
     """What the runner makes its ModelNew of. dtype: what it has to be cast to, as the weights here are."""
     arguments = source.arguments()
     try:
-        nest.flatten(arguments, torch.is_tensor)
-    except nest.NestInvalid as invalid:
+        pytree.flatten(arguments, torch.is_tensor)
+    except pytree.NestInvalid as invalid:
         raise references.ReferenceFailed(f"{_ARGUMENTS}() can't be sent to a kernel: {invalid}; return plain values") from None
     weights = {name: value.detach().cpu() for name, value in model.state_dict().items() if torch.is_tensor(value)}
     file = io.BytesIO()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from sandbox import wire
+from sandbox.protocol import wire
 
 NAME = "native"
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
-from sandbox import nest, wire
-from sandbox.judge import references, tolerance
+from sandbox.judge import references
+from sandbox.judge.compare import tolerance
 from sandbox.judge.references import reference_kernels_code as written
 from sandbox.judge.references.nests import tensors_of
 from sandbox.judge.references.reference_kernels_code import Code
 from sandbox.judge.tensors import dtype_name
+from sandbox.protocol import pytree, wire
 
 NAME = "reference_kernels"
 
@@ -67,8 +68,8 @@ class _Case:
     name: str
     arguments: dict[str, Any]
     data_text: str
-    data: nest.Make
-    output: nest.Make
+    data: pytree.Make
+    output: pytree.Make
     scratch: dict[int, str]
     mark: int | None
     inputs: tuple[tuple[str, tuple[int, ...]], ...]
@@ -87,8 +88,8 @@ class _Case:
             name=workload.workload_id,
             arguments=found["case"],
             data_text=json.dumps(data),
-            data=nest.builder(data),
-            output=nest.builder(output),
+            data=pytree.builder(data),
+            output=pytree.builder(output),
             scratch={int(index): kind for index, kind in found["scratch"].items()},
             mark=found["mark"],
             inputs=sizes(spec.inputs),

@@ -14,12 +14,12 @@ from typing import Any
 import numpy
 import torch
 
-from sandbox import nest, wire
-from sandbox.gate import RANK_LIMIT, TENSOR_LIMIT
 from sandbox.judge import references
 from sandbox.judge.references import seeds, sources
 from sandbox.judge.references.nests import tensors_of
 from sandbox.judge.tensors import dtype_name, same_bytes
+from sandbox.protocol import pytree, wire
+from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 
 NAME = "reference_kernels"
 GENERATE, REFERENCE, CHECK, SEED = "generate_input", "ref_kernel", "check_implementation", "seed"
@@ -139,7 +139,7 @@ class _Seen:
         data = code.data(json.loads(workload.arguments)["case"], key)
         tensors, text = flat(data, f"{GENERATE} at {name!r}")
         check_inputs(tensors, name)
-        inputs, build = [moved(one, code.where) for one in tensors], nest.builder(json.loads(text))
+        inputs, build = [moved(one, code.where) for one in tensors], pytree.builder(json.loads(text))
 
         def run(given: list[torch.Tensor]) -> Any:
             with sources.contained(f"{REFERENCE} at {name!r}", code.where), seeds.seeded(key, code.where):
@@ -157,7 +157,7 @@ class _Seen:
             scratch = dict.fromkeys(written, BLANK if all(same_bytes(*pair) for pair in zip(again, outputs, strict=True)) else KEPT)
         # All cases are looked at together, and only for their shapes.
         sizes = [[torch.empty_like(one, device="meta") for one in tensors] for tensors in (inputs, outputs)]
-        nested = nest.builder(json.loads(flat(result, name)[1]))(sizes[1])
+        nested = pytree.builder(json.loads(flat(result, name)[1]))(sizes[1])
         return cls(name=name, data=build(sizes[0]), result=nested, inputs=sizes[0], outputs=sizes[1], scratch=scratch)
 
     def around(self) -> tuple[str, str, dict[int, str]]:
@@ -186,8 +186,8 @@ def _sizes(letter: str, tensors: list[torch.Tensor]) -> dict[str, int]:
 def flat(value: object, what: str) -> tuple[list[torch.Tensor], str]:
     """The tensors of a nest and the text around them; what made it is blamed for what can't be sent."""
     try:
-        return nest.flatten(value, torch.is_tensor)
-    except nest.NestInvalid as invalid:
+        return pytree.flatten(value, torch.is_tensor)
+    except pytree.NestInvalid as invalid:
         raise references.ReferenceFailed(f"what {what} makes can't be sent to a kernel: {invalid}") from invalid
 
 

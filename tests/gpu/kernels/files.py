@@ -1,7 +1,8 @@
 """Reads the kernels beside it: what their first lines expect, and their text with every header of ours put into it.
 
 A submission is one file, so an attack carries what it shares with others in itself. `work.h` is the problem's own honest work,
-`parameters.h` a variant's values, `gate_layout.h` the layout of sandbox/gate.py as it is today, `problem.h` the problem's trial count.
+`parameters.h` a variant's values, `gate_layout.h` the layout of
+sandbox/protocol/gate.py as it is today, `problem.h` the problem's trial count.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox import gate
+from sandbox.protocol import gate
 
 HERE = Path(__file__).parent
 INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)

@@ -1,4 +1,4 @@
-// The gate's page as a hostile process finds it in its own memory. gate_layout.h is made from sandbox/gate.py when a source is read.
+// The gate's page as a hostile process finds it in its own memory. gate_layout.h is made from sandbox/protocol/gate.py when a source is read.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grader.dispatch.gpus import discover
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import Grading, grader
 from tools.gpu import host
 from tools.gpu.builds import Built, build_all

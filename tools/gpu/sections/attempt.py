@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grader.errors import GraderError
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import Graded, Grading
 from tools.gpu.run import Run
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import ROOT, Graded, Grading, grader, load_problem, usable_gpus
 from tools.gpu.figures import shown_us
 from tools.gpu.run import Run

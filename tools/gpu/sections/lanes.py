@@ -10,7 +10,7 @@ from pathlib import Path
 from grader.dispatch.gpus import discover
 from grader.intake.languages import detect
 from grader.model import Problem, SourceFile
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import ROOT, Grading, grader, load_problem
 from tools.gpu.run import Run
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from grader.cli.demo import PROBLEM, STORY
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.harness.grading import ROOT, Graded, grader, load_problem
 from tools.gpu.figures import Interval, quantile, shown_us
 from tools.gpu.problems import as_problem

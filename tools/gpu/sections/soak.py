@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from grader.errors import GraderError
 from grader.model import Problem
-from sandbox import wire
+from sandbox.protocol import wire
 from tests.gpu.kernels import files
 from tests.harness.grading import BUILDER_COUNT, ROOT, Graded, Grading, grader, load_problem
 from tools.gpu import host

@@ -1,5 +1,5 @@
 // The words that CUDA adds to C++, as what g++ understands.  What no macro can say (launches, __shared__) is
-// rewritten by sandbox/box/emulation.py before the compiler sees it.
+// rewritten by sandbox/compilers/emulation.py before the compiler sees it.
 #pragma once
 
 #define __host__

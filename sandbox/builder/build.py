@@ -1,0 +1,190 @@
+"""The builder: turns {src}/job.json and {src}/files into {out}/artifact.  Runs in a build box, without device or network.
+
+Prints what the compiler prints, with file and line as the user wrote them. Its exit code says why there is no artifact; all of it is
+a claim, and a lie only makes a worse artifact.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sandbox.box_init import PR_SET_DUMPABLE
+from sandbox.compilers import gcc, nvcc, ptxas, steps
+from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, Attempt, spoiled
+from sandbox.compilers.emulation import Unsupported
+from sandbox.compilers.headers import Headers
+from sandbox.languages.registry import implementation
+from sandbox.protocol import wire
+from sandbox.protocol.elf import NotAnObject
+
+COMPILERS = {"emulated": gcc.prepare, "cuda": nvcc.prepare}
+COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
+ARTIFACT = "artifact"
+NOTE = "note.json"
+FALLBACK_LIMIT = 300
+# Half of a build's time in `sandbox/profiles/limits.toml`: what it takes with torch's own headers must be left.
+ATTEMPT_S = 90.0
+
+
+def main() -> int:
+    """Build; usage: `build SRC OUT`. BROKEN where the fault is ours."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # a submission has our uid: it may not write to /proc/PID/mem
+    try:
+        return build(Path(sys.argv[1]), Path(sys.argv[2]))
+    except RecursionError:
+        print("error: the source is nested too deeply to be read; make it flatter")
+        return REJECTED
+    except Exception:  # noqa: BLE001  the exit code must not look like the compiler's
+        traceback.print_exc()
+        return BROKEN
+
+
+def build(source_dir: Path, out_dir: Path, find: Callable[[str, str], Any] = implementation) -> int:
+    """Compile, check, and leave the artifact and a note."""
+    job = wire.decode((source_dir / "job.json").read_bytes())
+    assert isinstance(job, wire.BuildJob)
+    language, files = find(job.language, job.language_module), source_dir / "files"
+    with _place() as place:
+        if not hasattr(language, "build"):
+            tried, note = _compile(job, language, files, place)
+            return _leave(tried, note, out_dir)
+        tried, note = language.build(job, files, place)
+        # From here on the submission has run in this box: what it reported, or where that is to go, may be anything.
+        try:
+            return _leave(tried, note, out_dir)
+        except Exception as error:  # noqa: BLE001  whatever it is, the grader would be blamed for it
+            failed = spoiled(error)
+            with suppress(Exception):
+                _say(failed.log)
+            return failed.code
+
+
+@contextmanager
+def _place() -> Iterator[Path]:
+    """An empty directory to build in. A submission may have left there what can't be removed, which changes no outcome."""
+    directory = tempfile.TemporaryDirectory(prefix="build-", ignore_cleanup_errors=True)
+    try:
+        yield Path(directory.name)
+    finally:
+        with suppress(Exception):
+            directory.cleanup()
+
+
+def _leave(tried: Attempt, note: wire.BuildNote, out_dir: Path) -> int:
+    leave(out_dir, NOTE, wire.encode(note))
+    _say(tried.log)
+    if tried.artifact is not None:
+        leave(out_dir, ARTIFACT, tried.artifact)
+    return tried.code
+
+
+def _say(text: str) -> None:
+    """Print; what the output can't encode, such as half a surrogate pair, is escaped."""
+    encoding = sys.stdout.encoding
+    print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
+
+
+def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+    if not _compiled(job):
+        log = f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}\n"
+        return Attempt(code=REJECTED, log=log), wire.BuildNote()
+    try:
+        return compile_sources(job, language, files, place)
+    except Unsupported as refusal:
+        log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
+        return Attempt(code=UNSUPPORTED, log=log), wire.BuildNote()
+
+
+def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+    """Compile the sources of a job that lie in `files`; `place` is an empty directory. Unsupported where the device can't run them."""
+    sources = {path: (files / path).read_text("utf-8") for path in job.sources}
+    compiler = COMPILERS[job.device_kind](job, sources, files, place)
+    ways = list(language.headers(job, sources, _made(place / "headers")))
+
+    def attempt(headers: Headers, timeout_s: float | None) -> Attempt:
+        return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
+
+    tried, note = first_that_does(ways, attempt)
+    if tried.code != BUILT:
+        return tried, note
+    ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx))
+
+
+def leave(out_dir: Path, name: str, content: bytes) -> None:
+    """Write a result. What lies there under its name goes first: a submission that has run here may have left a link or a pipe."""
+    (out_dir / name).unlink(missing_ok=True)
+    with open(os.open(out_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
+        file.write(content)
+
+
+def first_that_does(ways: Sequence[Headers | str], attempt: Callable[[Headers, float | None], Attempt]) -> tuple[Attempt, wire.BuildNote]:
+    """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
+
+    Unless an earlier one's log proves that the last would say no as well. A sentence among them says why there is one less.
+    """
+    *light, full = ways
+    assert isinstance(full, Headers)
+    fallback = ""
+    for headers in light:
+        if isinstance(headers, str):
+            fallback = fallback or headers
+            continue
+        tried = attempt(headers, ATTEMPT_S)
+        if tried.code == BUILT or headers.settles(tried.log):
+            return tried, wire.BuildNote(headers=headers.name, fallback=fallback[:FALLBACK_LIMIT])
+        fallback = fallback or _first_error(tried.log)
+    return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
+
+
+def _attempt(
+    job: wire.BuildJob, language: Any, compiler: steps.Compiler, headers: Headers, place: Path, timeout_s: float | None
+) -> Attempt:
+    """Compile every source and link, and look whether all is there."""
+    sources = list(enumerate(_compiled(job)))
+    plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
+    plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)
+    ran = steps.run(plan, place, timeout_s=timeout_s)
+    if not ran.succeeded:
+        return Attempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
+    artifact = (place / ARTIFACT).read_bytes()
+    try:
+        missing = headers.missing(artifact) or language.check(artifact, job.entry)
+    except NotAnObject as error:
+        missing = f"the linker's result is no shared object: {error}"
+    if missing is not None:
+        return Attempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n")
+    return Attempt(code=BUILT, log=ran.log, artifact=artifact)
+
+
+def _ptx_of(plan: Sequence[steps.Step], place: Path) -> dict[str, ptxas.Ptx]:
+    """What was given to ptxas, by the names that its errors have for it."""
+    names = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
+    return {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in names.items()}
+
+
+def _compiled(job: wire.BuildJob) -> list[str]:
+    return [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
+
+
+def _first_error(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error: " in line), lines[0] if lines else "the compiler failed without a word")
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,119 @@
+"""Imports a submitted module in the build box, in a process of its own, so that what it compiles is compiled.
+
+Usage: `python_import PLACE REPORT`; PLACE has job.json and module/sources. What it leaves in REPORT is a claim: it shares its process
+with the submission.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandbox.builder.python_compile import CompileFailed, Compiling
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED
+from sandbox.languages import python_emulated, python_module
+from sandbox.protocol import wire
+
+# What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
+WANTS_GPU = (
+    "no cuda gpus are available",
+    "found no nvidia driver",
+    "0 active drivers",
+    "cuda driver library cannot be found",
+    "cuda_error_no_device",
+    "cudaerrornodevice",
+    "cudaerrorinsufficientdriver",
+    "no cuda-capable device",
+    "cuda is not available",
+    "libcuda.so",
+)
+
+
+def main() -> None:
+    """Import, look for the entry, report; the process ends at once, whatever threads the module has left."""
+    place, report = Path(sys.argv[1]), Path(sys.argv[2])
+    job = wire.decode((place / "job.json").read_bytes())
+    assert isinstance(job, wire.BuildJob)
+    code, log, note = import_once(job, place)
+    report.write_text(json.dumps({"code": code, "log": log, "note": wire.encode(note).decode()}), "utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(0)
+
+
+def import_once(job: wire.BuildJob, place: Path) -> tuple[int, str, wire.BuildNote]:
+    """Import the module: exit code, log, and what is said of its extensions."""
+    module = python_module.Place(directory=place / "module")
+    source = module.sources / job.sources[0]
+    compiling = Compiling(job, source, extensions=module.extensions, work=place / "work")
+    text = source.read_text("utf-8")
+    if job.device_kind == "emulated":
+        python_emulated.install(text)
+    python_module.install_extensions(text, compiling.provide)
+    try:
+        # From here on untrusted code has run in this process.
+        code, log = _imported(job, source)
+    except BaseException as error:  # noqa: BLE001  SystemExit too: whatever the module's own code throws
+        code, log = _failed(error, module, job.device_kind)
+    return code, f"{''.join(compiling.logs) if code == BUILT else ''}{log}", _joined(compiling.notes)
+
+
+def _failed(error: BaseException, module: python_module.Place, device_kind: str) -> tuple[int, str]:
+    """What an import that raised comes to."""
+    failed = next((one for one in chain(error) if isinstance(one, CompileFailed)), None)
+    if failed is not None:
+        at = python_module.where(failed, module.sources)
+        return failed.code, failed.log + (f"{at}: note: asked for here\n" if at else "")
+    log = python_module.complaint(error, module.sources)
+    if device_kind == "cuda" and wants_gpu(error):
+        return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"
+    return IMPORT_FAILED, log
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and those in whose handling it was raised."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def wants_gpu(error: BaseException) -> bool:
+    """Whether an import failed for want of a GPU."""
+    said = f"{type(error).__name__}: {error}".lower()
+    return any(words in said for words in WANTS_GPU)
+
+
+def _imported(job: wire.BuildJob, source: Path) -> tuple[int, str]:
+    module = python_module.import_file(source)
+    try:
+        entry = python_module.find_entry(module, job.entry)
+    except python_module.NoEntry as missing:
+        return ENTRY_NOT_FOUND, f"error: {missing}\n"
+    if inspect.isclass(entry):
+        try:
+            entry()  # it may compile, too
+        except Exception as error:
+            # What else it takes to be made may be there in the run box only.
+            if any(isinstance(one, CompileFailed) for one in chain(error)):
+                raise
+    return BUILT, ""
+
+
+def _joined(notes: list[wire.BuildNote]) -> wire.BuildNote:
+    if not notes:
+        return wire.BuildNote()
+    fallback = next((note.fallback for note in notes if note.fallback), "")
+    headers = "full" if any(note.headers == "full" for note in notes) else notes[0].headers
+    return wire.BuildNote(headers=headers, fallback=fallback, kernels=tuple(kernel for note in notes for kernel in note.kernels))
+
+
+if __name__ == "__main__":
+    main()

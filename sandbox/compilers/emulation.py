@@ -1,0 +1,251 @@
+"""Rewrites CUDA C++ so that g++ compiles it against the emulated device's headers, and says how to call g++.
+
+Only what no macro can express is rewritten: launches, `__shared__`, and, for torch, the questions whether a tensor is on
+a GPU.  Every edit keeps its line, so that the compiler's messages name the user's own lines.
+"""
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.compilers import emulation_limits
+from sandbox.compilers.cuda_tokens import Token, parse
+
+Unsupported = emulation_limits.Unsupported
+
+DEVICE_SUFFIXES = (".cu", ".cuh")
+NATIVE = Path(__file__).resolve().parent.parent / "native" / "emulated"
+
+# A word of CUDA or torch, and what stands for it on the emulated device.
+WORDS = {
+    "kCUDA": "kCPU",
+    "kCUDAGuardImplKind": "kCPU",
+    # libstdc++ writes __attribute__((__noinline__)), so this one cannot be a macro; the lengths are equal.
+    "__noinline__": "EMU_NOINLINE",
+}
+# Members of a tensor or device.  A check that a tensor is NOT on the CPU must keep its meaning too, hence the swap.
+MEMBERS = {"is_cuda": "is_cpu", "is_cpu": "is_cuda", "cuda": "cpu"}
+OPENING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Replace the bytes from `start` to `end`; edits of one place apply in the order of their `rank`."""
+
+    start: int
+    rank: int
+    end: int
+    text: bytes
+
+
+def include_dirs() -> list[str]:
+    """Directories that must be searched before those of torch, whose CUDA headers ours replace."""
+    return [str(NATIVE)]
+
+
+def compile_flags() -> list[str]:
+    """Flags that every translated file is compiled with, but for `-I`.  `-x c++` is among them: g++ does not know `.cu`.
+
+    Run g++ in the directory of the sources as submitted: its messages then quote the user's own text.
+    """
+    return [
+        # Large frames touch every page, so that they meet the guard of a small stack and do not jump over it.
+        *("-std=c++20", "-O2", "-fPIC", "-fstack-clash-protection", "-x", "c++", "-pthread"),
+        # Two artifacts opened in one process must not share the device's state.
+        "-fno-gnu-unique",
+        # A kernel reads any memory as any type; nvcc never uses that rule against it.
+        "-fno-strict-aliasing",
+        # An access through null must die where it stands, not be reasoned away.
+        "-fno-delete-null-pointer-checks",
+        # The device neither traps nor sets errno; host results for finite numbers stay as IEEE says.
+        *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"),
+        *("-Wno-unknown-pragmas", "-Wno-attributes"),
+    ]
+
+
+def translate(source: str, path: str) -> str:
+    """Rewrite one submitted file; `path` is the name that the compiler's messages shall use."""
+    code = source.encode()
+    tokens = parse(code)
+    device = path.endswith(DEVICE_SUFFIXES)
+    emulation_limits.check(tokens, path, device=device)
+    if b"__CUDA_ARCH__" in code:
+        emulation_limits.check_conditionals(code, path)
+    edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path), *_entries(tokens), *_launch_api(tokens)]
+    name = path.replace("\\", "\\\\").replace('"', '\\"')
+    # nvcc includes the runtime by itself, before the first line of every .cu file.
+    prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") else ""
+    return f'{prelude}#line 1 "{name}"\n' + _apply(code, edits).decode(errors="surrogateescape")
+
+
+def _apply(code: bytes, edits: list[Edit]) -> bytes:
+    out, at = [], 0
+    for edit in sorted(edits):
+        out += [code[at : edit.start], edit.text]
+        at = max(at, edit.end)
+    out.append(code[at:])
+    return b"".join(out)
+
+
+def _replace(token: Token, text: str) -> Edit:
+    return Edit(token.start, 1, token.end, text.encode())
+
+
+def _insert(at: int, text: str, rank: int = 0) -> Edit:
+    return Edit(at, rank, at, text.encode())
+
+
+def _words(tokens: list[Token]) -> Iterator[Edit]:
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1].text if index else ""
+        after = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        if token.text in WORDS:
+            yield _replace(token, WORDS[token.text])
+        elif token.text in MEMBERS and before in (".", "->") and after == "(":
+            yield _replace(token, MEMBERS[token.text])
+            if [t.text for t in tokens[max(index - 4, 0) : index - 1]] == ["type", "(", ")"]:
+                yield _replace(tokens[index - 4], "device")  # the old properties only know whether they are on a GPU
+        elif token.text == "CUDA" and before == "::" and tokens[index - 2].text == "DeviceType":
+            yield _replace(token, "CPU")
+        elif _names_cuda_device(token.text):
+            yield _replace(token, '"cpu"')
+        elif token.text == "__forceinline__" and ("inline" in (before, after) or (index > 1 and tokens[index - 2].text == "inline")):
+            yield _replace(token, "")  # g++ takes `inline` once only
+
+
+def _names_cuda_device(text: str) -> bool:
+    return text == '"cuda"' or (text.startswith('"cuda:') and text[6:-1].isdigit())
+
+
+def _launches(tokens: list[Token]) -> Iterator[Edit]:
+    """`f<<<g, b>>>(x)` becomes `::emu::emu_kernel(..., [&](...) { f(emu_args...); }).emu_on(g, b)(x)`, all by insertion."""
+    for index, token in enumerate(tokens):
+        if token.text == "<<<" and token.callee is not None:
+            name = token.callee_text
+            opening = f"::emu::emu_kernel(EMU_NAME({name}), [&](const auto&... emu_args) {{ "
+            yield _insert(token.callee, opening)
+            yield _replace(token, "(emu_args...); }).emu_on(")
+            yield _replace(_closing_launch(tokens, index), ")")
+
+
+def _closing_launch(tokens: list[Token], index: int) -> Token:
+    depth = 0
+    for token in tokens[index + 1 :]:
+        depth += (token.text == "<<<") - (token.text == ">>>")
+        if depth < 0:
+            return token
+    return tokens[index]
+
+
+def _matching(tokens: list[Token], index: int) -> int:
+    """Where the bracket opened at `index` is closed."""
+    depth = 0
+    for at in range(index, len(tokens)):
+        if tokens[at].text in OPENING:
+            depth += 1
+        elif tokens[at].text in OPENING.values():
+            depth -= 1
+            if depth == 0:
+                return at
+    return len(tokens) - 1
+
+
+def _entries(tokens: list[Token]) -> Iterator[Edit]:
+    """Every kernel's body begins with the statement by which the device can ask who it is."""
+    for index, token in enumerate(tokens):
+        at = index + 1
+        while token.text == "__global__" and at < len(tokens) and tokens[at].text not in ("{", ";"):
+            at = _matching(tokens, at) + 1 if tokens[at].text in ("(", "[") else at + 1
+        if token.text == "__global__" and at < len(tokens) and tokens[at].text == "{":
+            yield _insert(tokens[at].end, " EMU_KERNEL_ENTRY ")
+
+
+def _launch_api(tokens: list[Token]) -> Iterator[Edit]:
+    """`cudaLaunchKernel((void*)f, ...)` needs f's own type to read the arguments: drop the cast."""
+    for index, token in enumerate(tokens):
+        if token.text != "cudaLaunchKernel":
+            continue
+        texts = [t.text for t in tokens[index + 1 : index + 7]]
+        if texts[:2] == ["(", "("] and "void" in texts:
+            close = _matching(tokens, index + 2)
+            yield Edit(tokens[index + 2].start, 1, tokens[close].end, b"")
+
+
+def _shared(tokens: list[Token], path: str) -> Iterator[Edit]:
+    starts = [token.start for token in tokens]
+    for number, token in enumerate((t for t in tokens if t.text == "__shared__"), start=1):
+        index = bisect.bisect_left(starts, token.start)
+        yield from _shared_declaration(tokens, index, f"{number}", path)
+
+
+def _declaration_bounds(tokens: list[Token], index: int) -> tuple[int, int] | None:
+    """First token of the declaration around `index`, and its semicolon; None for a macro that only names the word."""
+    first = index
+    while first > 0 and not tokens[first].starts_region and tokens[first - 1].text not in (";", "{", "}", ":", ")"):
+        first -= 1
+    at = index + 1
+    while at < len(tokens) and tokens[at].text != ";":
+        if tokens[at].starts_region:
+            return None
+        at = _matching(tokens, at) + 1 if tokens[at].text in OPENING else at + 1
+    return (first, at) if at < len(tokens) else None
+
+
+def _declarators(tokens: list[Token], first: int, last: int) -> list[Token]:
+    """The declared names: the identifiers before a `[`, `,` or `;` outside all brackets."""
+    names, angle, at = [], 0, first
+    while at < last:
+        text = tokens[at].text
+        if text in OPENING:
+            at = _matching(tokens, at)
+        elif text == "<":
+            angle += 1
+        elif text == ">":
+            angle -= 1
+        elif angle == 0 and tokens[at].is_name and tokens[at + 1].text in ("[", ",", ";", "="):
+            names.append(tokens[at])
+        at += 1
+    return names
+
+
+def _shared_declaration(tokens: list[Token], index: int, number: str, path: str) -> Iterator[Edit]:
+    bounds = _declaration_bounds(tokens, index)
+    if bounds is None:
+        return
+    first, last = bounds
+    names = _declarators(tokens, first, last)
+    if not names:
+        raise Unsupported(path, tokens[index].line, emulation_limits.ODD_SHARED)
+    dynamic = any(token.text == "extern" for token in tokens[first : index + 2])
+    if not tokens[index].in_function and not tokens[index].in_macro:
+        if not dynamic:
+            raise Unsupported(path, tokens[index].line, emulation_limits.GLOBAL_SHARED)
+        yield from _dynamic_at_file_scope(tokens, first, last, names[0], path)
+        return
+    yield from (_replace(token, "") for token in tokens[first:last] if token.text in ("__shared__", "static", "extern"))
+    joined = ", ".join(name.text for name in names)
+    if not dynamic:
+        yield _insert(tokens[first].start, f"struct emu_shared_{number} {{ ")
+        yield _insert(tokens[last].end, f" }}; auto& [{joined}] = ::emu::emu_shared<emu_shared_{number}>();")
+        return
+    yield from _without_alignment(tokens, first, last)
+    yield _insert(tokens[first].start, "typedef ")
+    yield _replace(names[0], f"emu_dynamic_{number}")
+    yield _insert(tokens[last].end, f" auto& {names[0].text} = ::emu::emu_dynamic_shared<emu_dynamic_{number}>();")
+
+
+def _without_alignment(tokens: list[Token], first: int, last: int) -> Iterator[Edit]:
+    """A typedef takes no alignas; dynamic shared memory is aligned anyhow."""
+    for at in range(first, last):
+        if tokens[at].text in ("alignas", "__align__") and tokens[at + 1].text == "(":
+            yield Edit(tokens[at].start, 1, tokens[_matching(tokens, at + 1)].end, b"")
+
+
+def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Token, path: str) -> Iterator[Edit]:
+    """Outside a function there is no block to ask: the name becomes a macro that asks where it is used."""
+    line = tokens[last].line
+    kept = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
+    kind = " ".join(kept[: kept.index(name.text)])
+    macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]>())\n#line {line} "{path}"\n'
+    yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())

@@ -1,0 +1,119 @@
+"""What the emulated device does not cover, found in the source and said in one sentence.  Decides nothing else."""
+
+from sandbox.compilers.cuda_tokens import Token, left_out_of_device_code
+
+
+class Unsupported(Exception):
+    """A submission asks for something that the emulated device has not."""
+
+    def __init__(self, path: str, line: int, sentence: str) -> None:
+        self.path = path
+        self.line = line
+        self.sentence = sentence
+        super().__init__(f"{path}:{line}: {sentence}")
+
+
+ELSEWHERE = "use a CUDA device for this kernel"
+WMMA = f"the emulated device has no tensor cores (wmma); {ELSEWHERE}"
+ASM = f"the emulated device does not run inline PTX (asm); write it in CUDA C++ or {ELSEWHERE}"
+COOPERATIVE = f"the emulated device has no synchronisation across the grid (cooperative launches); {ELSEWHERE}"
+CLUSTER = f"the emulated device has no thread block clusters; {ELSEWHERE}"
+TEXTURE = f"the emulated device has no textures or surfaces; {ELSEWHERE}"
+TMA = f"the emulated device has no tensor memory accelerator (TMA) and no asynchronous barriers; {ELSEWHERE}"
+DYNAMIC = f"the emulated device cannot launch a kernel from a kernel (dynamic parallelism); {ELSEWHERE}"
+ARCHITECTURE = f"the emulated device has no __CUDA_ARCH__, and would leave out what this guards; add an #else, or {ELSEWHERE}"
+ODD_SHARED = "this shared variable cannot be read by the emulated device; declare it as `__shared__ T name[size];`"
+GLOBAL_SHARED = "the emulated device has no shared variables outside functions; declare it inside the kernel"
+ODD_LAUNCH = "this launch cannot be read by the emulated device; write it as `kernel<<<grid, block>>>(arguments);`"
+
+# Names by which a feature is used, in code or in a macro.
+NAMES = {
+    "wmma": WMMA,
+    "nvcuda": WMMA,
+    "cudaLaunchCooperativeKernel": COOPERATIVE,
+    "cudaLaunchCooperativeKernelMultiDevice": COOPERATIVE,
+    "this_grid": COOPERATIVE,
+    "grid_group": COOPERATIVE,
+    "this_cluster": CLUSTER,
+    "cluster_group": CLUSTER,
+    "__cluster_dims__": CLUSTER,
+    "cudaLaunchKernelEx": CLUSTER,
+    "cudaLaunchKernelExC": CLUSTER,
+    "cudaTextureObject_t": TEXTURE,
+    "cudaSurfaceObject_t": TEXTURE,
+    "cudaCreateTextureObject": TEXTURE,
+    "CUtensorMap": TMA,
+    "cuTensorMapEncodeTiled": TMA,
+}
+
+# Headers whose contents nothing here stands for, by the start of their names.
+HEADERS = {
+    "mma.h": WMMA,
+    "cuda/barrier": TMA,
+    "cuda/pipeline": TMA,
+    "cuda/ptx": ASM,
+    "cudaTypedefs.h": TMA,
+    "cuda_fp8.h": f"the emulated device has no fp8 types; {ELSEWHERE}",
+    "cuda_fp4.h": f"the emulated device has no fp4 types; {ELSEWHERE}",
+}
+LIBRARIES = (
+    "cub/",
+    "thrust/",
+    "cute/",
+    "cutlass/",
+    "cuda/std/",
+    "cublas",
+    "cudnn",
+    "curand",
+    "cufft",
+    "cusparse",
+    "cusolver",
+    "nvrtc",
+    "nccl",
+    "ATen/cuda/CUDABlas",
+    "ATen/native/cuda/",
+    "ATen/cuda/cub",
+)
+
+
+def check(tokens: list[Token], path: str, *, device: bool) -> None:
+    """Raise Unsupported for the first thing in the file that the emulated device does not cover."""
+    for index, token in enumerate(tokens):
+        following = [t.text for t in tokens[index + 1 : index + 5]]
+        sentence = _objection(token, following, device=device)
+        if sentence is not None:
+            raise Unsupported(path, token.line, sentence)
+
+
+def check_conditionals(code: bytes, path: str) -> None:
+    """Raise Unsupported for work that is done on some architectures only: left out, it would be a wrong answer that nobody understands."""
+    for line in left_out_of_device_code(code, "__CUDA_ARCH__"):
+        raise Unsupported(path, line, ARCHITECTURE)
+
+
+def _objection(token: Token, following: list[str], *, device: bool) -> str | None:
+    if token.include is not None:
+        return _header(token.include)
+    if token.text in NAMES:
+        return NAMES[token.text]
+    if device and token.text in ("asm", "__asm__", "__asm") and _has_instructions(following):
+        return ASM
+    if token.text == "<<<":
+        if token.in_device_code:
+            return DYNAMIC
+        if token.callee is None:
+            return ODD_LAUNCH
+    return None
+
+
+def _header(name: str) -> str | None:
+    if name in HEADERS:
+        return HEADERS[name]
+    library = next((prefix for prefix in LIBRARIES if name.startswith(prefix)), None)
+    return None if library is None else f"the emulated device has no {name}: that library runs on GPUs only; {ELSEWHERE}"
+
+
+def _has_instructions(following: list[str]) -> bool:
+    """`asm volatile("" ::: "memory")` only stops the compiler, and g++ knows it as well."""
+    words = [text for text in following if text not in ("volatile", "__volatile__")]
+    return len(words) > 1 and words[0] == "(" and words[1] != '""'

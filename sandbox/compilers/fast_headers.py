@@ -1,0 +1,255 @@
+"""Prepares the light headers for one job: what stands for torch's own, with just the operators that the sources name.
+
+Torch's classes stay torch's; what is left out is the text that no kernel reads. The headers that torch generates have a regular shape,
+and pieces of them are taken over word for word, so that a job's code means the same under both; where the shape is another, or a name is
+not carried, the build says so or fails, and torch's own headers are used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from sandbox.compilers import precompiled, torch_install
+from sandbox.compilers.compile_error_class import is_certain
+from sandbox.compilers.cuda_tokens import defined_macros, parse, tested_macros
+from sandbox.compilers.headers import LIGHT, Headers
+from sandbox.compilers.variable_header import variable_header
+from sandbox.protocol.elf import undefined_names
+
+NATIVE = Path(__file__).resolve().parent.parent / "native" / "light"
+_DEFINITION = re.compile(r"(?:inline|static inline) .*?\b(Tensor::)?(\w+)\(")
+# Methods that torch's own inline code calls: the operators of Tensor and `ATen/TensorOperators.h`.
+CALLED_BY_TORCH = """
+    add add_ sub sub_ mul mul_ div div_ remainder remainder_ bitwise_and bitwise_and_ bitwise_or bitwise_or_ bitwise_xor bitwise_xor_
+    bitwise_not neg lt le gt ge eq ne fill_ copy_ select to item _conj conj_physical is_leaf requires_grad_
+"""
+# Macros that a source may test: the same with both headers, whatever they are. One that it tests and neither it nor this list
+# names could be torch's, so such a source gets torch's own headers.
+SAME_WITH_BOTH = """
+    NDEBUG USE_ROCM CUDA_VERSION CUDART_VERSION TORCH_EXTENSION_NAME TORCH_VERSION_MAJOR TORCH_VERSION_MINOR TORCH_VERSION_PATCH
+    WIN32 _WIN32 _MSC_VER DEBUG defined USE_CUDA WITH_CUDA M_PI CUDA_NO_HALF
+"""
+# Headers that the full ones bring, and the words for which a source needs them; `grader/light.h` has what is always there.
+NEEDED_BY = {
+    "iostream": "cout cerr clog",
+    "sstream": "stringstream ostringstream istringstream",
+    "iomanip": "setprecision setw setfill",
+    "fstream": "ofstream ifstream",
+    "map": "map multimap",
+    "set": "set multiset",
+    "unordered_set": "unordered_set",
+    "queue": "queue priority_queue",
+    "deque": "deque",
+    "list": "list",
+    "stack": "stack",
+    "bitset": "bitset",
+    "chrono": "chrono",
+    "random": "mt19937 mt19937_64 random_device normal_distribution uniform_real_distribution uniform_int_distribution",
+    "numeric": "accumulate iota reduce inner_product partial_sum gcd lcm",
+    "algorithm": "sort min_element max_element fill transform any_of all_of find_if clamp",
+    "thread": "thread this_thread",
+    "mutex": "mutex lock_guard unique_lock once_flag call_once",
+    "functional": "function bind plus multiplies hash",
+    "cmath": "sqrt exp log pow fabs floor ceil tanh isnan isinf",
+    "c10/core/DeviceGuard.h": "DeviceGuard OptionalDeviceGuard",
+    "ATen/core/Generator.h": "Generator",
+    "ATen/OpMathType.h": "opmath_type OpMathType",
+    "ATen/AccumulateType.h": "acc_type acc_type_device",
+    "ATen/ExpandUtils.h": "expand_inplace expand_outplace expand_size infer_size",
+    "ATen/DimVector.h": "DimVector",
+    "ATen/NumericUtils.h": "_isnan _isinf",
+    "ATen/ceil_div.h": "ceil_div round_up",
+    "c10/util/irange.h": "irange",
+    "c10/util/Logging.h": "CHECK CHECK_EQ CHECK_NE CHECK_LT CHECK_LE CHECK_GT CHECK_GE CHECK_NOTNULL DCHECK LOG VLOG vec tensor(",
+    "ATen/TensorIndexing.h": "indexing TensorIndex",
+    "torch/csrc/api/include/torch/detail/TensorDataContainer.h": "tensor(",
+    "c10/core/InferenceMode.h": "InferenceMode",
+    "ATen/Parallel.h": "parallel_for parallel_reduce get_num_threads set_num_threads",
+}
+
+# Headers that torch's own include for others' sake, and the words for which a source needs them after all.
+LEFT_OUT_WITHOUT = {
+    "ATen/Context.h": "globalContext Context getCUDAHooks hasCUDA hasMPS hasXPU hasMAIA hasCUDART manual_seed NoTF32Guard",
+    "ATen/TensorUtils.h": "TensorArg TensorGeometryArg CheckedFrom TORCH_CHECK_TENSOR_ALL",
+}
+WRAPPERS = frozenset({"wrap_pybind_function", "wrap_pybind_function_no_gil"})
+# Handles of CUDA's libraries that torch's context hands out; `native/light/opaque` only names them.
+LIBRARY_WORDS = ("cublas", "cusparse", "cusolver", "cudss", "CUDABlas", "CUDASparse", "CUDASolver", "CUBLAS", "CUSPARSE", "CUSOLVER")
+
+
+def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
+    """Write the job's headers below `place`; a sentence where light headers can't do."""
+    try:
+        return _prepare(sources, place, emulated=emulated)
+    except (OSError, ValueError) as error:  # a header is not where it was, or has no such end
+        return f"this version of torch has headers of another shape: {error}"
+
+
+def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
+    include_dirs = torch_install.include_dirs()
+    torch_include = Path(include_dirs[0])
+    codes = [text.encode() for text in sources.values()]
+    asked = _asked_macro(codes)
+    if asked is not None:
+        return f"the source asks whether there is a macro {asked}"
+    names = frozenset(name for code in codes for name in _names(code))
+    body = _lines(torch_include / "ATen/core/TensorBody.h")
+    methods = dict(_definitions(body, method=True))
+    variable = variable_header(torch_include)
+    if len(methods) < 100 or variable is None:
+        return "this version of torch has headers of another shape"
+    wanted = _wanted(methods, names)
+    _write(place / "ATen/core/TensorBody.h", _without_definitions(body))
+    _write(place / "grader/variable.h", variable)
+    _write(place / "grader/wrapped.h", _wrapped_header(torch_include, names))
+    for header, needed_by in LEFT_OUT_WITHOUT.items():
+        if names.isdisjoint(needed_by.split()):
+            _write(place / header, "#pragma once\n")
+    _write(place / "grader/named.h", _named_header(torch_include, names, {name: methods[name] for name in wanted}))
+    trimmed = tuple(method for method in methods if method not in wanted)
+    return Headers(
+        name=LIGHT,
+        include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
+        defines=("AT_PER_OPERATOR_HEADERS",),
+        missing=lambda artifact: _missing(artifact, trimmed),
+        settles=lambda log: is_certain(log, sources, precompiled.directory()),
+    )
+
+
+def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
+    """What stands for torch's CUDA headers; the emulated device brings its own."""
+    if emulated:
+        return []
+    opaque = not any(word in name for name in names for word in LIBRARY_WORDS)
+    return [str(NATIVE / "cuda"), *([str(NATIVE / "opaque")] if opaque else [])]
+
+
+def _asked_macro(codes: list[bytes]) -> str | None:
+    """A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none."""
+    only_torchs = precompiled.listed(precompiled.MACROS)
+    own = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
+    tested = {name for code in codes for name in tested_macros(code)}
+    return next((name for name in sorted(tested - own - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
+
+
+def _names(code: bytes) -> Iterator[str]:
+    """Every name in a source, comments and literals left out, and `tensor(` for a call of that; macros' bodies are read too."""
+    texts = [token.text for token in parse(code) if token.text[-1] not in "\"'"]
+    words = [word for text in texts for word in re.findall(r"\w+", text)]
+    yield from words
+    yield from defined_macros(code)
+    if b"##" in code:  # a macro that glues names makes methods that work in place of those that do not
+        yield from (f"{word}_" for word in words)
+    if ("tensor", "(") in pairwise(texts):
+        yield "tensor("
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").split("\n") if path.exists() else []
+
+
+def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[str, str]]:
+    """The inline functions at the left margin, by name, and their text; those of one name joined."""
+    found: dict[str, list[str]] = {}
+    at = 0
+    while at < len(lines):
+        match = _DEFINITION.match(lines[at])
+        if match is None or (match[1] is not None) is not method:
+            at += 1
+            continue
+        end = lines.index("}", at)
+        found.setdefault(match[2], []).extend(lines[at : end + 1])
+        at = end + 1
+    yield from ((name, "\n".join(text)) for name, text in found.items())
+
+
+def _without_definitions(lines: list[str]) -> str:
+    kept, at = [], 0
+    while at < len(lines):
+        match = _DEFINITION.match(lines[at])
+        if match is not None and match[1] is not None and not lines[at].rstrip().endswith(";"):
+            at = lines.index("}", at) + 1
+            continue
+        kept.append("" if lines[at].lstrip().startswith("//") else lines[at])
+        at += 1
+    return "\n".join(kept).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>")
+
+
+def _wanted(methods: Mapping[str, str], names: frozenset[str]) -> list[str]:
+    """The methods whose definitions the job may need."""
+    always = CALLED_BY_TORCH.split()
+    return [name for name in methods if name in names or name in always or name.startswith("__dispatch_")]
+
+
+def _named_header(torch_include: Path, names: frozenset[str], methods: Mapping[str, str]) -> str:
+    """What the sources name: headers of the standard library, operators, methods, and torch's factories."""
+    operators = torch_include / "ATen/ops"
+    headers = [header for header, words in NEEDED_BY.items() if not names.isdisjoint(words.split())]
+    if any(name.startswith("AT_DISPATCH") for name in names):
+        headers.append("ATen/Dispatch.h")
+    signatures = sorted({operator for method in methods if (operator := _operator_of(operators, method))})
+    functions = sorted({operator for name in names if (operator := _operator_of(operators, name))})
+    if any("ITensorListRef" in (operators / f"{name}.h").read_text("utf-8") for name in functions):
+        headers.append("ATen/core/IListRef.h")
+    lines = ["#pragma once", *(f"#include <{header}>" for header in headers)]
+    lines += [f"#include <ATen/ops/{name}_ops.h>" for name in signatures]
+    lines += [f"#include <ATen/ops/{name}.h>" for name in functions]
+    lines += ["namespace at {", *methods.values()]
+    lines += _taken(torch_include / "ATen/Functions.h", names)
+    lines += ["}", "namespace torch {"]
+    factories = _taken(torch_include / "torch/csrc/autograd/generated/variable_factories.h", names)
+    lines += [text.replace("autograd::make_variable(", "::grader::fresh_variable(") for text in factories]
+    lines += ["}", ""]
+    return "\n".join(lines)
+
+
+def _wrapped_header(torch_include: Path, names: frozenset[str]) -> str:
+    """`torch::wrap_pybind_function`, which `load_inline` writes around every function: the last part of torch/csrc/Exceptions.h."""
+    lines = _lines(torch_include / "torch/csrc/Exceptions.h") if names & WRAPPERS else []
+    begins = [number for number, line in enumerate(lines) if line.startswith("struct PyWarningHandler {")]
+    ends = [number for number, line in enumerate(lines) if line.startswith("} // namespace torch")]
+    if len(begins) != 1 or not ends:
+        return "#pragma once\n"
+    macros = [line for name in ("HANDLE_TH_ERRORS", "END_HANDLE_TH_ERRORS_PYBIND") for line in _macro(lines, name)]
+    head = ["#pragma once", "#include <ATen/detail/FunctionTraits.h>", "#include <torch/csrc/jit/runtime/jit_exception.h>"]
+    declared = ["namespace torch {", "TORCH_PYTHON_API void translate_exception_to_python(const std::exception_ptr&);"]
+    return "\n".join([*head, *macros, *declared, *lines[begins[0] : ends[-1] + 1], ""])
+
+
+def _macro(lines: list[str], name: str) -> list[str]:
+    begin = next((number for number, line in enumerate(lines) if line.split()[:2] == ["#define", name]), len(lines))
+    end = begin
+    while end < len(lines) and lines[end].endswith("\\"):
+        end += 1
+    return lines[begin : end + 1]
+
+
+def _operator_of(operators: Path, name: str) -> str | None:
+    """The operator under whose name torch has a function or method: several forms of one lie in one header."""
+    name = name.removeprefix("__dispatch_")
+    forms = ("", "_", "_symint", "__symint", "_out", "_outf", "_symint_out", "_symint_outf")
+    bases = [*(name.removesuffix(form) for form in forms), name.strip("_"), name.strip("_").removeprefix("i")]
+    return next((base for base in bases if (operators / f"{base}.h").exists()), None)
+
+
+def _taken(header: Path, names: frozenset[str]) -> list[str]:
+    # `tensor` is a name that variables have, and its function needs much; so it counts where it is called.
+    return [text for name, text in _definitions(_lines(header)) if name in names and (name != "tensor" or "tensor(" in names)]
+
+
+def _missing(artifact: bytes, trimmed: tuple[str, ...]) -> str | None:
+    """A method that torch's inline code calls, and that the sources do not name."""
+    prefixes = {f"{start}{len(method)}{method}": method for method in trimmed for start in ("_ZNK2at6Tensor", "_ZN2at6Tensor")}
+    for name in undefined_names(artifact):
+        match = re.match(r"_ZNK?2at6Tensor(\d+)", name)
+        if match is not None and name[: match.end() + int(match[1])] in prefixes:
+            return f"Tensor::{prefixes[name[: match.end() + int(match[1])]]} is called, but not by name"
+    return None
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")

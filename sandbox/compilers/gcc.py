@@ -1,0 +1,98 @@
+"""g++: the compiler of the emulated device, of C++ files beside CUDA ones, and the linker of every device."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.compilers import emulation, precompiled
+from sandbox.compilers.headers import Headers
+from sandbox.compilers.steps import Compiler, Step, object_name
+from sandbox.protocol import elf, wire
+
+TRANSLATED = "translated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emulated:
+    """Compiles translated sources.
+
+    files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers may lie.
+    """
+
+    files: Path
+    translated: Path
+    sources: Mapping[str, str]
+    ready: Path
+
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+        """Plan g++; it stands beside the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
+        words = [f"-I{self.translated}", *flags(headers), *precompiled.prefix(path, self.sources[path], headers, self.ready)]
+        return [compile_step(self.translated / path, path, number, words, self.files, place)]
+
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+        """Plan g++."""
+        return link_steps(objects, libraries, output, place)
+
+
+def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path) -> Compiler:
+    """Translate the sources of a job; Unsupported where the emulated device can't run them."""
+    translated = place / TRANSLATED
+    for path, text in sources.items():
+        target = translated / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(emulation.translate(text, path), "utf-8")
+    return Emulated(files=files, translated=translated, sources=sources, ready=precompiled.directory())
+
+
+def flags(headers: Headers) -> list[str]:
+    """What every source is compiled with for the emulated device, and what its precompiled headers were."""
+    return [*emulation.compile_flags(), *include_flags(headers, device=emulation.include_dirs())]
+
+
+def include_flags(headers: Headers, *, device: Sequence[str]) -> list[str]:
+    """Flags for the device's headers, then the language's. In neither the compiler warns."""
+    # In two words, as nvcc takes it too.
+    directories = [word for directory in (*device, *headers.include_dirs) for word in ("-isystem", directory)]
+    return [*(f"-D{name}" for name in headers.defines), *directories]
+
+
+def compile_step(source: Path, path: str, number: int, flags: Sequence[str], files: Path, place: Path) -> Step:
+    """Plan g++ for the text in `source`, which is called `path` in the artifact, and stands in `files`."""
+    own = ["-fPIC", "-fdiagnostics-color=never", f"-frandom-seed={path}"]
+    command = (*compiler(), *flags, *own, "-x", "c++", "-c", str(source), "-o", str(place / object_name(number)))
+    return Step(command=command, directory=files, outputs=(object_name(number),), source=path)
+
+
+def link_steps(objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+    """Plan the link of a shared object; what is undefined in it is looked for when it is loaded.
+
+    A library that is given by its path is only named in the object: an empty one of that name is linked. To read the names in torch's
+    own takes longer than the link.
+    """
+    named, others = [], []
+    for library in libraries:
+        name = _soname(Path(library)) if library.startswith("/") else None
+        if name is None:
+            others.append(library)
+        else:
+            named.append(f"named/{name}")
+    empty = (*compiler(), "-shared", "-nostdlib", "-x", "assembler", os.devnull)
+    steps = [Step(command=(*empty, f"-Wl,-soname,{Path(one).name}", "-o", one), directory=place, outputs=(one,)) for one in named]
+    # The shared libstdc++, before all: a static one, or the copies of its functions that torch exports, crash when a number is printed.
+    needed = ["-Wl,--push-state,--no-as-needed", "-l:libstdc++.so.6", *named, "-Wl,--pop-state"] if named else []
+    command = (*compiler(), "-shared", *objects, "-o", output, *needed, *others, "-pthread")
+    return [*steps, Step(command=command, directory=place, inputs=(*objects, *named), outputs=(output,))]
+
+
+def _soname(library: Path) -> str | None:
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return elf.soname(data)
+
+
+def compiler() -> list[str]:
+    """The words that call it."""
+    return os.environ.get("CXX", "g++").split()

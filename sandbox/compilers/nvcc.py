@@ -1,0 +1,209 @@
+"""nvcc, taken apart: what it would run one after the other runs side by side.
+
+nvcc says with --dryrun what it would run. Host pass (cudafe++) and device pass (cicc, ptxas) need nothing of each other but an identifier
+of the file, which is made here instead. Where its answer has a shape that is not known, nvcc itself compiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.compilers import gcc
+from sandbox.compilers.headers import Headers
+from sandbox.compilers.steps import OBJECT, Compiler, Step, object_name
+from sandbox.protocol import wire
+
+ARCHITECTURE = "sm_90"
+SPECIFIC_FROM = 90
+DRYRUN_S = 30.0
+HOST_FLAGS = ("-std=c++20", "-O3")
+LANGUAGE_FLAGS = ("--expt-relaxed-constexpr", "--extended-lambda")  # what the emulated device takes without being asked
+# -lineinfo: profilers show the user's lines; no other code is made. -v: registers, shared memory and spills of each kernel, for the log.
+FLAGS = (*HOST_FLAGS, *LANGUAGE_FLAGS, "-lineinfo", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "--split-compile", "0")
+# cicc writes into the line information where it stands, and takes $PWD's word for that if it leads there. So an artifact is the same
+# bytes wherever its sources lie, and a profiler that stands beside them finds them.
+STANDS_IN = ("PWD", "/proc/self/cwd")
+# What stands in nvcc's answer for the directory of a source's files, and for the source.
+FOLDER, SOURCE = "__folder__", "__source__.cu"
+STEM = Path(SOURCE).stem
+MODULE_ID = f"{STEM}.module_id"
+MAKES_MODULE_ID = "--gen_module_id_file"
+TOOL_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "NVVMIR_LIBRARY_DIR")
+_FILE = re.compile(rf"{FOLDER}/([\w.+-]+)")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)")
+_ARCHITECTURE = re.compile(r"sm_(\d+)([a-z]?)")
+
+
+class NoCompiler(Exception):
+    """The build box has no nvcc."""
+
+    def __init__(self) -> None:
+        super().__init__("nvcc is not on the PATH of the build box; install the CUDA toolkit, or set CUDA_HOME where the server runs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dryrun:
+    """What nvcc would run for one source, and with which variables."""
+
+    variables: Mapping[str, str]
+    commands: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """Compiles by the commands of a dry run."""
+
+    files: Path
+    dryrun: Dryrun
+
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+        """Plan the passes of a .cu file, or g++ for any other."""
+        includes = ["-I.", *gcc.include_flags(headers, device=())]
+        if not path.endswith(".cu"):
+            toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
+            return [gcc.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
+        folder = place / str(number)
+        folder.mkdir()
+        (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
+        return self._passes(path, number, includes, folder)
+
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+        """Plan g++ with the toolkit's libraries."""
+        return gcc.link_steps(objects, [*self._words("LIBRARIES"), *libraries], output, place)
+
+    def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[Step]:
+        variables = self.dryrun.variables
+        environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
+        made = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
+        steps = []
+        for command in self.dryrun.commands:
+            named = [f"{number}/{_filled(name, path, folder)}" for name in _files(command)]
+            program, *words = (_filled(word, path, folder) for word in command)
+            step = Step(
+                command=(program, *(includes if "-E" in words else ()), *words),
+                # ptxas notes the time of every source that it finds; where it stands it finds none.
+                directory=folder if Path(program).name == "ptxas" else self.files,
+                # The last one reads what others have written without naming all of it.
+                inputs=tuple(made if command is self.dryrun.commands[-1] else [name for name in named if name in made]),
+                outputs=tuple(name for name in named if name not in made),
+                source=path,
+                environment=environment,
+            )
+            steps.append(step)
+            made += step.outputs
+        return steps
+
+    def _words(self, variable: str) -> list[str]:
+        return shlex.split(self.dryrun.variables.get(variable, ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """Compiles by nvcc itself, one pass after the other."""
+
+    program: str
+    flags: tuple[str, ...]
+    files: Path
+
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+        """Plan nvcc."""
+        includes = ["-I.", *gcc.include_flags(headers, device=())]
+        command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
+        return [Step(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
+
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+        """Plan nvcc, without the runtime that it adds by itself."""
+        command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
+        return [Step(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
+
+
+def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path) -> Compiler:
+    """Ask nvcc what it would run; the same for every source but for the names."""
+    program = shutil.which("nvcc")
+    if program is None:
+        raise NoCompiler
+    number = target(job.architecture or ARCHITECTURE).removeprefix("sm_")
+    flags = (*FLAGS, "-gencode", f"arch=compute_{number},code=sm_{number}")
+    (place / FOLDER).mkdir()
+    asked = subprocess.run(
+        [program, *flags, "--dryrun", "--keep", "--keep-dir", FOLDER, "-c", SOURCE, "-o", f"{FOLDER}/{OBJECT}"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DRYRUN_S,
+    )
+    dryrun = parse(asked.stderr) if asked.returncode == 0 else None
+    return Plain(program=program, flags=flags, files=files) if dryrun is None else Parallel(files=files, dryrun=dryrun)
+
+
+def target(architecture: str) -> str:
+    """What is built for a device that says it is of this architecture.
+
+    From Hopper on the one with an "a": all of the plain one, and what exists on this very device only (wgmma and setmaxnreg on sm_90a,
+    tcgen05 on sm_100a). Such code runs on no other device, which costs nothing: an artifact is run on the lane that it was built for. The
+    judge says what its device is; what a compiler makes best for that is known here. One that names a letter means it.
+    """
+    match = _ARCHITECTURE.fullmatch(architecture)
+    if match is None:
+        raise ValueError(f"architecture {architecture!r} is none; write it as nvcc does, such as 'sm_90'")
+    return f"{architecture}a" if int(match[1]) >= SPECIFIC_FROM and not match[2] else architecture
+
+
+def parse(text: str) -> Dryrun | None:
+    """Read nvcc's answer; None where it is not as expected."""
+    variables: dict[str, str] = {}
+    commands: list[tuple[str, ...]] = []
+    try:
+        for line in text.splitlines():
+            if not line.startswith("#$ "):
+                continue
+            assignment = _ASSIGNMENT.fullmatch(line[3:])
+            if assignment is not None:
+                variables[assignment[1]] = assignment[2]
+            else:
+                commands.append(tuple(_expanded(word, variables) for word in shlex.split(line[3:])))
+    except (ValueError, KeyError):  # an open quote; a variable that was not set
+        return None
+    commands = [command for command in commands if command and command[0] != "rm"]
+    makers = [command for command in commands if MAKES_MODULE_ID in command]
+    if len(makers) != 1 or Path(makers[0][0]).name != "cudafe++" or f"{FOLDER}/{OBJECT}" not in commands[-1]:
+        return None
+    if not all(_FILE.search(word) for command in commands for word in command if FOLDER in word):
+        return None  # a file in there whose name does not follow
+    return Dryrun(variables=variables, commands=tuple(tuple(word for word in one if word != MAKES_MODULE_ID) for one in commands))
+
+
+def module_id(path: str, content: bytes) -> str:
+    """An identifier in the shape of nvcc's own, of path and content, so that no two sources of a job share it and every build agrees."""
+    digest = hashlib.sha256(path.encode() + b"\0" + content).hexdigest()
+    name = _letters(Path(path).name)
+    return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
+
+
+def _files(command: Sequence[str]) -> list[str]:
+    """The files in the source's directory that a command names, each once."""
+    return list(dict.fromkeys(name for word in command for name in _FILE.findall(word)))
+
+
+def _expanded(word: str, variables: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda match: variables[match[1] or match[2]], word)
+
+
+def _filled(word: str, path: str, folder: Path) -> str:
+    """The word for this source. Messages and the artifact name it as it was submitted, wherever it lies."""
+    if word == SOURCE or word.endswith(f"/{SOURCE}"):
+        return path
+    return word.replace(f"{FOLDER}/", f"{folder}/").replace(STEM, _letters(Path(path).stem))
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "_", name)

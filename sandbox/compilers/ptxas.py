@@ -1,0 +1,170 @@
+"""What ptxas says: how much of the device each kernel uses, and what is wrong, in the names and lines of the user.
+
+Reads text that a stranger's source had a hand in; what comes of it is a claim, cut to a size.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sandbox.compilers.nvcc import STANDS_IN
+from sandbox.protocol.wire import KernelUse
+
+KERNEL_LIMIT = 32
+NAME_LIMIT_CHARS = 200
+MANGLED_LIMIT_CHARS = 4000  # a longer one stays as it is
+DEMANGLE_S = 5.0
+UNKNOWN = -1
+_INFO = r"ptxas info\s*: "
+_ENTRY = re.compile(rf"{_INFO}Compiling entry function '([^']+)' for '(\w+)'")
+_PROPERTIES = re.compile(rf"{_INFO}Function properties for (\S+)")
+_FRAME = re.compile(r"\s+(\d{1,9}) bytes stack frame, (\d{1,9}) bytes spill stores, (\d{1,9}) bytes spill loads")
+_USED = re.compile(_INFO + r"Used (\d{1,9}) registers(.*)")
+_PART = re.compile(r"(\d{1,9}(?:\+\d{1,9})*) bytes (smem|cmem\[\d+\]|cumulative stack size)")
+_TOLD = re.compile(rf"(?:{_INFO}|    \d+ bytes stack frame, ).*\n")
+# In the shape of a namespace with an identifier of its file, `sandbox/compilers/nvcc.py:module_id`.
+_UNNAMED = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?(?=::)")
+_MANGLED = re.compile(r"'(_Z\w+)'")
+_COMPLAINT = re.compile(r"^ptxas (?!info|warning).*$", re.MULTILINE)
+_IN_PTX = re.compile(r"ptxas (\S+), line (\d{1,9}); (\w+)\s*: (.*)")
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
+_FUNCTION = re.compile(r"\.(?:entry|func)\s")
+_BODY = re.compile(r"\.entry\s+([\w$]+)")
+_DOUBLE = re.compile(r"\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|cvt)(?:\.\w+)*\.f64[.\s]")
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d{1,9})\s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ptx:
+    """The text that ptxas was given, and the source that it was made of."""
+
+    source: str
+    lines: tuple[str, ...]
+    files: Mapping[str, str]
+
+    @classmethod
+    def of(cls, source: str, text: str) -> Ptx:
+        """Read the files that its lines come from."""
+        lines = tuple(text.splitlines())
+        return cls(source=source, lines=lines, files={found[1]: found[2] for found in map(_FILE.match, lines) if found is not None})
+
+
+def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
+    """What each kernel uses, in the order of the log; built for several architectures, the name says for which. ptx: its input."""
+    found: list[tuple[KernelUse, str]] = []
+    for line in log.splitlines():
+        if (entry := _ENTRY.match(line)) is not None:
+            found.append((KernelUse(name=entry[1], registers=UNKNOWN), entry[2]))
+            described = None
+        elif not found:
+            continue
+        elif (properties := _PROPERTIES.match(line)) is not None:
+            described = properties[1]
+        elif (frame := _FRAME.match(line)) is not None and described == found[-1][0].name:
+            found[-1] = _with_frame(found[-1][0], frame), found[-1][1]
+        elif (used := _USED.match(line)) is not None:
+            found[-1] = _with_use(found[-1][0], used), found[-1][1]
+    found = [(use, architecture) for use, architecture in found if use.registers != UNKNOWN][:KERNEL_LIMIT]
+    several = len({architecture for _, architecture in found}) > 1
+    doubles = _doubles(ptx)
+    found = [(replace(use, double_instruction_count=doubles.get(use.name, 0)), architecture) for use, architecture in found]
+    names = demangled([use.name for use, _ in found])
+    suffixes = [f" for {architecture}" if several else "" for _, architecture in found]
+    return tuple(
+        replace(use, name=f"{name[: NAME_LIMIT_CHARS - len(suffix)]}{suffix}")
+        for (use, _), name, suffix in zip(found, names, suffixes, strict=True)
+    )
+
+
+def _doubles(texts: Sequence[str]) -> dict[str, int]:
+    """Instructions in float64, by the name of the entry whose body they stand in. What a function does that is called is nobody's."""
+    found: dict[str, int] = {}
+    for text in texts:
+        entry = None
+        for line in text.splitlines():
+            if _FUNCTION.search(line):
+                entry = named[1] if (named := _BODY.search(line)) is not None else None
+            elif entry is not None and _DOUBLE.match(line):
+                found[entry] = found.get(entry, 0) + 1
+    return found
+
+
+def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:
+    """The log of a build that failed: without what ptxas tells of kernels, its errors with the user's names and lines.
+
+    ptx: by the name that the log has for it.
+    """
+    log = _TOLD.sub("", log)
+    log = _COMPLAINT.sub(lambda match: _in_source(match[0], ptx), log)
+    mangled = list(dict.fromkeys(name for line in _COMPLAINT.findall(log) for name in _MANGLED.findall(line)))[:KERNEL_LIMIT]
+    readable = dict(zip(mangled, demangled(mangled), strict=True))
+    return _COMPLAINT.sub(lambda line: _MANGLED.sub(lambda name: f"'{readable.get(name[1], name[1])}'", line[0]), log)
+
+
+def demangled(names: Sequence[str]) -> list[str]:
+    """The names as C++ has them, of printable characters; as they are where the box has no c++filt, or it fails."""
+    readable = _filtered([name if len(name) <= MANGLED_LIMIT_CHARS and name.isprintable() else "" for name in names])
+    return [_plain(_UNNAMED.sub("(anonymous namespace)", new or old)) for old, new in zip(names, readable, strict=True)]
+
+
+def _filtered(names: Sequence[str]) -> list[str]:
+    program = shutil.which("c++filt")
+    if program is None or not names:
+        return list(names)
+    # One that is no text, not even after a compiler had it, must not cost a build.
+    text = "\n".join(names).encode("utf-8", "replace")
+    try:
+        done = subprocess.run([program], input=text, capture_output=True, check=False, timeout=DEMANGLE_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return list(names)
+    lines = done.stdout.decode("utf-8", "replace").split("\n")
+    return lines if len(lines) == len(names) else list(names)
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name if character.isprintable())[:NAME_LIMIT_CHARS]
+
+
+def _with_frame(use: KernelUse, frame: re.Match[str]) -> KernelUse:
+    stack, stores, loads = (int(number) for number in frame.groups())
+    return replace(use, stack_bytes=max(stack, use.stack_bytes), spill_store_bytes=stores, spill_load_bytes=loads)
+
+
+def _with_use(use: KernelUse, used: re.Match[str]) -> KernelUse:
+    """Older ptxas write what the system adds behind a plus, and list the constant banks."""
+    parts: dict[str, int] = {}
+    for size, kind in _PART.findall(used[2]):
+        kind = kind.partition("[")[0]
+        parts[kind] = parts.get(kind, 0) + sum(int(one) for one in size.split("+") if one)
+    return replace(
+        use,
+        registers=int(used[1]),
+        shared_bytes=parts.get("smem", 0),
+        stack_bytes=max(parts.get("cumulative stack size", 0), use.stack_bytes),  # with the functions that it calls
+        constant_bytes=parts.get("cmem", 0),
+    )
+
+
+def _in_source(line: str, ptx: Mapping[str, Ptx]) -> str:
+    """An error in a line of PTX, that is, in inline assembly, as an error in the line of the source that it came from."""
+    match = _IN_PTX.fullmatch(line)
+    if match is None or match[1] not in ptx:
+        return line
+    text, number = ptx[match[1]], int(match[2])
+    quoted = text.lines[number - 1].strip() if 0 < number <= len(text.lines) else ""
+    return f"{_origin(text, number)}: {match[3]}: {match[4]}" + (f"\n    {quoted}" if quoted else "")
+
+
+def _origin(ptx: Ptx, number: int) -> str:
+    """The place in the source that stands before a line of PTX, in its function."""
+    for line in reversed(ptx.lines[: number - 1]):
+        loc = _LOC.match(line)
+        if loc is not None and loc[1] in ptx.files:
+            return f"{ptx.files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
+        if _FUNCTION.search(line):
+            break
+    return ptx.source

@@ -1,0 +1,127 @@
+"""A build as a plan of commands, run by ninja: side by side where their files allow it, their words in the order of the plan."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sandbox.compilers.headers import Headers
+
+OBJECT = "object.o"
+NINJA_FILE = "build.ninja"
+FAREWELL_S = 5.0
+UNFINISHED = "error: the compiler did not finish in time"
+_PARAGRAPH = re.compile(r"\n{2,}")
+_COUNT = re.compile(r"^\d+ errors?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One command. inputs and outputs are names of our own making, relative to the directory of the plan.
+
+    source: what it compiles, as submitted; "" for the link. environment: what is set beside the builder's own variables.
+    """
+
+    command: tuple[str, ...]
+    directory: Path
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...]
+    source: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a plan ended, and what its commands printed."""
+
+    succeeded: bool
+    log: str
+
+
+class Compiler(Protocol):
+    """A device kind's compiler, made for the files of one job; plans nothing that another plan's directory would show."""
+
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+        """Plan what makes `object_name(number)` in `place` of a source."""
+
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+        """Plan what makes a shared object in `place` of objects that lie there. libraries: paths, and flags of the linker."""
+
+
+def object_name(number: int) -> str:
+    """What the object of a plan's source is called; every source has a directory of its own."""
+    return f"{number}/{OBJECT}"
+
+
+def run(steps: Sequence[Step], place: Path, *, timeout_s: float | None = None) -> Ran:
+    """Run a plan in a directory of its own.
+
+    A command that fails keeps those from running that need its files, and no others; but where the plan is a try, with a time limit, all.
+    """
+    (place / NINJA_FILE).write_text(_ninja(steps), "utf-8")
+    ninja = [str(Path(sys.executable).parent / "ninja"), "--quiet", "-k", "0" if timeout_s is None else "1"]
+    with subprocess.Popen(ninja, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            return Ran(succeeded=False, log=f"{UNFINISHED}\n")
+    log = merged((step.source, _read(place / _log_name(number))) for number, step in enumerate(steps))
+    log = _for_people(log, steps, place)
+    if process.returncode and not log:
+        log = output.decode("utf-8", "replace")[-4000:]
+    return Ran(succeeded=process.returncode == 0, log=log)
+
+
+def merged(logs: Iterable[tuple[str, str]]) -> str:
+    """What was said of each source, in the order of the steps. Nothing is said twice of one: both passes of nvcc read the same lines."""
+    seen, kept = set(), []
+    for source, log in logs:
+        new = []
+        for paragraph in _PARAGRAPH.split(log.strip("\n")):
+            key = source, _COUNT.sub("", paragraph)
+            if key not in seen:
+                seen.add(key)
+                new.append(paragraph)
+        if any(new):
+            kept.append("\n\n".join(new) + "\n")
+    return "".join(kept)
+
+
+def _for_people(log: str, steps: Sequence[Step], place: Path) -> str:
+    """The log without names of our own: an object is called what it was made of."""
+    log = log.replace(f"{place}/", "")
+    objects = {name: step.source for step in steps for name in step.outputs if step.source and name.endswith(f"/{OBJECT}")}
+    return re.sub(rf"\b\d+/{re.escape(OBJECT)}\b", lambda match: objects.get(match[0], match[0]), log)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()  # ninja ends its commands, which have process groups of their own
+    try:
+        process.communicate(timeout=FAREWELL_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _ninja(steps: Sequence[Step]) -> str:
+    lines = ["rule step", "  command = $line"]
+    for number, step in enumerate(steps):
+        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.environment)
+        line = f"cd {shlex.quote(str(step.directory))} && {variables}{shlex.join(step.command)}"
+        log = f'> "$$OLDPWD"/{_log_name(number)} 2>&1'  # where ninja stands
+        lines += [f"build {' '.join(step.outputs)}: step {' '.join(step.inputs)}", f"  line = {line.replace('$', '$$')} {log}"]
+    return "\n".join(lines) + "\n"
+
+
+def _log_name(number: int) -> str:
+    return f"step{number}.log"
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8", "replace") if path.exists() else ""

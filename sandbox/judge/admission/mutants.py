@@ -1,0 +1,227 @@
+"""Wrong answers that a problem has to reject: what a kernel would give that computes less than it is asked to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from sandbox.judge.admission.case import Case, Tensors
+from sandbox.judge.admission.numerics import (
+    FIRST_COLUMNS,
+    first_columns,
+    flushed,
+    one_pass_moments,
+    relative_border,
+    without_maximum,
+)
+from sandbox.judge.references import ReferenceFailed, Task
+from sandbox.protocol import wire
+
+SYMMETRIC = 1e-9  # relative; in double nothing but rounding is that small
+_LOWER = {torch.float32: torch.float16, torch.float64: torch.float32}
+_VALUES = "lower atol and rtol, or make the outputs larger against them (scale, needles, smaller axes)"
+_SPREAD = "give one workload inputs on which it fails, such as distributions = { x = { kind = 'normal', scale = 64.0 } }"
+_SHIFTED = "give one workload inputs whose mean is far from zero, such as distributions = { x = { kind = 'normal', offset = 256.0 } }"
+_INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, heavy_tail, smaller axes)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """make: (a case, another draw of the same workload) to outputs; None where nothing of the kind can be made.
+
+    vital: it has to be rejected at one workload at least. own_rule_may: a format's own rule may let it through.
+    one_rejects: it may be accepted at a workload as long as another one of the same kind of device rejects it.
+    """
+
+    check: str
+    make: Callable[[Case, Case], Tensors | None]
+    cheat: str
+    remedy: str = _VALUES
+    vital: bool = False
+    own_rule_may: bool = False
+    one_rejects: bool = False
+
+    @property
+    def accepted_here(self) -> str:
+        """What is said of a workload that accepts it, where one workload has to reject it."""
+        return f"{self.cheat} is accepted at this workload"
+
+
+def mutants(task: Task) -> Iterator[Mutant]:
+    """Every mutant of a problem, the telling ones first."""
+    spec = task.spec
+    for index, one in enumerate(spec.inputs):
+        yield Mutant(
+            check=f"input {one.name}",
+            make=partial(_other_input, index),
+            cheat=f"a kernel that ignores {one.name!r}",
+            remedy=f"use {one.name!r} in the reference or leave it out of the inputs; where it is used, {_INPUTS}",
+            vital=index not in task.scratch,  # what is only written to may hold anything
+        )
+    yield Mutant(
+        check="seed",
+        make=lambda case, other: other.right,
+        cheat="a kernel that remembers the answer to other inputs",
+        remedy="the answer has to depend on the inputs' values; change what is asked for, or " + _VALUES,
+        vital=True,
+    )
+    for index, output in enumerate(spec.outputs):
+        yield from _of_output(spec, index, f" in {output.name}" if len(spec.outputs) > 1 else "")
+    yield Mutant(
+        check="half precision",
+        make=_lower_precision,
+        cheat="a kernel that rounds its inputs to half of their precision",
+        remedy="lower atol and rtol, or set tolerance.budget_factor",
+    )
+    yield Mutant(
+        check="no maximum",
+        make=without_maximum,
+        cheat="a kernel that takes exp() without subtracting the maximum",
+        remedy=_SPREAD,
+        one_rejects=True,
+    )
+    yield Mutant(
+        check="one pass",
+        make=one_pass_moments,
+        cheat="a kernel that computes the variance as E[x^2] - E[x]^2",
+        remedy=_SHIFTED,
+        one_rejects=True,
+    )
+    for index, one in enumerate(spec.inputs):
+        if one.shape:
+            yield Mutant(
+                check=f"every second of {one.name}",
+                make=partial(_every_second, index),
+                cheat=f"a kernel that reads only every second element of each row of {one.name!r} and doubles it",
+                remedy=_INPUTS,
+            )
+
+
+def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
+    def mutant(
+        check: str, change: Callable[[Case, Case], torch.Tensor | None], cheat: str, own_rule_may: bool = False, one_rejects: bool = False
+    ) -> Mutant:
+        def make(case: Case, other: Case) -> Tensors | None:
+            changed = change(case, other)
+            return None if changed is None else [*case.right[:index], changed, *case.right[index + 1 :]]
+
+        return Mutant(check=check + where, make=make, cheat=cheat, own_rule_may=own_rule_may, one_rejects=one_rejects)
+
+    yield mutant("zeros", lambda case, _: torch.zeros_like(case.right[index]), "a kernel that writes zeros" + where)
+    yield mutant("ones", lambda case, _: torch.ones_like(case.right[index]), "a kernel that writes ones" + where)
+    yield mutant("constant mean", lambda _, other: _mean(other.right[index]), "a kernel that writes one constant" + where)
+    yield mutant("nan", lambda case, _: _nan(case.right[index]), "a kernel that writes NaN" + where)
+    for number, one in enumerate(spec.inputs):
+        if one.shape:
+            yield mutant(
+                f"copy of {one.name}",
+                partial(_copy, number, index),
+                f"a kernel that copies {one.name!r}{where}",
+            )
+    yield mutant("transposed", lambda case, _: _transposed(case, index), "a kernel that writes the transposed answer" + where)
+    yield mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where, own_rule_may=True)
+    for check, border, cheat in (
+        (
+            "small values",
+            lambda case: relative_border(case.right[index]),
+            "a kernel that writes zeros for elements below 1e-6 of the largest",
+        ),
+        ("below atol", lambda case: (case.workload.tolerance or spec.tolerance).atol, "a kernel that writes zeros for elements below atol"),
+    ):
+        yield mutant(check, partial(_flushed, index, border), cheat + where, one_rejects=True)
+    for count in FIRST_COLUMNS:
+        cheat = f"a kernel that computes only the first {count} columns{where}"
+        yield mutant(f"first {count} columns", partial(_first_columns, index, count), cheat, one_rejects=True)
+
+
+def _flushed(index: int, border: Callable[[Case], float], case: Case, other: Case) -> torch.Tensor | None:
+    return flushed(case.right[index], border(case))
+
+
+def _first_columns(index: int, count: int, case: Case, other: Case) -> torch.Tensor | None:
+    return first_columns(case.right[index], count)
+
+
+def _mean(right: torch.Tensor) -> torch.Tensor | None:
+    values = right.double()
+    values = values[values.isfinite()]
+    if not values.numel():
+        return None
+    mean = values.mean() if right.is_floating_point() else values.mean().round()
+    return mean.to(right.dtype).expand(right.shape).contiguous()
+
+
+def _nan(right: torch.Tensor) -> torch.Tensor | None:
+    return torch.full_like(right, float("nan")) if right.is_floating_point() and right.numel() else None
+
+
+def _copy(number: int, index: int, case: Case, other: Case) -> torch.Tensor | None:
+    given, right = case.inputs[number], case.right[index]
+    return given.to(right.dtype) if given.shape == right.shape else None
+
+
+def _transposed(case: Case, index: int) -> torch.Tensor | None:
+    right = case.right[index]
+    if right.dim() < 2 or right.shape[-1] != right.shape[-2] or right.shape[-1] < 2:
+        return None
+    exact = case.exact[index].double() if case.exact is not None else right.double()
+    apart = (exact - exact.transpose(-1, -2)).abs()
+    if bool((apart <= SYMMETRIC * exact.abs()).all()):
+        return right  # symmetric but for rounding: there is nothing to be seen
+    return right.transpose(-1, -2).contiguous()
+
+
+def _one_wrong(case: Case, index: int) -> torch.Tensor | None:
+    """One element off by as much as elements are large, and by no less than itself."""
+    right = case.right[index]
+    if not right.numel():
+        return None
+    wrong = right.clone(memory_format=torch.contiguous_format)
+    flat, place = wrong.view(-1), random.Random(case.key).randrange(right.numel())
+    if right.dtype == torch.bool:
+        flat[place] = ~flat[place]
+    elif not right.is_floating_point():
+        flat[place] += 1
+    else:
+        values = right.double()
+        values = values[values.isfinite()]
+        usual = float(values.square().mean().sqrt()) if values.numel() else 0.0
+        here = float(flat[place].nan_to_num(0.0, 0.0, 0.0))
+        flat[place] = here + (max(usual, abs(here)) or 1.0)
+    return wrong
+
+
+def _lower_precision(case: Case, other: Case) -> Tensors | None:
+    floats = {one.dtype for one in case.right if one.is_floating_point()}
+    lower = _LOWER.get(floats.pop()) if len(floats) == 1 else None
+    if lower is None or not any(one.is_floating_point() and one.dim() for one in case.inputs):
+        return None
+    return _answer(case, [one.to(lower).to(one.dtype) if one.is_floating_point() and one.dim() else one for one in case.inputs])
+
+
+def _every_second(index: int, case: Case, other: Case) -> Tensors | None:
+    given = case.inputs[index]
+    if not given.is_floating_point() or given.dim() == 0 or given.shape[-1] < 2:
+        return None
+    sampled = given.clone()
+    sampled[..., 1::2] = 0
+    sampled[..., 0::2] *= 2
+    return _answer(case, [*case.inputs[:index], sampled, *case.inputs[index + 1 :]])
+
+
+def _other_input(index: int, case: Case, other: Case) -> Tensors | None:
+    if torch.equal(case.inputs[index], other.inputs[index]):
+        return None  # always the same: a constant of the problem
+    return _answer(case, [*case.inputs[:index], other.inputs[index], *case.inputs[index + 1 :]])
+
+
+def _answer(case: Case, inputs: Tensors) -> Tensors | None:
+    """None where the reference refuses what it would never be given."""
+    try:
+        return case.answer(inputs)
+    except ReferenceFailed:
+        return None

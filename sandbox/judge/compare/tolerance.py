@@ -1,0 +1,152 @@
+"""Compares a snapshot with the reference.  Pure: tensors in, numbers out.
+
+An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
+kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
+budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precision inside an fp32 task does not (cheating 4.7).
+PyTorch's own error is at least an eighth of a unit in the last place; where inputs were shaken (`luck.py`), what that does to the fp64
+result stands for an error of PyTorch's, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from sandbox.protocol import wire
+
+FLOAT64_FLOOR = 1e-12
+# PyTorch's own error is taken for no less than this many units of the dtype's last place: rounding a result to it makes a fifth of one.
+# A reference that rounds by itself, such as by .to(torch.float16), does so in fp64, too, and then seems to make no error at all.
+OWN_ULPS = 0.125
+SQUARES = (1e-130, 1e130)  # norms whose squares fp64 holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What the comparison of one output found."""
+
+    element_count: int
+    mismatched_count: int
+    unwritten_count: int
+    nonfinite_count: int
+    max_absolute_error: float
+    max_relative_error: float
+    budget_ratio: float | None = None
+
+    @property
+    def outcome(self) -> wire.TrialOutcome:
+        """The most telling of what is wrong."""
+        if self.unwritten_count:
+            return wire.TrialOutcome.UNWRITTEN
+        if self.nonfinite_count:
+            return wire.TrialOutcome.NON_FINITE
+        if self.mismatched_count or (self.budget_ratio is not None and self.budget_ratio > 1):
+            return wire.TrialOutcome.MISMATCHED
+        return wire.TrialOutcome.PASSED
+
+
+def compare(
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    reference64: torch.Tensor | None,
+    unwritten: torch.Tensor,
+    tolerance: wire.Tolerance,
+    shaken: Sequence[torch.Tensor] = (),
+) -> Comparison:
+    """Compare one output; unwritten masks the elements that still hold poison: wrong even where the tolerance is infinite. shaken: fp64
+    results for shaken inputs."""
+    if not reference.dtype.is_floating_point:
+        return _compare_exact(output, reference, unwritten)
+    out, ref = output.double(), reference.double()
+    ref64 = ref if reference64 is None else reference64.double()
+    error = (out - ref).abs_()
+    # Finite and written throughout, as every right run is: then no element needs a look of its own, which takes longer than all the rest.
+    seen = None if math.isfinite(_largest(error)) and not bool(unwritten.any()) else out.isfinite() & ref.isfinite() & ~unwritten
+    if reference64 is not None:
+        error = torch.minimum(error, (out - ref64).abs_())
+    size = ref.abs()
+    right = error <= (tolerance.rtol * size).add_(tolerance.atol)
+    nonfinite_count = 0
+    if seen is not None:
+        # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
+        same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
+        nonfinite_count = int((~out.isfinite() & ~same_class & ~unwritten).sum())
+        right = (right & seen) | (same_class & ~unwritten)
+
+    def chosen(one: torch.Tensor) -> torch.Tensor:
+        return one if seen is None else one[seen]
+
+    return Comparison(
+        element_count=output.numel(),
+        mismatched_count=0 if bool(right.all()) else int((~right).sum()),
+        unwritten_count=0 if seen is None else int(unwritten.sum()),
+        nonfinite_count=nonfinite_count,
+        max_absolute_error=_largest(chosen(error)),
+        max_relative_error=_largest(chosen(error / size.clamp_min_(torch.finfo(reference.dtype).tiny))),
+        budget_ratio=None
+        if reference64 is None
+        else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(one) for one in shaken]),
+    )
+
+
+def _compare_exact(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> Comparison:
+    """Integers and booleans: every element the same. Unwritten only where it is wrong too: an integer's sentinel may be the right answer,
+    a boolean's is none."""
+    differs = output != reference
+    if output.dtype == torch.bool:
+        differs |= unwritten
+    wide = reference[differs].double()  # of a right run nothing
+    error = (output[differs].double() - wide).abs()
+    return Comparison(
+        element_count=output.numel(),
+        mismatched_count=int(differs.sum()),
+        unwritten_count=int((unwritten & differs).sum()),
+        nonfinite_count=0,
+        max_absolute_error=_largest(error),
+        max_relative_error=_largest(error / wide.abs().clamp_min(1)),
+    )
+
+
+def _budget_ratio(
+    out: torch.Tensor,
+    ref: torch.Tensor,
+    ref64: torch.Tensor,
+    tolerance: wire.Tolerance,
+    dtype: torch.dtype,
+    shaken: Sequence[torch.Tensor],
+) -> float | None:
+    if tolerance.budget_factor is None or out.numel() == 0:
+        return None
+    # PyTorch's own error in fp64 is not seen, and a floor that is made for float32 would let float32 pass.
+    floor = min(tolerance.budget_floor, FLOAT64_FLOOR) if dtype == torch.float64 else tolerance.budget_floor
+    size = _rms(ref64)
+    own = max(_rms(ref - ref64), spread(ref64, shaken), OWN_ULPS * torch.finfo(dtype).eps * size)
+    allowed = tolerance.budget_factor * own + floor * size
+    spent = _rms(out - ref64)
+    if spent == 0.0:
+        return 0.0
+    return spent / allowed if allowed > 0 else float("inf")
+
+
+def spread(exact: torch.Tensor, shaken: Sequence[torch.Tensor]) -> float:
+    """How far, as an rms, the fp64 result goes with its inputs; 0 where that is not finite, and excuses nothing."""
+    if not shaken or not exact.numel():
+        return 0.0
+    moved = torch.stack([one.double() - exact for one in shaken])
+    return _rms(moved) if bool(moved.isfinite().all()) else 0.0
+
+
+def _rms(values: torch.Tensor) -> float:
+    """The root of the mean square, scaled where squares would overflow or vanish."""
+    norm = float(torch.linalg.vector_norm(values))  # one pass, of the five below
+    if SQUARES[0] < norm < SQUARES[1]:
+        return norm / math.sqrt(values.numel())
+    largest = _largest(values.abs())
+    return largest * float((values / largest).square().mean().sqrt()) if largest > 0 else 0.0
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0

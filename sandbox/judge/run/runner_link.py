@@ -1,0 +1,218 @@
+"""The judge's hold on one runner: its link, gate and arena.  Used for the subject and, unchanged, for the trusted baseline."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from sandbox.devices import Arena, Device, DeviceFault
+from sandbox.devices.clock import Ending, NativeClock, Pairs, Signals, Taken
+from sandbox.protocol import arena as link_protocol
+from sandbox.protocol import wire
+from sandbox.protocol.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
+from sandbox.protocol.version import VERSION
+
+ACCEPT_POLL_S = 0.05
+REBUILD = "see the box's log; if boxes are made from an image, build it from this version of the grader"
+CLOSED_SUFFIX = ".closed"  # the server makes this file beside the link when no runner will come any more
+
+
+class Silence(Enum):
+    """Why there is no answer."""
+
+    GONE = "gone"
+    TIMED_OUT = "timed_out"
+
+
+class NoRunner(Exception):
+    """There is no runner that could load something: the box ended first, is not ours, or has another version of our code."""
+
+
+@dataclass(slots=True)
+class RunnerLink:
+    """A runner that has taken its artifact. Once it has not answered, it is not asked again."""
+
+    device: Device
+    arena: Arena
+    gate: Gate
+    link: socket.socket
+    loaded: Answer | Silence
+    silence: Silence | None = None
+
+    def call(self, call: Call, limit_s: float) -> Answer | Silence:
+        """Do one call. Its answer says nothing of completion; the snapshot does."""
+        if self.silence is None:
+            previous = self.gate.done
+            self._await(self.gate.open(call), previous, limit_s)
+        return self.reply()
+
+    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()) -> Taken:
+        """Copy what is to be published, scalars too, let the runner do the operation on what was last placed, copy the snapshot. The
+        judge's clock starts before the first copy and stops after the last. `reply` has what the runner said."""
+        if self.silence is not None:
+            return Taken(duration_ns=0, read_ns=0)
+        if self.device.clock is not None:
+            return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot, scalars)
+        begun = time.perf_counter_ns()
+        _copy(publish)
+        self.gate.write_scalars(scalars)
+        previous = self.gate.done
+        self._await(self.gate.fire(operation), previous, limit_s)
+        done = time.perf_counter_ns()
+        _copy(snapshot)
+        ended = time.perf_counter_ns()
+        return Taken(duration_ns=ended - begun, read_ns=ended - done)
+
+    def _take_natively(
+        self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
+    ) -> Taken:
+        go, done = self.gate.addresses()
+        signals = Signals(
+            go_address=go,
+            done_address=done,
+            published_address=self.arena.published,
+            previous=self.gate.done,
+            number=self.gate.arm(operation),
+            limit_ns=int(limit_s * 1e9),
+            link_fd=self.link.fileno(),
+            scalar_address=self.gate.scalar_address(),
+            scalars=tuple(scalars),
+        )
+        taken = clock.take(publish, snapshot, signals)
+        if taken.code != 0:
+            raise DeviceFault(f"code {taken.code} in the judge's own turn")
+        if taken.ending is Ending.VIOLATED:
+            raise GateViolated("the runner answered a call that was never made")
+        self.silence = {Ending.TIMED_OUT: Silence.TIMED_OUT, Ending.GONE: Silence.GONE}.get(taken.ending)
+        return taken
+
+    def tell(self, templates: tuple[str, ...], limit_s: float) -> None:
+        """Send the templates that were kept back when it loaded."""
+        if self.silence is not None:
+            return
+        try:
+            link_protocol.send_templates(self.link, templates, limit_s)
+        except TimeoutError:
+            self.silence = Silence.TIMED_OUT
+        except (BrokenPipeError, ConnectionResetError):
+            self.silence = Silence.GONE
+
+    def reply(self) -> Answer | Silence:
+        """What the runner wrote beside its last `done`, or why there was none."""
+        return self.silence or self.gate.answer()
+
+    def _await(self, number: int, previous: int, limit_s: float) -> None:
+        self.silence = _await(self.gate, self.link, number, previous, limit_s)
+
+    def alive(self) -> bool:
+        """Whether the runner still holds its end of the link."""
+        return _alive(self.link)
+
+
+@contextmanager
+def connect(
+    device: Device,
+    link: socket.socket,
+    job: wire.RunnerJob,
+    artifact: bytes,
+    load_s: float,
+    state: bytes = b"",
+    before: Callable[[], None] = lambda: None,
+) -> Iterator[RunnerLink]:
+    """Hand memory, artifact and state to the runner at the other end, and wait until it has loaded them. torch.OutOfMemoryError where there
+    is no memory, and then `before` is not done: nobody at the other end waits for a job that does not come. NoRunner where the runner does
+    not announce itself: nothing of the submission has run by then."""
+    arena = device.create_arena(job.arena_bytes)
+    gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(link_protocol.sealed_copy(data) for data in (artifact, state))
+    gate = Gate(gate_fd)
+    try:
+        first = int.from_bytes(os.urandom(7), "little") | 1
+        gate.expect(first)
+        before()
+        begun = time.monotonic()
+        try:
+            link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
+            _check_announced(_await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer())
+        except (TimeoutError, BrokenPipeError, ConnectionResetError, GateViolated) as error:
+            raise NoRunner(f"the runner did not take its job ({type(error).__name__}); {REBUILD}") from None
+        loaded = _await(gate, link, gate.open(Call(operation=Operation.LOAD)), first, load_s) or gate.answer()
+        runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded)
+        try:
+            yield runner
+        finally:  # also where the judge gives up: the baseline's runner has to be ready for the next job
+            if runner.alive() and isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK:
+                runner.gate.open(Call(operation=Operation.EXIT))
+    finally:
+        for fd in (gate_fd, artifact_fd, state_fd):
+            os.close(fd)
+        arena.close()
+
+
+@contextmanager
+def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket]:
+    """Listen at path for the one runner that the server has boxed; refuse every other uid."""
+    deadline = time.monotonic() + limit_s
+    with socket.socket(socket.AF_UNIX) as listener:
+        # Bound under another name first: a runner that is early must not find a socket that it may not use yet.
+        with link_protocol.address(path + ".new") as address:
+            listener.bind(address)
+        Path(path + ".new").chmod(0o666)
+        listener.listen(4)
+        Path(path + ".new").rename(path)
+        listener.settimeout(ACCEPT_POLL_S)
+        while True:
+            try:
+                link, _ = listener.accept()
+                if uid is None or _peer_uid(link) == uid:
+                    break
+                link.close()
+            except TimeoutError:
+                if Path(path + CLOSED_SUFFIX).exists():
+                    raise NoRunner("the box ended before its runner connected") from None
+            if time.monotonic() > deadline:  # also where strangers knock without end
+                raise NoRunner(f"no runner connected within {limit_s:g} s")
+    with link:
+        yield link
+
+
+def _check_announced(announced: Answer | Silence) -> None:
+    """NoRunner unless it is up and speaks our protocol."""
+    match announced:
+        case Silence.GONE:
+            raise NoRunner(f"the runner ended before it had opened its device and its memory; {REBUILD}")
+        case Silence.TIMED_OUT:
+            raise NoRunner("the runner did not open its device and its memory in time; this machine or its device is overloaded")
+        case Answer(message=version) if version != VERSION:
+            text = f"the box's copy of `sandbox` speaks protocol {version[:16]!r}, and the judge {VERSION!r}"
+            raise NoRunner(f"{text}; build the image of the boxes from this version of the grader")
+
+
+def _copy(pairs: Pairs) -> None:
+    for to, source in pairs:
+        to.copy_(source)
+
+
+def _peer_uid(link: socket.socket) -> int:
+    """The host uid of the process that connected (SO_PEERCRED is translated by the kernel)."""
+    _, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(uid)
+
+
+def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float) -> Silence | None:
+    deadline_ns = time.monotonic_ns() + int(limit_s * 1e9)
+    if gate.wait(number, previous, deadline_ns, lambda: _alive(link)):
+        return None
+    return Silence.TIMED_OUT if _alive(link) else Silence.GONE
+
+
+def _alive(link: socket.socket) -> bool:
+    """A runner never writes to the link, so anything readable is its end, or a lie that ends it."""
+    return not select.select([link], [], [], 0)[0]

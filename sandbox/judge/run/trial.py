@@ -1,0 +1,240 @@
+"""One run of a kernel under the judge's eyes: publish inputs and poison, go, wait, snapshot (DESIGN section 3)."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from sandbox.devices.clock import Taken
+from sandbox.judge import inputs
+from sandbox.judge.references import Compare, Draw, Reference, Task
+from sandbox.judge.run import poison
+from sandbox.judge.run.placement import BAND_BYTES, Placement, place, placement_bytes
+from sandbox.judge.run.runner_link import RunnerLink, Silence
+from sandbox.judge.tensors import same_bytes
+from sandbox.protocol import wire
+from sandbox.protocol.gate import WARM_COUNT, Answer, Call, Operation, Status
+
+PLACE_S, STIR_S = 10.0, 10.0
+ON_NOTHING = (Operation.NULL, Operation.FLOOR)  # nobody reads their inputs: the last call's will do
+REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: whoever remembers an answer by pointer is wrong
+
+
+@dataclass(slots=True)
+class Bench:
+    """One problem at one workload, as judge and runner see it; remembers the last placement, and the last inputs."""
+
+    problem: wire.ProblemSpec
+    workload: wire.Workload
+    reference: Reference
+    reference64: Reference | None = None
+    draw: Draw | None = None
+    compare: Compare | None = None
+    scratch: tuple[int, ...] = ()
+    placement: Placement | None = None
+    spent: list[torch.Tensor] | None = None
+
+    @classmethod
+    def of(cls, task: Task, workload: wire.Workload) -> Bench:
+        """A task at one of its workloads."""
+        parts = {name: getattr(task, name) for name in ("reference", "reference64", "draw", "compare", "scratch")}
+        return cls(problem=task.spec, workload=workload, **parts)
+
+    @property
+    def tolerance(self) -> wire.Tolerance:
+        """The workload's own, or the problem's."""
+        return self.workload.tolerance or self.problem.tolerance
+
+    def next_placement(self, roam_bytes: int, count: int) -> Placement:
+        """A fresh placement, or the last one once more; so many of them in a row end within roam_bytes, or begin at 0."""
+        spare_bytes = max(0, roam_bytes - count * placement_bytes(self.problem, self.workload.axes))
+        last = self.placement
+        if last is None or last.begin > spare_bytes or secrets.SystemRandom().random() > REPEAT_PLACEMENT:
+            last = self.placement = place(self.problem, self.workload.axes, spare_bytes)
+        return last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run left: private copies only. duration_ns is that of the whole batch, read_ns how much of it was after `done`."""
+
+    key: str
+    reply: Answer | Silence
+    duration_ns: int
+    inputs: list[torch.Tensor]
+    read_ns: int = 0
+    outputs: list[torch.Tensor] = field(default_factory=list)
+    unwritten: list[torch.Tensor] = field(default_factory=list)
+    inputs_modified: bool = False
+    out_of_bounds: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a run is to be done. warm: see WARM in `sandbox/protocol/gate.py`, as variant and copy_out, which are for the trusted runner."""
+
+    operation: Operation = Operation.CALL
+    poison_allocations: bool = False
+    stir: bool = False
+    warm: bool = False
+    limit_s: float | None = None  # None: the problem's trial_s
+    variant: int = 0
+    copy_out: bool = False
+    count: int = 1
+    inspect: bool = True  # look for what was not written, or where it should not be; of the trusted runner that is known
+
+
+def run(runner: RunnerLink, bench: Bench, how: How) -> Run:
+    """Do one run, on fresh inputs if a kernel reads them. The clock starts before they are published and stops when outputs are read."""
+    return run_batch(runner, bench, how)[0]
+
+
+def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
+    """Do how.count runs inside one turn of the clock, each on inputs and in a place of its own."""
+    device = runner.device
+    # By the host's clock placements stay at the front: there the first touch of a page is in the kernel's time.
+    placement = bench.next_placement(runner.arena.size_bytes if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0, how.count)
+    limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
+    known = bench.spent if how.operation in ON_NOTHING and how.count == 1 else None
+    scenes = [_scene(runner, bench, placement, index * placement.span, known) for index in range(how.count)]
+    scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
+    ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
+    if isinstance(ready, Silence) or ready.status is not Status.OK:
+        return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
+    bench.spent = scenes[-1].drawn
+    snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
+    scenes = [scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
+    read = [
+        (to, target) for scene, outputs in zip(scenes, snapshots, strict=True) for to, target in zip(outputs, scene.targets, strict=True)
+    ]
+    # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
+    publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
+    device.take_over()
+    taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
+    reply = runner.reply()
+    runs = (scene.left(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
+    return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
+
+
+def _make_ready(runner: RunnerLink, bench: Bench, how: How, call: Call, scenes: list[_Scene], limit_s: float) -> Answer | Silence:
+    """Tell the runner the places; stir its memory; warm its code with inputs that it has had already, for those of this run are secret."""
+    reply = runner.call(call, PLACE_S)
+    if how.stir and isinstance(reply, Answer) and reply.status is Status.OK:
+        reply = runner.call(replace(call, operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
+    if how.warm and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
+        for scene in scenes:
+            for place, spent in zip(scene.places, bench.spent, strict=True):
+                if place is not None:
+                    place.copy_(spent)
+        runner.device.synchronize()
+        runner.gate.write_scalars(_scalars(bench, bench.spent))
+        reply = runner.call(
+            Call(operation=Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL), WARM_COUNT * limit_s
+        )
+    return reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """One run's memory: what is private, and where it meets the runner."""
+
+    key: str
+    drawn: list[torch.Tensor]
+    places: list[torch.Tensor | None]  # of the inputs in the arena; None for a scalar
+    targets: list[torch.Tensor]  # the outputs in the arena
+    bands: list[torch.Tensor]
+    guard: torch.Tensor
+    scratch: tuple[int, ...] = ()  # numbers of the inputs that a kernel may write to
+    poison_bits: tuple[int, ...] = ()
+
+    def with_scalars_of(self, first: _Scene) -> _Scene:
+        """The same, but for what goes by value."""
+        pairs = zip(self.drawn, first.drawn, self.places, strict=True)
+        return replace(self, drawn=[theirs if place is None else ours for ours, theirs, place in pairs])
+
+    def poisoned(self, outputs: list[torch.Tensor]) -> _Scene:
+        """Write the guard bands, and what is to lie in the outputs, into private ones."""
+        for band in self.bands:
+            band.copy_(self.guard[: len(band)])
+        return replace(self, poison_bits=tuple(poison.fill(output) for output in outputs))
+
+    def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """What is to be copied where, so that the runner sees the inputs."""
+        return [(target, private) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
+
+    def left(self, reply: Answer | Silence, taken: Taken, outputs: list[torch.Tensor]) -> Run:
+        """What the runner left here, with outputs the private copies."""
+        return Run(
+            key=self.key,
+            reply=reply,
+            duration_ns=taken.duration_ns,
+            read_ns=taken.read_ns,
+            inputs=self.drawn,
+            outputs=outputs,
+        )
+
+    def inspected(self, done: Run) -> Run:
+        """The same, with what it says of the runner's manners."""
+        modified = any(
+            place is not None and index not in self.scratch and not same_bytes(place, private)
+            for index, (place, private) in enumerate(zip(self.places, self.drawn, strict=True))
+        )
+        return replace(
+            done,
+            unwritten=[poison.unwritten(output, bits) for output, bits in zip(done.outputs, self.poison_bits, strict=True)],
+            inputs_modified=modified,
+            out_of_bounds=any(not torch.equal(band, self.guard[: len(band)]) for band in self.bands),
+        )
+
+
+def _scene(runner: RunnerLink, bench: Bench, placement: Placement, shift: int, known: list[torch.Tensor] | None = None) -> _Scene:
+    """Draw inputs in private memory, or take known ones."""
+    problem, arena = bench.problem, runner.arena
+    key = inputs.fresh_key()
+    drawn = known or inputs.of_workload(problem, bench.workload, bench.draw, key, runner.device)
+    guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
+    bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
+    targets = [
+        arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(placement.outputs, problem.outputs, strict=True)
+    ]
+    places = [
+        arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) if tensor.shape else None
+        for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
+    ]
+    return _Scene(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
+
+
+def scalars_are_late(bench: Bench) -> bool:
+    """Whether an input without a shape has another value in each run: it is published inside the clock, as the other inputs are. One that a
+    problem declares as constant is known to everybody before."""
+    return any(not one.shape and (bench.draw is not None or one.distribution.kind != "constant") for one in bench.problem.inputs)
+
+
+def _scalars(bench: Bench, drawn: list[torch.Tensor]) -> tuple[float, ...]:
+    """What is published with `go`: a number for each input, of which those of tensors say nothing. () where nothing is late."""
+    if not scalars_are_late(bench):
+        return ()
+    return tuple(0.0 if tensor.shape else float(value) for tensor, value in zip(bench.problem.inputs, drawn, strict=True))
+
+
+def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: How) -> Call:
+    problem, late = bench.problem, scalars_are_late(bench)
+    slots = tuple(
+        slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=0.0 if late else float(value))
+        for slot, tensor, value in zip(placement.inputs, problem.inputs, drawn, strict=True)
+    )
+    return Call(
+        operation=Operation.PLACE,
+        inputs=slots,
+        outputs=placement.outputs,
+        axes=tuple(bench.workload.axes[name] for name in problem.axes),
+        poison=how.poison_allocations,
+        variant=how.variant,
+        copy_out=how.copy_out,
+        count=how.count,
+        template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
+        stride_bytes=placement.span,
+        late_scalars=late,
+    )

@@ -1,0 +1,1 @@
+"""How fast a kernel is: interleaved measurements, overhead, noise and speedup.  Must not decide a verdict."""

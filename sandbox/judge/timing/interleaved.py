@@ -1,0 +1,326 @@
+"""Who is run in the judge's clock, in which order, and how long each run took.
+
+By device clock everyone runs in an order and then in its reverse (ABBA), null runs among them, so that a drift falls on all alike; turns of
+several ABBAs are what the interval is made of, since single runs are not independent (timing.md 2.2 and 3.5). What the protocol costs is
+asked of the trusted runner: a subject that is slow at doing nothing would be forgiven time that it really took. The subject's own null
+runs say how its process differs from the trusted one, and are believed where that takes time from it, or adds next to none.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+from sandbox.judge.references import ReferenceFailed
+from sandbox.judge.run.runner_link import RunnerLink, Silence
+from sandbox.judge.run.trial import Bench, How, Run, run
+from sandbox.judge.timing.box_load import BoxLoad
+from sandbox.judge.timing.heartbeat import Signs
+from sandbox.judge.timing.noise import quiet_turns
+from sandbox.judge.timing.speedup import speedup, steady
+from sandbox.judge.verify import judge_run
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Operation, Status
+
+SUBJECT, EAGER = "subject", "eager"
+VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2}  # what the trusted runner can run, by the gate's number
+NULL = {False: "null", True: "null with copy"}
+OWN_NULL = "the subject's null"
+FLOOR = "floor"
+NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
+ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 24, wire.Clock.HOST: 6}
+WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
+WARMUP_COUNT = 3
+TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
+RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
+TARGET_NS, TARGET_SHARE = 500.0, 0.005
+WIDE_NS, WIDE_SHARE = 800.0, 0.008  # half of an interval; on a quiet H200 600 ns for 100 us
+QUIET_SHARE = 0.75  # of the turns taken; with fewer, as many more are taken at most
+SLOW_TURN_COUNT = 3  # of kernels that take seconds
+WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
+TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
+BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
+COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
+PASSED = wire.TrialOutcome.PASSED
+
+Arm = Callable[[], Run]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
+
+    null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
+    there. read_ns: how much of an eager run was after `done`; whoever waits for its kernel leaves as much.
+    """
+
+    null_ns: dict[bool, list[int]]
+    floor_ns: list[int]
+    run_ns: dict[str, list[int]]
+    read_ns: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parties:
+    """Who is timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs. launch_ns: how
+    much of a null run is its kernel, which is not the protocol's. load: of the subject's box, by the host's clock."""
+
+    subject: RunnerLink
+    trusted: RunnerLink
+    copies: bool
+    alone: Alone
+    budget_s: float
+    launch_ns: float = 0.0
+    load: BoxLoad | None = None
+
+    @property
+    def clock(self) -> wire.Clock:
+        """What takes the times."""
+        return self.subject.device.CLOCK
+
+
+class Took(NamedTuple):
+    """What is kept of a run: its memory is needed for the next."""
+
+    duration_ns: int
+    read_ns: int
+
+    @classmethod
+    def of(cls, done: Run) -> Took:
+        """Of a whole run."""
+        return cls(done.duration_ns, done.read_ns)
+
+
+_Alone = tuple[dict[str, list[Took]], dict[bool, list[int]]]  # baselines' runs, and null runs without and with a copy
+
+
+@dataclass(slots=True)
+class Times:
+    """By arm, and for each turn: how long the runs took, and how much of that was after `done`. planned: how many turns there were to be,
+    before any had to be taken again."""
+
+    taken_ns: dict[str, list[list[int]]] = field(default_factory=dict)
+    read_ns: dict[str, list[int]] = field(default_factory=dict)
+    throttle_reasons: set[str] = field(default_factory=set)
+    planned: int = TURN_COUNT
+
+    def flat(self, arm: str) -> list[int]:
+        """All runs of an arm that is there."""
+        return [one for turn in self.taken_ns.get(arm, []) for one in turn]
+
+
+def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> Generator[wire.Progress, None, Alone]:
+    """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
+    clock, running, signs = trusted.device.CLOCK, [], Signs(wire.Stage.LOADING)
+    for name in variants:
+        how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s if name == EAGER else COMPILE_S)
+        first = []
+        for _ in range(WARMUP_COUNT):
+            first.append(run(trusted, bench, how))
+            yield from signs.due()
+        if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
+            running.append(name)
+        elif trusted.silence is not None:
+            raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {_failure(first)}")
+        elif name == EAGER:
+            raise ReferenceFailed(f"the reference does not run by itself: {_failure(first)}")
+        else:
+            why = "on a hidden workload" if bench.workload.hidden else _failure(first)  # an error may quote its size
+            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {why}\n")
+    by_clock = _alone_by_host_clock if clock is wire.Clock.HOST else _alone_by_device_clock
+    runs, nulls = yield from by_clock(trusted, bench, running, signs)
+    return Alone(
+        null_ns=nulls,
+        floor_ns=null_runs(trusted, bench, floor=True),
+        run_ns={name: [one.duration_ns for one in runs[name]] for name in running},
+        read_ns=steady([one.read_ns for one in runs[EAGER]]) if EAGER in running else 0.0,
+    )
+
+
+def _failure(runs: list[Run]) -> str:
+    """What the first run that failed came to."""
+    for one in runs:
+        match one.reply:
+            case Silence.GONE:
+                return "its process ended"
+            case Silence.TIMED_OUT:
+                return "it did not come back in time"
+            case Answer(status=status, message=message) if status is not Status.OK:
+                return message or status.name.lower().replace("_", " ")
+    raise ValueError("all of these runs were answered")
+
+
+def _alone_by_host_clock(trusted: RunnerLink, bench: Bench, names: list[str], signs: Signs) -> Generator[wire.Progress, None, _Alone]:
+    runs: dict[str, list[Took]] = {name: [] for name in names}
+    for name in names:
+        for _ in range(ALONE_COUNT[wire.Clock.HOST]):
+            runs[name].append(Took.of(timed(trusted, bench, name)))
+            yield from signs.due()
+    return runs, {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
+
+
+def _alone_by_device_clock(trusted: RunnerLink, bench: Bench, names: list[str], signs: Signs) -> Generator[wire.Progress, None, _Alone]:
+    """In ABBA order, as beside a subject: a baseline less null runs of another second says more of the host than of the baseline."""
+    among: dict[str, Arm] = {name: partial(timed, trusted, bench, name) for name in names}
+    among |= {NULL[copies]: partial(run, trusted, bench, _null(copies=copies)) for copies in NULL}
+    runs: dict[str, list[Took]] = {name: [] for name in among}
+    for _ in range(ALONE_COUNT[wire.Clock.DEVICE_EVENTS] // 2):
+        for name in (*among, *reversed(among)):
+            runs[name].append(Took.of(among[name]()))
+            yield from signs.due()
+    return runs, {copies: [one.duration_ns for one in runs[NULL[copies]]] for copies in NULL}
+
+
+def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
+    """Who is run in turns, the subject first."""
+    last_ns = [0]
+
+    def subject() -> Run:
+        how = How(stir=parties.clock is wire.Clock.HOST, warm=WARM[parties.clock] and last_ns[0] < WARM_BELOW_NS)
+        done = run(parties.subject, bench, how)
+        last_ns[0] = done.duration_ns
+        return done
+
+    found: dict[str, Arm] = {SUBJECT: subject}
+    for name in parties.alone.run_ns:
+        found[name] = partial(timed, parties.trusted, own, name)
+        if parties.load is not None:
+            found[name] = partial(parties.load.watch, name, found[name])
+    if parties.clock is wire.Clock.DEVICE_EVENTS:
+        for copies in sorted({True, parties.copies}):
+            found[NULL[copies]] = partial(run, parties.trusted, own, _null(copies=copies))
+        found[OWN_NULL] = partial(run, parties.subject, bench, replace(_null(copies=parties.copies), limit_s=None))
+    return found
+
+
+def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times, signs: Signs) -> Iterator[wire.Plan | wire.Trial | wire.Progress]:
+    """Warm up, say how many runs there will be, and do them; emits a trial per turn, and ends early after one that failed."""
+    among = arms(parties, bench, own)
+    cycles_s, subject_ns = [], 0
+    for _ in range(WARMUP_COUNT):
+        begun = time.monotonic()
+        for name, arm in among.items():
+            done = arm()
+            yield from signs.due()
+            if name != SUBJECT:
+                continue
+            subject_ns = done.duration_ns
+            trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, 0)
+            if trial.outcome is not PASSED:
+                yield trial
+                return
+        cycles_s.append(time.monotonic() - begun)
+    null_ns = statistics.median(parties.alone.null_ns[parties.copies])
+    # The first of the cycles may have had something to load.
+    turns, repeats = plan_turns(parties.clock, statistics.median(cycles_s), parties.budget_s, max(0.0, subject_ns - null_ns))
+    yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
+    times.planned, turn = turns, 0
+    while turn < turns or (turn < 2 * turns and (_too_few_quiet(parties, times) or _too_wide(times))):
+        trial = yield from _turn(among, bench, repeats, times, 2 * repeats * turn, signs)
+        yield trial
+        if trial.outcome is not PASSED:
+            return
+        turn += 1
+        times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
+
+
+def _too_few_quiet(parties: Parties, times: Times) -> bool:
+    """Whether too many of the turns taken are not quiet: a host is busy for seconds, and the next turn may be a better one."""
+    own, nulls = times.taken_ns.get(OWN_NULL, []), times.taken_ns.get(NULL[parties.copies], [])
+    return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * len(own)
+
+
+def _too_wide(times: Times) -> bool:
+    """Whether turns scatter by more than they do on a quiet host, so that as many more are worth their time. Of kernels that take seconds
+    there are few turns, and there stay few."""
+    arms_ns = [[steady(turn) for turn in times.taken_ns.get(arm, [])] for arm in (SUBJECT, OWN_NULL, EAGER, NULL[True])]
+    if min(map(len, arms_ns)) < TURN_COUNT:
+        return False
+    subject_ns, eager_ns = ([one - null for one, null in zip(*pair, strict=True)] for pair in (arms_ns[:2], arms_ns[2:]))
+    found = speedup(EAGER, subject_ns, eager_ns)
+    half = max((math.log(one.ratio_high / one.ratio_low) / 2 for one in found), default=math.inf)
+    return half > WIDE_SHARE and half * statistics.fmean(subject_ns) > WIDE_NS
+
+
+def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: float) -> tuple[int, int]:
+    """How many turns, and ABBAs within one: decided by the judge from verified runs, within the budget. cycle_s: everyone once.
+
+    By device clock no more than make the interval as narrow as it is meant to be: a long kernel needs few, and is not worth the wait.
+    """
+    if clock is wire.Clock.HOST:
+        return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s / 2 / max(cycle_s, 1e-9)))), 1
+    cycles = int(budget_s / (2 * max(cycle_s, 1e-9)))
+    return max(SLOW_TURN_COUNT, min(TURN_COUNT, cycles)), max(1, min(_needed(subject_ns), REPEAT_LIMIT, cycles // TURN_COUNT))
+
+
+def _needed(subject_ns: float) -> int:
+    """ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
+    estimator's own) times what single runs of the H200 scatter."""
+    scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
+    runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
+    return max(1, math.ceil(runs / (2 * TURN_COUNT)))
+
+
+def _turn(
+    among: dict[str, Arm], bench: Bench, repeats: int, times: Times, index: int, signs: Signs
+) -> Generator[wire.Progress, None, wire.Trial]:
+    """One turn of so many ABBAs. Returns what stands for the subject's runs: the first that failed, or all."""
+    taken: dict[str, list[int]] = {name: [] for name in among}
+    trials: list[wire.Trial] = []
+    for _ in range(repeats):
+        for name in (*among, *reversed(among)):
+            done = among[name]()
+            yield from signs.due()
+            taken[name].append(done.duration_ns)
+            times.read_ns.setdefault(name, []).append(done.read_ns)
+            if name != SUBJECT:
+                continue
+            trials.append(judge_run(done, bench, wire.TrialPhase.CERTIFY, index + len(trials)))
+            if trials[-1].outcome is not PASSED:
+                return trials[-1]
+    for name, durations in taken.items():
+        times.taken_ns.setdefault(name, []).append(durations)
+    gc.collect()
+    return together(trials)
+
+
+def together(trials: list[wire.Trial]) -> wire.Trial:
+    """One fact for many runs that passed: the worst of each error."""
+    ratios = [one.budget_ratio for one in trials if one.budget_ratio is not None]
+    return replace(
+        trials[0],
+        run_count=len(trials),
+        max_absolute_error=max((one.max_absolute_error or 0.0 for one in trials), default=None),
+        max_relative_error=max((one.max_relative_error or 0.0 for one in trials), default=None),
+        budget_ratio=max(ratios, default=None),
+        duration_ns=int(statistics.median(one.duration_ns for one in trials)),
+    )
+
+
+def timed(trusted: RunnerLink, bench: Bench, name: str) -> Run:
+    """One run of a baseline."""
+    how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s, warm=WARM[trusted.device.CLOCK], inspect=False)
+    done = run(trusted, bench, how)
+    if not (isinstance(done.reply, Answer) and done.reply.status is Status.OK):
+        raise RuntimeError(f"the baseline's runner did not run {name!r}: {done.reply}")
+    return done
+
+
+def null_runs(trusted: RunnerLink, bench: Bench, *, copies: bool = False, floor: bool = False, count: int | None = None) -> list[int]:
+    """What the protocol itself takes; the first after another kind of work is not like the rest. By the host's clock there is no other
+    floor than the quickest of these: nothing runs on after `done`."""
+    if floor and trusted.device.CLOCK is wire.Clock.HOST:
+        return []
+    how = _null(copies=copies, floor=floor)
+    return [run(trusted, bench, how).duration_ns for _ in range((count or NULL_COUNT[trusted.device.CLOCK]) + 1)][1:]
+
+
+def _null(*, copies: bool = False, floor: bool = False) -> How:
+    return How(operation=Operation.FLOOR if floor else Operation.NULL, limit_s=BASELINE_S, copy_out=copies, warm=True, inspect=False)

@@ -1,0 +1,135 @@
+"""What the judge's clock says of a kernel (DESIGN section 4): certified time and bound, speedup with an interval, the claim beside them.
+
+How it is taken is in `turns.py`; why it is taken so, in docs/decisions/0008 and 0014.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
+
+from sandbox.judge.run.runner_link import RunnerLink
+from sandbox.judge.run.trial import Bench, How, run
+from sandbox.judge.timing.batch import Batch, time_batches
+from sandbox.judge.timing.heartbeat import Signs
+from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Parties, Times, null_runs, take_turns
+from sandbox.judge.timing.noise import Unrest
+from sandbox.judge.timing.overhead import net_times
+from sandbox.judge.timing.record import record
+from sandbox.judge.timing.speedup import steady
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Call, Operation
+
+CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
+# A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
+EARLY_NS, EARLY_SHARE = 10_000, 0.1
+BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
+BENCH_S, BENCH_LAUNCHES = 10.0, 12
+# A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/judge_process.py).
+BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
+
+
+def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
+    """Emit trials for all certified runs, and the measurement at the end; end early after a trial that failed. own: the baselines'."""
+    trusted, clock = parties.trusted, parties.clock
+    nulls = {copies: null_runs(trusted, own, copies=copies) for copies in {True, parties.copies}}
+    floors = [*parties.alone.floor_ns, *null_runs(trusted, own, floor=True)]
+    times, signs = Times(), Signs(wire.Stage.MEASURING, bench.workload.workload_id)
+    for fact in take_turns(parties, bench, own, times, signs):
+        yield fact
+        if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
+            return
+    batch = yield from _batches(parties, bench, own, times, nulls[parties.copies], signs)
+    if isinstance(batch, wire.Trial):
+        yield batch
+        return
+    patient = How(limit_s=BASELINE_S + bench.problem.trial_s)
+    reported = {}
+    for name in parties.alone.run_ns:
+        reported[name] = _reported(trusted, own, replace(patient, variant=VARIANTS[name]))
+        yield from signs.due()
+    claim = _reported(parties.subject, bench, How(), statistics.median(times.flat(SUBJECT)))
+    for copies, taken in nulls.items():
+        taken += null_runs(trusted, own, copies=copies)
+    floors += null_runs(trusted, own, floor=True)
+    measurement = _measurement(parties, bench, times, nulls, floors)
+    record(parties, bench, times, claim, reported)
+    throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
+    yield replace(
+        measurement,
+        batch=None if batch is None else batch.times,
+        batch_size=0 if batch is None else batch.size,
+        reported=claim,
+        reported_baselines={name: samples for name, samples in reported.items() if samples is not None},
+        reported_confirmed=claim is not None and confirmed(claim, measurement.certified, clock),
+        physical_floor_ns=physical_floor_ns,
+        conditions=parties.subject.device.conditions() | throttled,
+    )
+
+
+def _batches(
+    parties: Parties, bench: Bench, own: Bench, times: Times, nulls: list[int], signs: Signs
+) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
+    if parties.clock is wire.Clock.HOST:
+        return None
+    estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(nulls))
+    return (yield from time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, signs, copies=parties.copies))
+
+
+def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> wire.Measurement:
+    clock = parties.clock
+    null_ns = min(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies])))
+    floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
+    waited_ns = 0.0 if clock is wire.Clock.HOST else steady(times.read_ns[SUBJECT]) - parties.alone.read_ns
+    early = is_early(waited_ns, parties.alone.read_ns)
+    net = net_times(parties, times, nulls, floor_ns, early=early)
+    return wire.Measurement(
+        workload_id=bench.workload.workload_id,
+        hidden=bench.workload.hidden,
+        clock=clock,
+        certified=net.certified,
+        bound_ns=int(statistics.median(times.flat(SUBJECT))) - floor_ns,
+        floor_ns=floor_ns,
+        waited_ns=round(waited_ns),
+        done_early=early,
+        disturbed=net.unrest is not Unrest.NONE,
+        baseline_slowed=any(one.slowed for one in net.baselines.values()),
+        # On a busy machine the protocol can seem to take longer than protocol and baseline: then the clock has no time for the baseline.
+        baselines={name: one.samples for name, one in net.baselines.items() if statistics.median(one.samples.durations_ns) > 0},
+        speedups=net.speedups,
+        moved_bytes=bench.workload.moved_bytes,
+        flops=bench.workload.flops,
+    )
+
+
+def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock) -> bool:
+    """Whether the claim agrees with the judge's clock: within max(15 us, 5 %) by device clock; the host's clock of a shared machine,
+    where kernel and judge compete for cores, is given max(5 ms, 60 %). A claim below half of what the clock saw is never confirmed: for
+    a short kernel the slack alone would confirm a nanosecond."""
+    claim, seen = statistics.median(reported.durations_ns), statistics.median(certified.durations_ns)
+    slack = max(15_000, 0.05 * seen) if clock is wire.Clock.DEVICE_EVENTS else max(5_000_000, 0.6 * seen)
+    return abs(seen - claim) <= slack and claim >= CONFIRMED_SHARE * seen
+
+
+def is_early(waited_ns: float, alone_ns: float) -> bool:
+    """Whether reading the outputs took so much longer than after an eager run while there was no subject that work was left."""
+    return waited_ns > EARLY_NS + EARLY_SHARE * alone_ns
+
+
+def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
+    """How long a runner may be in its do_bench. That keeps its budget but for a handful of launches and cache writes; one that is slower is
+    not coming back."""
+    launch_s = trial_s if launch_ns is None else 2e-9 * launch_ns
+    return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
+
+
+def _reported(runner: RunnerLink, bench: Bench, how: How, launch_ns: float | None = None) -> wire.Samples | None:
+    """do_bench on inputs like all others, by the runner itself; the subject's is a claim. launch_ns: how long a launch takes, where that
+    is known."""
+    run(runner, bench, how)
+    trial_s, budget_ns = bench.problem.trial_s, BENCH_NS[runner.device.CLOCK]
+    reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), bench_limit_s(trial_s, launch_ns))
+    if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
+        return wire.Samples(durations_ns=reply.samples_ns)
+    return None

@@ -1,0 +1,75 @@
+"""Raw CUDA: an `extern "C"` entry with input pointers, output pointers, axes as int64 and the stream.  No torch anywhere.
+
+On x86-64 integers travel in whole registers or stack slots, so an entry may take an axis as int, size_t or int64_t, and may leave out
+the stream (System V ABI, section 3.2.3).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sandbox.compilers.headers import Headers
+from sandbox.devices import Arena
+from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.protocol import elf, wire
+from sandbox.protocol.gate import Call, Slot, Status
+
+NAME = "cuda"
+_FLOATS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
+
+
+def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
+    """The device's own headers are all there is."""
+    yield Headers()
+
+
+def libraries(device_kind: str) -> list[str]:
+    """The CUDA runtime as nvcc links it: inside the artifact, so that it needs no path to load."""
+    return ["-lcudart_static", "-lrt", "-ldl"] if device_kind == "cuda" else []
+
+
+def check(artifact: bytes, entry: str) -> str | None:
+    """Whether the entry is there; the sentence says what to do."""
+    names = elf.exported_names(artifact)
+    if entry in names:
+        return None
+    mangled = [name for name in names if name.startswith("_Z") and f"{len(entry)}{entry}" in name]
+    if mangled:
+        return f"'{entry}' is there, but with C++ linkage; write extern \"C\" before it"
+    return f"no function '{entry}' in the artifact; define extern \"C\" void {entry}(inputs..., outputs..., sizes..., cudaStream_t stream)"
+
+
+def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
+    """Load the artifact; its constructors run here."""
+    try:
+        library = ctypes.CDLL(f"/proc/self/fd/{artifact_fd}", mode=ctypes.RTLD_LOCAL)
+    except OSError as error:
+        raise Refused(Status.RAISED, f"the artifact can't be loaded: {error}") from None
+    try:
+        function = getattr(library, job.entry)
+    except AttributeError:
+        raise Refused(Status.ENTRY_NOT_FOUND, f"the artifact has no function '{job.entry}'") from None
+    function.restype = None
+    dtypes = [tensor.dtype for tensor in job.inputs]
+
+    def bind(call: Call) -> Bound:
+        arguments = [_argument(arena, slot, dtype) for slot, dtype in zip(call.inputs, dtypes, strict=True)]
+        arguments += [ctypes.c_void_p(arena.address(slot.offset)) for slot in call.outputs]
+        arguments += [ctypes.c_int64(axis) for axis in call.axes]
+        arguments.append(ctypes.c_void_p(None))  # the default stream
+        return Bound(launch=lambda: function(*arguments))
+
+    return Loaded(bind=bind, uses_torch=False)
+
+
+def _argument(arena: Arena, slot: Slot, dtype: str) -> object:
+    if slot.shape:
+        return ctypes.c_void_p(arena.address(slot.offset))
+    if dtype == "float16":  # a struct of two bytes travels as an integer
+        return ctypes.c_int64(int.from_bytes(struct.pack("<e", slot.scalar), "little"))
+    if dtype == "bfloat16":
+        return ctypes.c_int64(int.from_bytes(struct.pack("<f", slot.scalar), "little") >> 16)
+    return _FLOATS[dtype](slot.scalar) if dtype in _FLOATS else ctypes.c_int64(int(slot.scalar))

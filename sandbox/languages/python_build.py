@@ -1,0 +1,118 @@
+"""Builds a Python submission: has it imported once, in a process of its own, and packs it with what was compiled then."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from sandbox.compilers import nvcc
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, Attempt, spoiled
+from sandbox.languages.python_module import Place, names_extensions
+from sandbox.protocol import python_archive, wire
+
+OUTPUT_KEPT_BYTES = 16 * 1024
+REPORT_LIMIT_BYTES = 512 * 1024
+DRAIN_S = 0.5
+START = "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+IMPORTER = "sandbox.builder.python_import"
+CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED})
+
+
+def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+    """Import the one file of a job in `place`, an empty directory, and pack it."""
+    if len(job.sources) != 1:
+        log = f"error: a submission in Python is one file, and these are {len(job.sources)}; join them\n"
+        return Attempt(code=REJECTED, log=log), wire.BuildNote()
+    path, module = job.sources[0], Place(directory=place / "module")
+    source = (files / path).read_bytes()
+    if job.device_kind == "cuda" and names_extensions(source.decode("utf-8", "replace")) and shutil.which("nvcc") is None:
+        raise nvcc.NoCompiler  # our fault, and said where it is believed
+    for directory in ((module.sources / path).parent, module.extensions, place / "work"):
+        directory.mkdir(parents=True)
+    (module.sources / path).write_bytes(source)
+    (place / "job.json").write_bytes(wire.encode(job))
+    report_path = place / "report.json"
+    words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), IMPORTER, str(place), str(report_path)]
+    process = _started(words, place / "work", {**os.environ, **module.environment(job.device_kind)})
+    # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
+    try:
+        return _made(process, report_path, module, path, source)
+    except Exception as error:  # noqa: BLE001  it may have filled or locked every place, and taken memory and threads
+        return spoiled(error), wire.BuildNote()
+
+
+def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        words,
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _made(process: subprocess.Popen[bytes], report_path: Path, module: Place, path: str, source: bytes) -> tuple[Attempt, wire.BuildNote]:
+    """What came of an import."""
+    output, exit_code = _ended(process)
+    reported, note = _reported(report_path)
+    if reported is None:
+        log = f"error: the module ended its process while it was imported (exit code {exit_code}); let it end by itself\n{output}"
+        return Attempt(code=IMPORT_FAILED, log=log), note
+    if reported.code != BUILT:
+        return Attempt(code=reported.code, log=f"{reported.log}{output}"), note
+    try:
+        artifact = python_archive.pack({path: source}, module.directory)
+    except python_archive.Refused as refused:
+        return Attempt(code=REJECTED, log=f"error: {refused}\n{output}"), note
+    return Attempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
+
+
+def _ended(process: subprocess.Popen[bytes]) -> tuple[str, int]:
+    """Wait for a process: the first of what it printed, and its exit code. Its children go with it."""
+    kept = bytearray()
+    with process:
+        assert process.stdout is not None
+        # A thread: a child that holds the pipe open must not keep us.
+        reader = threading.Thread(target=_keep, args=(process.stdout, kept), daemon=True)
+        reader.start()
+        exit_code = process.wait()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        reader.join(DRAIN_S)
+        text = bytes(kept[:OUTPUT_KEPT_BYTES]).decode("utf-8", "replace")
+        if reader.is_alive():
+            process.stdout = None  # closing it would wait for the reader
+    cut = "\n(the rest of what the module printed is left out)\n" if len(kept) > OUTPUT_KEPT_BYTES else ""
+    return text + cut, exit_code
+
+
+def _keep(stream: IO[bytes], kept: bytearray) -> None:
+    while chunk := os.read(stream.fileno(), 65536):
+        kept += chunk[: OUTPUT_KEPT_BYTES + 1 - len(kept)]
+
+
+def _reported(path: Path) -> tuple[Attempt | None, wire.BuildNote]:
+    """What the importing process left; None where that is nothing that it writes."""
+    note = wire.BuildNote()
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            content = file.read(REPORT_LIMIT_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        said = json.loads(content)
+        code, log, noted = said["code"], said["log"], wire.decode(said["note"].encode())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None, note
+    if type(code) is not int or code not in CODES or not isinstance(log, str):  # 7.0 is in CODES, too, and no exit code
+        return None, note
+    return Attempt(code=code, log=log), noted if isinstance(noted, wire.BuildNote) else note

@@ -1,0 +1,154 @@
+"""C++ and CUDA extensions of torch: `PYBIND11_MODULE`, entry `forward` or the module's only function, tensors in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sandbox.compilers import fast_headers, torch_install
+from sandbox.compilers.headers import FULL, Headers
+from sandbox.devices import Arena
+from sandbox.languages import python_extensions
+from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.protocol import elf, wire
+from sandbox.protocol.gate import Call, Slot, Status
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "torch_extension"
+MODULE = "kernel"
+DEFAULT_ENTRY = "forward"
+TORCH_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
+# What `torch.utils.cpp_extension` defines, for every compiler and for nvcc.
+DEFINES = (f"TORCH_EXTENSION_NAME={MODULE}", "TORCH_API_INCLUDE_EXTENSION_H", "_GLIBCXX_USE_CXX11_ABI=1")
+NVCC_DEFINES = (
+    "__CUDA_NO_HALF_OPERATORS__",
+    "__CUDA_NO_HALF_CONVERSIONS__",
+    "__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "__CUDA_NO_HALF2_OPERATORS__",
+)
+
+
+def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
+    """The light headers, and torch's own for what those do not carry."""
+    return headers_of(sources, place, job.device_kind)
+
+
+def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Iterator[Headers | str]:
+    """The same, for sources without a job."""
+    common = (*DEFINES, *(NVCC_DEFINES if device_kind == "cuda" else ()))
+    prepared = fast_headers.prepare(sources, place, emulated=device_kind == "emulated")
+    yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
+    yield Headers(name=FULL, include_dirs=tuple(torch_install.include_dirs()), defines=common)
+
+
+def libraries(device_kind: str) -> list[str]:
+    """torch's libraries, of which a build without CUDA has fewer; in the runner they are loaded before the artifact."""
+    directory = torch_install.torch_directory() / "lib"
+    paths = [directory / f"lib{name}.so" for name in TORCH_LIBRARIES]
+    # The runtime that torch has loaded: two would each have a current device and a last error.
+    runtime = ["-lcudart"] if device_kind == "cuda" else []
+    return [*(str(path) for path in paths if path.exists()), *runtime]
+
+
+def check(artifact: bytes, entry: str) -> str | None:
+    """Whether there is a Python module; its functions are seen when it is loaded."""
+    if any(name.startswith(python_extensions.INIT) for name in elf.exported_names(artifact)):
+        return None
+    return 'no Python module in the artifact; add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
+
+
+def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
+    """Import the artifact; its constructors and module body run here."""
+    import torch  # noqa: F401  its libraries must be there first
+
+    path = f"/proc/self/fd/{artifact_fd}"
+    module = python_extensions.import_library(path, Path(path).read_bytes())
+    if module is None:
+        raise Refused(Status.ENTRY_NOT_FOUND, "the artifact is no Python module")
+    function = _entry(module, job.entry)
+
+    def bind(call: Call) -> Bound:
+        arguments = [argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
+        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+        return Bound(
+            launch=lambda: function(*arguments),
+            finish=lambda result: copy_out(result, targets, job),
+            blank=blank(targets, call),
+        )
+
+    return Loaded(bind=bind, uses_torch=True)
+
+
+def _entry(module: Any, wanted: str) -> Callable[..., object]:
+    functions = [name for name in dir(module) if not name.startswith("_") and callable(getattr(module, name))]
+    for name in (wanted, DEFAULT_ENTRY):
+        if name in functions:
+            return getattr(module, name)  # type: ignore[no-any-return]
+    if len(functions) == 1:
+        return getattr(module, functions[0])  # type: ignore[no-any-return]
+    raise Refused(
+        Status.ENTRY_NOT_FOUND,
+        f"the module has no function 'forward'; it has {', '.join(functions) or 'none'}; name one m.def(\"forward\", ...)",
+    )
+
+
+def argument(arena: Arena, slot: Slot, tensor: wire.TensorSpec) -> object:
+    """An input as a kernel that knows torch gets it: a tensor over the arena, or a number."""
+    if slot.shape:
+        return arena.tensor(slot.offset, tensor.dtype, slot.shape)
+    if tensor.dtype == "bool":
+        return bool(slot.scalar)
+    return slot.scalar if tensor.dtype.startswith(("float", "bfloat")) else int(slot.scalar)
+
+
+def blank(targets: list[torch.Tensor], call: Call) -> Callable[[], None] | None:
+    """For a null run: copy as much as a kernel's outputs, from memory that is taken now and not in anybody's time."""
+    import torch
+
+    if not call.copy_out:
+        return None
+    values = [torch.empty_like(target) for target in targets]
+
+    def copy() -> None:
+        for value, target in zip(values, targets, strict=True):
+            target.copy_(value)
+
+    return copy
+
+
+def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob) -> None:
+    """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them."""
+    import torch
+
+    results = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(results) != len(targets):
+        raise Refused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
+    for value, target, tensor in zip(results, targets, job.outputs, strict=True):
+        if not isinstance(value, torch.Tensor):
+            raise Refused(Status.WRONG_DTYPE, f"output {tensor.name!r} is a {type(value).__name__}; return a torch.Tensor")
+        if value.dtype != target.dtype:
+            raise Refused(Status.WRONG_DTYPE, f"output {tensor.name!r} has dtype {value.dtype}; the problem asks for torch.{tensor.dtype}")
+        if value.shape != target.shape:
+            told = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
+            raise Refused(Status.WRONG_SHAPE, told)
+        if value.layout != torch.strided or value.device != target.device or not value.is_contiguous():
+            # A view would leave its work to the copy, which everybody is forgiven.
+            told = f"output {tensor.name!r} is not a contiguous tensor on the device; return one, such as by .contiguous()"
+            raise Refused(Status.WRONG_SHAPE, told)
+        if value.is_neg() or value.is_conj():
+            told = f"output {tensor.name!r} is negated or conjugated only when it is copied; return its values, such as by .resolve_neg()"
+            raise Refused(Status.WRONG_SHAPE, told)
+        if _overlap(value, target):  # by its own doing: the copy that is forgiven would be none
+            told = f"output {tensor.name!r} lies where the grader copies it to; return a tensor of your own"
+            raise Refused(Status.WRONG_SHAPE, told)
+        with torch.no_grad():
+            target.copy_(value)
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Of two contiguous tensors of one size, whether a byte is in both."""
+    return one.numel() > 0 and abs(one.data_ptr() - other.data_ptr()) < other.numel() * other.element_size()

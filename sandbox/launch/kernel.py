@@ -1,0 +1,34 @@
+"""A kernel after loading, as the loop launches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sandbox.protocol.gate import Call, Status
+
+
+class Refused(Exception):
+    """The submission's own code failed in a way that has a name: what goes into the answer's status and message."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A kernel with its arguments. launch() is one launch; where it returns its outputs, finish() moves them to where the judge looks.
+    blank(), there when the call asks for it, moves as much that holds nothing."""
+
+    launch: Callable[[], object]
+    finish: Callable[[object], None] | None = None
+    blank: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A kernel, ready. bind(call) places its arguments, outside of anybody's time."""
+
+    bind: Callable[[Call], Bound]
+    uses_torch: bool

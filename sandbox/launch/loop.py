@@ -1,0 +1,179 @@
+"""Does what the gate asks for: places a kernel, launches it, replies.  Shared by the untrusted runner and the trusted baseline."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import math
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sandbox.devices import Arena, Device, DeviceFault
+from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.protocol.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operation, Status
+
+ITEM_BYTES = (2, 4, 8)
+TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR)  # inside the judge's clock
+Observe = Callable[[Callable[[], object], bool], str]
+
+
+@dataclass(slots=True)
+class _Placed:
+    """What PLACE left: the kernel bound to each placement; where its scalars come late, the call that it is bound to with each `go`."""
+
+    kernel: Loaded
+    call: Call
+    bound: list[Bound]
+
+    @property
+    def verifying(self) -> bool:
+        """Whether what it allocates is filled with NaN, and it is waited for."""
+        return self.call.poison
+
+    def bind(self, gate: Gate) -> None:
+        """Bind the kernel to the scalars that came with `go`, inside the clock."""
+        if self.call.late_scalars:
+            self.bound = _bound(self.kernel, self.call.with_scalars(gate.scalars(len(self.call.inputs))))
+
+
+def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[int, Loaded], observe: Observe | None = None) -> None:
+    """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one. observe(launch, kernels): answers OBSERVE."""
+    placed: _Placed | None = None
+    gc.disable()  # a collection would fall into somebody's time
+    try:
+        while True:
+            last = gate.next(last, device.SPIN_NS)
+            operation = gate.operation()
+            answer = FINE
+            try:
+                if operation in TIMED:
+                    device.hold(arena, last)
+                match operation:
+                    case Operation.PLACE:
+                        placed = None  # first: what it holds may lie where the next is to be
+                        gc.collect(0)
+                        placed = _place(gate.call(), kernels, device)
+                    case Operation.STIR:
+                        call = gate.call()
+                        random.seed(call.seed)
+                        sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
+                        device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
+                    case Operation.FLOOR:
+                        device.launch_null()
+                        device.wait_for_inputs()
+                        gate.reply(last, answer)
+                        device.synchronize()
+                        continue
+                    case Operation.CALL | Operation.NULL if placed is not None and not placed.verifying:
+                        placed.bind(gate)
+                        _start(operation, placed, device)
+                        _finish(gate, last, device)
+                        continue
+                    case Operation.EXIT:
+                        pass
+                    case _:
+                        answer = _launch(operation, gate, placed, device, observe)
+            except Exception as error:  # noqa: BLE001  whatever the kernel throws
+                answer = failure(error, device)
+            gate.reply(last, answer)
+            if operation is Operation.EXIT:
+                return
+    finally:
+        gc.enable()
+
+
+def failure(error: Exception, device: Device) -> Answer:
+    """What an exception comes to. The device is asked first: after a fault of its own every later error is only an echo."""
+    if isinstance(error, Refused):
+        return Answer(status=error.status, message=error.message)
+    fault = error if isinstance(error, DeviceFault) else None
+    try:
+        device.synchronize()
+    except DeviceFault as told:
+        fault = told
+    if fault is not None:
+        return Answer(status=Status.DEVICE_FAULT, message=f"{fault.code}: {error}")
+    message = f"{type(error).__name__}: {error}"
+    return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)
+
+
+def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed:
+    kernel = kernels[call.variant]
+    if kernel.uses_torch and not device.STIR_POISONS:
+        _poison_allocations(call.poison)
+    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
+
+
+def _bound(kernel: Loaded, call: Call) -> list[Bound]:
+    return [kernel.bind(call.at(index)) for index in range(call.count)]
+
+
+def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: Device, observe: Observe | None) -> Answer:
+    if placed is None:
+        raise RuntimeError("nothing was placed")
+    if operation is not Operation.BENCH:  # which takes what ran last
+        placed.bind(gate)
+    if operation is Operation.OBSERVE and observe is not None:
+        # Not by torch's word: in a Python module's process it takes the emulated device for a GPU, and its profiler finds none.
+        found = observe(lambda: _run(placed, device), bool(gate.call().variant) and device.KIND == "cuda")
+        device.synchronize()
+        return Answer(status=Status.OK, message=found)
+    if operation is Operation.BENCH:
+        samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
+        device.synchronize()
+        return Answer(status=Status.OK, samples_ns=samples)
+    for _ in range(WARM_COUNT if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
+        _start(operation, placed, device)
+        device.synchronize()
+        if placed.verifying:
+            _flush()
+    return FINE
+
+
+def _start(operation: Operation, placed: _Placed, device: Device) -> None:
+    if operation in (Operation.NULL, Operation.WARM_NULL):
+        _run_nothing(placed, device)
+    else:
+        _run(placed, device)
+
+
+def _finish(gate: Gate, number: int, device: Device) -> None:
+    """Wait for the device and reply; DeviceFault where it was stopped."""
+    if code := gate.reply_after(device.wait, number):
+        device.synchronize()  # says which fault that is
+        raise DeviceFault(str(code))
+
+
+def _flush() -> None:
+    """Let what the kernel printed go out now: what arrives once hidden workloads are run is not shown."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    ctypes.CDLL(None).fflush(None)
+
+
+def _run(placed: _Placed, device: Device) -> None:
+    results = [one.launch() for one in placed.bound]
+    if placed.verifying:  # a fault is the kernel's, not the copy's
+        device.synchronize()
+    for one, result in zip(placed.bound, results, strict=True):
+        if one.finish is not None:
+            one.finish(result)
+
+
+def _run_nothing(placed: _Placed, device: Device) -> None:
+    device.launch_null()
+    for one in placed.bound:
+        if one.blank is not None:
+            one.blank()
+
+
+def _poison_allocations(on: bool) -> None:
+    """Let torch fill fresh memory with NaN (deterministic fill), so that what a kernel leaves unwritten in its own output shows."""
+    import torch
+
+    # Not torch.use_deterministic_algorithms: that imports torch's compiler first, for two seconds of a core, while the judge waits.
+    torch._C._set_deterministic_algorithms(on, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = on  # type: ignore[attr-defined]

@@ -1,0 +1,318 @@
+"""The gate: one sealed memfd of counters and a fixed-layout call, between the judge and one runner.
+
+The judge writes a call and then `go`, a random number; the runner does the call, writes its answer and then `done`, the same
+number. Both spin (0.1 us), with a back-off after a while; every wait has a deadline. The judge copies an answer once and checks
+every field: nothing that a runner wrote is believed, it is only compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+TENSOR_LIMIT = 24
+SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
+AXIS_LIMIT = 16
+RANK_LIMIT = 8
+SAMPLE_LIMIT = 4096
+SAMPLE_LIMIT_NS = 1 << 53  # a hundred days; a report keeps nanoseconds in 63 bits
+CUT = "cut"  # the first line of an observation that did not fit into its answer
+MESSAGE_LIMIT_BYTES = 2048
+NAP_S = 50e-6
+WARM_COUNT = 3  # launches that a WARM makes
+
+
+class Operation(IntEnum):
+    """What the runner is to do."""
+
+    PLACE = 1  # where the tensors of the following calls lie; nothing runs
+    CALL = 2  # one launch on each placement, then synchronise
+    NULL = 3  # what the protocol itself costs: a kernel that does nothing, and a copy to the outputs where a call makes one
+    FLOOR = 4  # the least that it can cost: as NULL without the copy, and `done` before the kernel has run
+    BENCH = 5  # do_bench on the first placement: a claim
+    STIR = 6  # allocate and free memory of random sizes, filled with NaN
+    WARM = 7  # some launches on inputs of an earlier call, so that the host's code is not cold when the clock runs
+    WARM_NULL = 8
+    EXIT = 9
+    LOAD = 11  # load the artifact: the first call, and the first moment at which something of the submission runs
+    OBSERVE = 10  # one launch on what was placed; the answer tells what it called. variant 1: kernels too
+
+
+class Status(IntEnum):
+    """What the runner says of a call."""
+
+    OK = 0
+    RAISED = 1
+    ENTRY_NOT_FOUND = 2
+    WRONG_SHAPE = 3
+    WRONG_DTYPE = 4
+    DEVICE_FAULT = 5
+    OUT_OF_MEMORY = 6
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = [("offset", ctypes.c_uint64), ("rank", ctypes.c_uint64), ("shape", ctypes.c_int64 * RANK_LIMIT), ("scalar", ctypes.c_double)]
+
+
+class _Page(ctypes.Structure):
+    _fields_ = [
+        ("go", ctypes.c_uint64),
+        ("_a", ctypes.c_uint64 * 7),
+        ("done", ctypes.c_uint64),
+        ("_b", ctypes.c_uint64 * 7),
+        ("operation", ctypes.c_uint32),
+        ("poison", ctypes.c_uint32),
+        ("input_count", ctypes.c_uint32),
+        ("output_count", ctypes.c_uint32),
+        ("axis_count", ctypes.c_uint32),
+        ("variant", ctypes.c_uint32),
+        ("copy_out", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("template_index", ctypes.c_uint32),
+        ("late_scalars", ctypes.c_uint32),
+        ("stride_bytes", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("budget_ns", ctypes.c_uint64),
+        ("axes", ctypes.c_int64 * AXIS_LIMIT),
+        ("slots", _Slot * TENSOR_LIMIT),
+        ("status", ctypes.c_uint32),
+        ("message_bytes", ctypes.c_uint32),
+        ("sample_count", ctypes.c_uint32),
+        ("message", ctypes.c_ubyte * MESSAGE_LIMIT_BYTES),
+        ("samples_ns", ctypes.c_uint64 * SAMPLE_LIMIT),
+        ("scalars", ctypes.c_double * TENSOR_LIMIT),
+    ]
+
+
+GATE_BYTES = 65536
+assert ctypes.sizeof(_Page) <= GATE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Where a tensor lies in the arena; scalar instead where shape is ()."""
+
+    offset: int
+    shape: tuple[int, ...]
+    scalar: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
+    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs."""
+
+    operation: Operation
+    inputs: tuple[Slot, ...] = ()
+    outputs: tuple[Slot, ...] = ()
+    axes: tuple[int, ...] = ()
+    poison: bool = False  # NaN-fill what the kernel allocates itself
+    variant: int = 0  # which of the things that a trusted runner can run
+    copy_out: bool = False  # for NULL
+    count: int = 1
+    template: int = 0  # which of the job's templates
+    stride_bytes: int = 0
+    seed: int = 0
+    budget_ns: int = 0
+    late_scalars: bool = False
+
+    def with_scalars(self, values: Sequence[float]) -> Call:
+        """The same call, with these values for the inputs without a shape; one for each input, and those of tensors are ignored."""
+        pairs = zip(self.inputs, values, strict=True)
+        return replace(self, inputs=tuple(slot if slot.shape else replace(slot, scalar=value) for slot, value in pairs))
+
+    def at(self, index: int) -> Call:
+        """The same call, on one of its placements."""
+        if index == 0 and self.count == 1:
+            return self
+        shift = index * self.stride_bytes
+        inputs = tuple(replace(slot, offset=slot.offset + shift) if slot.shape else slot for slot in self.inputs)
+        outputs = tuple(replace(slot, offset=slot.offset + shift) for slot in self.outputs)  # one without axes has a place too
+        return replace(self, inputs=inputs, outputs=outputs, count=1, stride_bytes=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the runner wrote beside `done`: claims and untrusted text, cut to the layout's limits."""
+
+    status: Status
+    message: str = ""
+    samples_ns: tuple[int, ...] = ()
+
+
+FINE = Answer(status=Status.OK)
+
+
+class GateViolated(Exception):
+    """The runner wrote to the gate what its shim never writes."""
+
+
+class Gate:
+    """One side's view of the gate's page."""
+
+    def __init__(self, fd: int) -> None:
+        self._map = mmap.mmap(fd, GATE_BYTES)
+        self._page = _Page.from_buffer(self._map)
+
+    # -- the judge's side ------------------------------------------------------------------------------------------------
+
+    def open(self, call: Call) -> int:
+        """Write the call and let the runner go; return the number it has to echo."""
+        page = self._page
+        ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
+        page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
+        page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
+        page.template_index, page.late_scalars = call.template, call.late_scalars
+        page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
+        for index, axis in enumerate(call.axes):
+            page.axes[index] = axis
+        for index, slot in enumerate((*call.inputs, *call.outputs)):
+            page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
+            for axis, size in enumerate(slot.shape):
+                page.slots[index].shape[axis] = size
+        return self.fire(call.operation)
+
+    def fire(self, operation: Operation) -> int:
+        """Let the runner go with what was last placed: nothing but the operation is written, for this is inside the clock."""
+        number = self.arm(operation)
+        self._page.go = number
+        return number
+
+    def arm(self, operation: Operation) -> int:
+        """As `fire`, but for `go` itself, which the native clock writes: the number that it has to be."""
+        page = self._page
+        page.operation, page.status, page.message_bytes, page.sample_count = operation, 0, 0, 0
+        return secrets.randbits(63) | 1
+
+    def write_scalars(self, values: Sequence[float]) -> None:
+        """Publish the scalars of the next call; by the native clock they are written at `scalar_address`."""
+        for index, value in enumerate(values):
+            self._page.scalars[index] = value
+
+    def scalar_address(self) -> int:
+        """Where they lie, one double for each input, for the native clock."""
+        return ctypes.addressof(self._page) + _Page.scalars.offset
+
+    def addresses(self) -> tuple[int, int]:
+        """Where `go` and `done` lie, for the native clock."""
+        base = ctypes.addressof(self._page)
+        return base + _Page.go.offset, base + _Page.done.offset
+
+    @property
+    def done(self) -> int:
+        """The number that the runner last echoed."""
+        return int(self._page.done)
+
+    def expect(self, number: int) -> None:
+        """Let the next `done` be this one without a call: the runner's announcement."""
+        self._page.go = number
+
+    def wait(self, number: int, previous: int, deadline_ns: int, alive: Callable[[], bool]) -> bool:
+        """Wait until `done` is number. False: the deadline (monotonic) passed, or the runner went away without it."""
+        page, clock = self._page, time.monotonic_ns
+        begun, gone = clock(), False
+        while (seen := page.done) != number:
+            if seen != previous:
+                raise GateViolated("the runner answered a call that was never made")
+            now = clock()
+            if gone or now > deadline_ns:
+                return False
+            if now - begun > SPIN_NS:
+                gone = not alive()  # then one more look: its last answer counts
+                time.sleep(NAP_S)
+        return True
+
+    def answer(self) -> Answer:
+        """Copy the answer once and check it."""
+        copy = _Page.from_buffer_copy(bytes(self._map[: ctypes.sizeof(_Page)]))  # once; what it says may change meanwhile, a copy does not
+        if copy.status not in Status.__members__.values() or copy.sample_count > SAMPLE_LIMIT or copy.message_bytes > MESSAGE_LIMIT_BYTES:
+            raise GateViolated("the runner's answer is out of its layout")
+        samples = tuple(copy.samples_ns[: copy.sample_count])
+        if any(one > SAMPLE_LIMIT_NS for one in samples):
+            raise GateViolated("the runner claims a time that no clock can have seen")
+        message = bytes(copy.message[: copy.message_bytes]).decode("utf-8", "replace")
+        return Answer(status=Status(copy.status), message=message, samples_ns=samples)
+
+    # -- the runner's side -----------------------------------------------------------------------------------------------
+
+    def announce(self, version: str) -> int:
+        """Say that this runner has its job, device and memory, and which protocol it speaks; wait for LOAD, and return its number."""
+        first = self.next(0)
+        self.reply(first, Answer(status=Status.OK, message=version))
+        return self.next(first)
+
+    def next(self, previous: int, spin_ns: int = SPIN_NS) -> int:
+        """Wait for a call; the judge ends the box, so this waits for ever."""
+        page, begun = self._page, time.monotonic_ns()
+        while (number := page.go) == previous:
+            if time.monotonic_ns() - begun > spin_ns:
+                time.sleep(NAP_S)
+        return int(number)
+
+    def operation(self) -> Operation:
+        """Read what is to be done, and nothing else of the call."""
+        return Operation(self._page.operation)
+
+    def call(self) -> Call:
+        """Read the call."""
+        page = self._page
+        slots = tuple(
+            Slot(offset=slot.offset, shape=tuple(slot.shape[: slot.rank]), scalar=slot.scalar)
+            for slot in page.slots[: page.input_count + page.output_count]
+        )
+        return Call(
+            operation=Operation(page.operation),
+            inputs=slots[: page.input_count],
+            outputs=slots[page.input_count :],
+            axes=tuple(page.axes[: page.axis_count]),
+            poison=bool(page.poison),
+            variant=page.variant,
+            copy_out=bool(page.copy_out),
+            count=page.count,
+            template=page.template_index,
+            late_scalars=bool(page.late_scalars),
+            stride_bytes=page.stride_bytes,
+            seed=page.seed,
+            budget_ns=page.budget_ns,
+        )
+
+    def scalars(self, count: int) -> tuple[float, ...]:
+        """Read the scalars of the call that runs: one for each input."""
+        return tuple(self._page.scalars[:count])
+
+    def reply_after(self, wait: Callable[[], int], number: int) -> int:
+        """Write `done` as soon as wait returns 0, with nothing between them: a busy core makes what Python does longer. Returns what
+        wait did; where that is not 0, nothing was written."""
+        page = self._page
+        code = wait()
+        if code == 0:
+            page.done = number
+        return code
+
+    def reply(self, number: int, answer: Answer) -> None:
+        """Write the answer, then `done`."""
+        page = self._page
+        if answer is FINE:  # FLOOR, inside the clock; the judge has set the rest to nothing
+            page.done = number
+            return
+        message = answer.message.encode()[:MESSAGE_LIMIT_BYTES]
+        ctypes.memmove(page.message, message, len(message))
+        page.message_bytes, page.status, page.sample_count = len(message), answer.status, len(answer.samples_ns)
+        for index, sample in enumerate(answer.samples_ns[:SAMPLE_LIMIT]):
+            page.samples_ns[index] = sample
+        page.done = number
+
+
+def create_sealed(name: str, size: int) -> int:
+    """A memfd of a fixed size. Without the seals a runner could shrink it, and the judge would die of SIGBUS."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd

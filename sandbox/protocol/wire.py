@@ -1,0 +1,633 @@
+"""Jobs and facts: what goes over the pipe between the server and a judge.  Standard library only.
+
+The one module that both worlds import. A job goes down as one JSON line, facts come up as JSON lines. Facts say what was seen;
+what it means is decided in `grader/verdict/fold.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+LINE_LIMIT_BYTES = 8 * 1024 * 1024
+LOG_LIMIT_BYTES = 64 * 1024
+
+
+class WireError(ValueError):
+    """A line that is no job and no fact."""
+
+
+class Mode(StrEnum):
+    """How far a submission is graded."""
+
+    TEST = "test"
+    BENCHMARK = "benchmark"
+    RANKED = "ranked"
+    PROFILE = "profile"
+
+
+class Stage(StrEnum):
+    """What is being done, for people who wait."""
+
+    BUILDING = "building"
+    LOADING = "loading"
+    VERIFYING = "verifying"
+    MEASURING = "measuring"
+
+
+class BuildOutcome(StrEnum):
+    """How a build ended."""
+
+    BUILT = "built"
+    REJECTED = "rejected"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    OUTPUT_EXCEEDED = "output_exceeded"
+
+
+class TrialOutcome(StrEnum):
+    """How a trial ended."""
+
+    PASSED = "passed"
+    MISMATCHED = "mismatched"
+    UNWRITTEN = "unwritten"
+    NON_FINITE = "non_finite"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_DTYPE = "wrong_dtype"
+    INPUT_MODIFIED = "input_modified"
+    OUT_OF_BOUNDS = "out_of_bounds"  # a guard band was written
+    RAISED = "raised"  # the kernel returned an error or threw
+    DEVICE_FAULT = "device_fault"  # the device stopped it; the message begins with the driver's name for it
+    OUT_OF_MEMORY = "out_of_memory"  # the device's memory did not do
+    CRASHED = "crashed"  # the runner went away
+    TIMED_OUT = "timed_out"
+
+
+class TrialPhase(StrEnum):
+    """Why a trial was run."""
+
+    VERIFY = "verify"
+    CERTIFY = "certify"  # inside the judge's clock
+
+
+class LoadOutcome(StrEnum):
+    """How loading the artifact in the runner ended."""
+
+    LOADED = "loaded"
+    ENTRY_NOT_FOUND = "entry_not_found"
+    RAISED = "raised"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+
+
+class Clock(StrEnum):
+    """What took the times."""
+
+    DEVICE_EVENTS = "device_events"
+    HOST = "host"
+
+
+class ViolationKind(StrEnum):
+    """What a runner did that no honest kernel does."""
+
+    PROTOCOL = "protocol"  # it wrote to the gate what its shim never writes
+    TIMING = "timing"  # its claim is out of the clock's reach
+    SANDBOX = "sandbox"  # it died of a forbidden system call
+
+
+# -- what a problem is, for the judge ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """Where an input's values come from; see `sandbox/judge/inputs.py` for the kinds, and for which of them these are."""
+
+    kind: str = "normal"
+    low: float = 0.0
+    high: float = 1.0
+    scale: float = 1.0
+    high_axis: str = ""  # instead of high: the value of this axis
+    scale_spread: float = 1.0  # a trial's scale is scale * 2 ** u, with u from +-scale_spread
+    offset: float = 0.25  # a trial's offset is from +-offset times its scale
+    needles: int = 4  # so many elements at most, one in 64, are set to needle_factor times the scale
+    needle_factor: float = 8.0
+    weight: float = 1.0  # of a part
+    parts: tuple[Distribution, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """A tensor argument. shape holds axis names and integers; () is a scalar passed by value (inputs only)."""
+
+    name: str
+    dtype: str  # torch's name: float32, float16, bfloat16, float64, int32, int64, int8, uint8, bool
+    shape: tuple[str | int, ...]
+    distribution: Distribution = field(default_factory=Distribution)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """Element-wise |out - ref| <= atol + rtol * |ref|, and an fp64 budget: rms error against the fp64 reference at most
+    budget_factor times PyTorch's own in the task's dtype, plus budget_floor times the reference's rms. budget_factor None: no budget."""
+
+    atol: float = 1e-5
+    rtol: float = 1e-5
+    budget_factor: float | None = 32.0
+    budget_floor: float = 2e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One size. Hidden ones are not shown to submitters.
+
+    moved_bytes, flops: what every right kernel has to move through the device's memory, and to compute; None: not declared.
+    device_kind: the one kind of device that it is meant for; "": every kind. tolerance: its own; None: the problem's.
+    arguments: what the problem's own generator is called with, as a JSON object; "": the inputs come from their distributions.
+    distributions: of inputs, by name, that differ from the problem's.
+    """
+
+    workload_id: str
+    axes: dict[str, int]
+    hidden: bool = False
+    moved_bytes: int | None = None
+    flops: int | None = None
+    device_kind: str = ""
+    tolerance: Tolerance | None = None
+    arguments: str = ""
+    distributions: dict[str, Distribution] = field(default_factory=dict)
+
+
+class Libraries(StrEnum):
+    """Whether a kernel may call what others have written: PyTorch's operators, cuBLAS, cuDNN and so on."""
+
+    ALLOWED = "allowed"
+    LABELLED = "labelled"  # the report names what it uses
+    FORBIDDEN = "forbidden"
+
+
+class Convention(StrEnum):
+    """How a Python entry is called; what is built to an artifact with C linkage or bindings takes `POSITIONAL` only."""
+
+    POSITIONAL = "positional"  # entry(*inputs), which returns the outputs
+    MODEL = "model"  # entry is a class: made of the state's arguments, given the state's weights, then called as above
+    DATA = "data"  # entry(data), where data is the nest of tensors and values that the template says; returns such a nest
+    DESTINATION = "destination"  # entry(*inputs, *outputs), which returns nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemSpec:
+    """What the judge needs of a problem. reference is source text that only the judge executes: of more files than one it is a JSON object
+    of texts by name. inputs, outputs: () where only the problem's own code knows them; then `sandbox/judge/references` fills them in."""
+
+    problem_id: str
+    format: str
+    entry: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    workloads: tuple[Workload, ...]
+    tolerance: Tolerance
+    reference: str
+    axes: tuple[str, ...] = ()  # the order in which the raw `cuda` entry takes them
+    trial_count: int = 3
+    trial_s: float = 10.0
+    digest: str = ""
+    convention: Convention = Convention.POSITIONAL
+    libraries: Libraries = Libraries.ALLOWED
+    baselines: tuple[str, ...] = ()  # beside "eager" and, on a GPU, "compile": "max-autotune"
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One judging: the runner behind `link_path` is to be verified and measured."""
+
+    job_id: str
+    problem: ProblemSpec
+    language: str
+    entry: str
+    mode: Mode
+    link_path: str  # the judge listens here; the runner in the box connects
+    artifact_path: str  # a private file; the judge hands it on as a sealed memfd
+    artifact_digest: str  # sha256 hex; checked before use
+    runner_uid: int | None = None  # connections from another uid are refused; None: not checked
+    load_s: float = 60.0
+    measure_s: float = 20.0  # budget for one workload's measurement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionJob:
+    """Whether a problem tells right answers from wrong ones, at the workloads that there is memory and time for. Answered by Findings."""
+
+    job_id: str
+    problem: ProblemSpec
+    budget_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildJob:
+    """What the build box reads from {src}/job.json."""
+
+    language: str
+    entry: str
+    device_kind: str
+    sources: tuple[str, ...]  # paths below {src}/files
+    architecture: str = ""  # for nvcc, such as "sm_90"; "": its default here
+    language_module: str = ""  # of a language that another package brings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerJob:
+    """What the judge tells a runner. Nothing in it helps to guess an input or an answer, or a hidden workload's size: arena_bytes is a
+    round number, and hidden workloads' templates are "" until the first of them is to be run."""
+
+    device_kind: str
+    language: str
+    entry: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    arena_bytes: int
+    convention: Convention = Convention.POSITIONAL
+    # Of `DATA`: the trees of inputs and outputs, as `sandbox/protocol/pytree.py` writes them; a call says which.
+    templates: tuple[str, ...] = ()
+    language_module: str = ""  # of a language that another package brings
+
+
+# -- facts ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What the report is made on and with."""
+
+    device: str
+    device_kind: str
+    clock: Clock
+    isolation: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    architecture: str = ""  # what is built for it, such as "sm_90"; "" where there is no choice
+    device_uuid: str = ""
+    ceilings: dict[str, float] = field(default_factory=dict)  # measured once: "bytes_per_s", "flops_per_s:float32" and so on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A stage began; for people, decides nothing. hidden_at_ns: by the host's monotonic clock, before the first hidden workload is run."""
+
+    stage: Stage
+    workload_id: str | None = None
+    hidden_at_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A fresh runner process begins: what follows, up to the next of these, is of it. Ranked mode has several, after one build."""
+
+    index: int  # counts up from 0
+    count: int  # how many there are, if all goes well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelUse:
+    """What the compiler says that one kernel uses of the device; a claim of the builder's."""
+
+    name: str  # demangled where that is possible
+    registers: int
+    shared_bytes: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    constant_bytes: int = 0
+    double_instruction_count: int = 0  # of its PTX: arithmetic in float64, and conversions to and from it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildNote:
+    """What the builder says of a build, beside the artifact; a claim that decides nothing."""
+
+    headers: str = ""  # which headers answered the source: "", "light" or "full"; `sandbox/compilers/headers.py`
+    fallback: str = ""  # why the light ones did not do, in a sentence
+    kernels: tuple[KernelUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """How a kernel was built. reason refines REJECTED, such as UNSUPPORTED or ENTRY_NOT_FOUND."""
+
+    outcome: BuildOutcome
+    log: str = ""
+    log_truncated: bool = False
+    duration_ns: int = 0
+    artifact_digest: str | None = None
+    reason: str | None = None
+    cached: bool = False  # the artifact of an earlier build of the same bytes and settings
+    headers: str = ""  # as in BuildNote
+    fallback: str = ""
+    kernels: tuple[KernelUse, ...] = ()  # as in BuildNote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What has to pass before anything may be accepted: (workload_id, phase, how many trials)."""
+
+    trials: tuple[tuple[str, TrialPhase, int], ...]
+    measured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How the runner took the artifact."""
+
+    outcome: LoadOutcome
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One run of the kernel on fresh inputs, compared with the reference."""
+
+    workload_id: str
+    phase: TrialPhase
+    index: int
+    outcome: TrialOutcome
+    hidden: bool = False
+    key: str = ""  # 128-bit hex that the inputs were made from
+    element_count: int = 0
+    mismatched_count: int = 0
+    unwritten_count: int = 0
+    nonfinite_count: int = 0
+    max_absolute_error: float | None = None
+    max_relative_error: float | None = None
+    budget_ratio: float | None = None  # error over the fp64 budget; above 1 fails
+    message: str = ""  # untrusted text where outcome is RAISED
+    duration_ns: int = 0
+    run_count: int = 1  # how many runs that passed this stands for; then the errors are the largest of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Times of one thing in nanoseconds, in the order taken. At least one; a difference to the null run may be negative."""
+
+    durations_ns: tuple[int, ...]
+
+
+RESOLVED_FACTOR = 4.0  # an interval whose ends are further apart says nothing: there is no figure then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """Baseline over subject from interleaved turns, with a 95 % interval."""
+
+    baseline: str
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The times of one workload."""
+
+    workload_id: str
+    clock: Clock
+    certified: Samples  # the estimate: the protocol's time minus the null run's median
+    bound_ns: int  # median minus the null run's floor: real work is never longer
+    floor_ns: int
+    hidden: bool = False
+    reported: Samples | None = None  # a claim
+    reported_confirmed: bool = False
+    waited_ns: int = 0  # reading its outputs took so much longer than after an eager run
+    done_early: bool = False  # the runner said that it had ended while its work still ran; then it is forgiven the least
+    disturbed: bool = False  # null runs scattered as they do when somebody else is on the device; then it is forgiven the least
+    baseline_slowed: bool = False  # beside the subject it ran slower than alone; then its time alone was taken
+    baselines: dict[str, Samples] = field(default_factory=dict)
+    speedups: tuple[Speedup, ...] = ()
+    batch: Samples | None = None  # per launch, from batches of distinct inputs: a second figure, never scored
+    batch_size: int = 0
+    reported_baselines: dict[str, Samples] = field(default_factory=dict)  # by the same do_bench, in the trusted runner
+    physical_floor_ns: int | None = None  # the declared bytes and flops at the device's measured ceilings
+    moved_bytes: int | None = None  # as the workload declares them
+    flops: int | None = None
+    conditions: dict[str, str] = field(default_factory=dict)  # clocks, temperature, throttle reasons and so on while it was timed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a kernel uses of libraries, by their functions' names. imported: the artifact wants them. seen: called in a run under
+    observation, as the runner says. hints: what could be used to hide more; decides nothing."""
+
+    policy: Libraries
+    imported: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """Something that no honest kernel does."""
+
+    kind: ViolationKind
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How the run box ended, from the isolation; `cause` is a BoxCause's value."""
+
+    cause: str
+    exit_code: int | None = None
+    signal: int | None = None
+    output: str = ""  # untrusted text
+    wall_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The judge did all that its plan says, or stopped at the first failure. Nothing follows for this job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """The judge failed, not the kernel: the problem's reference raised, or the device is unwell."""
+
+    job_id: str
+    message: str
+    problem_at_fault: bool = False
+    device_lost: bool = False  # the judge's own context or the device is unwell; the judge has to be started anew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """To a judge, when a box is gone: is the device as it was before?"""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The answer to Check. detail says what is wrong, or what was seen."""
+
+    job_id: str
+    healthy: bool
+    detail: str = ""
+    used_bytes: int | None = None  # of the device's memory, by all processes
+    canary_ns: int | None = None  # what a tiny kernel took
+
+
+class FindingOutcome(StrEnum):
+    """What a check of a problem found."""
+
+    PASSED = "passed"
+    FAILED = "failed"  # a cheat could pass, or a right kernel could not
+    UNKNOWN = "unknown"  # nothing to be told here; the message says why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check of `sandbox/judge/admission/check.py` found of a problem. workload_id "": of all that were checked."""
+
+    check: str
+    workload_id: str
+    outcome: FindingOutcome
+    message: str = ""  # what could pass, and how to mend the problem
+
+
+Fact = (
+    Environment | Progress | Round | Build | Plan | Load | Trial | Measurement | Evidence | Violation | RunEnd | Finished | Broken | Health
+)
+
+MESSAGES: dict[str, type[Any]] = {
+    cls.__name__: cls
+    for cls in (
+        Job,
+        AdmissionJob,
+        BuildJob,
+        BuildNote,
+        RunnerJob,
+        Environment,
+        Progress,
+        Round,
+        Build,
+        Plan,
+        Load,
+        Trial,
+        Measurement,
+        Evidence,
+        Violation,
+        RunEnd,
+        Finished,
+        Broken,
+        Check,
+        Health,
+        Finding,
+    )
+}
+
+
+def encode(message: object) -> bytes:
+    """Write a job or a fact as one JSON line."""
+    name = type(message).__name__
+    if MESSAGES.get(name) is not type(message) or not dataclasses.is_dataclass(message) or isinstance(message, type):
+        raise WireError(f"{name} is no message of this wire")
+    return json.dumps({"type": name, **parts(message)}, allow_nan=True, separators=(",", ":"), default=parts).encode() + b"\n"
+
+
+def parts(data: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, not copied: what `json.dumps` asks for what it does not know, many times as quick as asdict."""
+    kind = type(data)
+    names = _FIELD_NAMES.get(kind)
+    if names is None:
+        names = _FIELD_NAMES[kind] = tuple(one.name for one in dataclasses.fields(kind))
+    return {name: getattr(data, name) for name in names}
+
+
+_FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
+
+
+def decode(line: bytes) -> Any:
+    """Read one line; WireError where it is no known message, has an unknown or missing key, or a value of another type."""
+    if len(line) > LINE_LIMIT_BYTES:
+        raise WireError(f"a line of {len(line)} bytes is over {LINE_LIMIT_BYTES}")
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not JSON: {error}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("type"), str) or data["type"] not in MESSAGES:
+        raise WireError("no known message type")
+    try:
+        return _build(MESSAGES[data.pop("type")], data)
+    except OverflowError as error:
+        raise WireError(f"a number is too large: {error}") from None
+    except RecursionError:  # JSON reads deeper than this goes
+        raise WireError("nested too deep") from None
+
+
+def as_json(message: object) -> dict[str, Any]:
+    """The message as plain data with its type, for the ledger."""
+    return typing.cast(dict[str, Any], json.loads(encode(message)))
+
+
+def from_json(data: dict[str, Any]) -> Any:
+    """The reverse of `as_json`."""
+    return decode(json.dumps(data).encode())
+
+
+def _build(cls: type[Any], data: dict[str, Any]) -> Any:
+    hints = _HINTS.get(cls)
+    if hints is None:
+        hints = _HINTS[cls] = typing.get_type_hints(cls)
+    unknown = set(data) - set(hints)
+    if unknown:
+        raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
+    try:
+        return cls(**{key: _value(hints[key], value, f"{cls.__name__}.{key}") for key, value in data.items()})
+    except TypeError as error:
+        raise WireError(str(error)) from None
+
+
+_HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _union(arguments, value, where)
+    if origin is tuple and isinstance(value, list):
+        inner = (arguments[0],) * len(value) if len(arguments) == 2 and arguments[1] is Ellipsis else arguments
+        if len(inner) == len(value):
+            return tuple(_value(one, item, where) for one, item in zip(inner, value, strict=True))
+    elif origin is dict and isinstance(value, dict):
+        return {str(key): _value(arguments[1], item, where) for key, item in value.items()}
+    elif isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        return _build(hint, value)
+    elif isinstance(hint, type) and issubclass(hint, StrEnum) and isinstance(value, str):
+        try:
+            return hint(value)
+        except ValueError:
+            raise WireError(f"{where} has no value {value!r}") from None
+    elif hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    elif hint in (int, str, bool) and type(value) is hint:
+        return value
+    raise WireError(f"{where} can't be {type(value).__name__}")
+
+
+def _union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in arguments:
+        return None
+    for one in arguments:
+        if one is type(None):
+            continue
+        try:
+            return _value(one, value, where)
+        except WireError:
+            continue
+    raise WireError(f"{where} can't be {type(value).__name__}")

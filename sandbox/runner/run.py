@@ -1,0 +1,79 @@
+"""The runner: the untrusted process that loads the artifact and launches it when the gate says go.
+
+Runs in a run box.  Has no reference, no expected values and no result channel.
+Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import sys
+import time
+from dataclasses import replace
+
+from sandbox.devices import Device, open_device
+from sandbox.languages.registry import implementation
+from sandbox.launch.loop import failure, serve
+from sandbox.protocol import arena as link_protocol
+from sandbox.protocol.gate import Answer, Gate, Status
+from sandbox.protocol.version import VERSION
+from sandbox.runner.observe import observe
+
+CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve one judge until it says EXIT."""
+    arguments = sys.argv[1:] if argv is None else argv
+    warm = preload(arguments)  # while the kernel is still being built
+    link = _connect(arguments[0])
+    job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
+    job = replace(job, templates=link_protocol.Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
+    device = warm if warm is not None and job.device_kind == warm.KIND else open_device(job.device_kind)
+    gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
+    first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
+    try:
+        # From here on untrusted code has run in this process: nothing that it says is believed.
+        kernel = implementation(job.language, job.language_module).load(artifact_fd, state_fd, job, arena)
+    except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
+        gate.reply(first, failure(error, device))
+        return 1
+    gate.reply(first, Answer(status=Status.OK))
+    serve(gate, first, device, arena, {0: kernel}, lambda launch, kernels: observe(launch, kernels=kernels))
+    return 0
+
+
+def preload(arguments: list[str]) -> Device | None:
+    """Import and open what the command line names, before there is a job."""
+    if "--language" in arguments:
+        importlib.import_module(arguments[arguments.index("--language") + 1])
+    if "--preload" in arguments:
+        import torch
+
+        if torch.version.cuda is not None:
+            import triton.testing  # noqa: F401
+    if "--device" not in arguments:
+        return None
+    device = open_device(arguments[arguments.index("--device") + 1])
+    device.do_bench(lambda: None, 1_000_000)
+    return device
+
+
+def _connect(path: str) -> socket.socket:
+    """Connect to the judge, which listens once it has a job for this box."""
+    link = socket.socket(socket.AF_UNIX)
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            with link_protocol.address(path) as address:
+                link.connect(address)
+            return link
+        except (FileNotFoundError, ConnectionRefusedError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
