@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from grader import devices
+from grader.isolations import AUTO
 from grader.observability.log import LogFormat, LogLevel
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
@@ -75,7 +76,7 @@ class Settings(BaseModel):
     competitions: tuple[Path, ...] = ()
     hourly_limit: int = Field(default=0, ge=0)  # submissions of each user; 0: any number
     daily_limit: int = Field(default=0, ge=0)
-    sandbox: Literal["auto", "docker", "bubblewrap", "process"] = "auto"
+    sandbox: str = AUTO
     box_root: str = "host"
     # Whether boxes see a copy of the host's toolchain in memory; None: where there is room for one.
     resident_toolchain: bool | None = Field(default_factory=resident_toolchain)

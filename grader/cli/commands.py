@@ -20,12 +20,13 @@ from grader.cli import login as login_command
 from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
-from grader.cli.check_place import CheckPlace, CheckSandbox, SandboxForCheck, Trusted
+from grader.cli.check_place import CheckPlace, SandboxForCheck, Trusted
 from grader.cli.exits import Exit
-from grader.cli.options import AUTO, EXIT_CODES, DeviceOption, Json, Name, Sandbox, SandboxOption, Server, StateDir, device_choice
+from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, SandboxOption, Server, StateDir, device_choice
 from grader.cli.rejudge_options import final, rejudge_app
 from grader.cli.running import run
 from grader.cli.session import Target
+from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
 app = typer.Typer(
@@ -76,7 +77,7 @@ def submit(
     competition: Annotated[
         str, typer.Option(metavar="NAME", help="The competition that it is for, on the server that holds it.", show_default=False)
     ] = "",
-    sandbox: SandboxOption = Sandbox.AUTO,
+    sandbox: SandboxOption = AUTO,
     language: Annotated[
         str, typer.Option(help="cuda, torch_extension or python, or one of an installed package. Default: detected.", show_default=False)
     ] = "",
@@ -99,7 +100,7 @@ def submit(
         mode=(mode or (Mode.RANKED if competition else Mode.BENCHMARK)).value,
         competition=competition,
     )
-    target = Target(server=server, state_dir=state_dir, sandbox=sandbox.value, device=device, quiet=json and not sys.stderr.isatty())
+    target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
     run(submit_command.submit(target, order, json=json, wait=not no_wait))
 
 
@@ -188,7 +189,7 @@ def problems_import(
         typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Keep what the check refuses, too.")] = False,
-    sandbox: SandboxForCheck = CheckSandbox.AUTO,
+    sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
@@ -213,7 +214,7 @@ def problems_check(
         typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to check on: {devices.FORMS}. No GPU that a server grades on."),
     ] = devices.EMULATED,
     budget: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds for each problem; larger workloads are left out.")] = 30.0,
-    sandbox: SandboxForCheck = CheckSandbox.AUTO,
+    sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
@@ -284,9 +285,9 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
 
 
 @app.command(epilog=EXIT_CODES)
-def demo(sandbox: SandboxOption = Sandbox.AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
+def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
     """Grade the six kernels of the triangular matmul story, and check that each gets its verdict.
 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
-    run(demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox.value, device=device)))
+    run(demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))

@@ -24,12 +24,9 @@ from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
 from grader.dispatch.gpus import Gpu, discover
 from grader.isolation import Availability, driver
+from grader.isolations import isolations as known_isolations
 
 _VERSION_TIMEOUT_S = 10.0
-_ENGINE = "start its engine (systemctl start docker), and be root or in the group docker"
-_NAMESPACES = "see the reason; as another user than root it needs unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone)"
-# Per isolation: its program, the package that has it, and what to do where the program is there and it still does not work.
-_ISOLATIONS = {"docker": ("dockerd", "docker.io", _ENGINE), "bubblewrap": ("bwrap", "bubblewrap", _NAMESPACES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +155,14 @@ async def _gpu(gpu: Gpu, isolation: str | None) -> Finding:
 
 async def _tried(gpu: Gpu, isolation: str) -> str | None:
     from grader.isolation import GpuAccess, trial
-    from grader.isolation.select import ISOLATIONS
+    from grader.isolation.select import make
     from grader.isolation.settings import BoxSettings
 
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
         Path(runtime).chmod(0o711)
         triton_dir = Path(runtime) / "triton"
         triton_dir.mkdir()
-        made = ISOLATIONS[isolation](BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
+        made = make(isolation, BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
         try:
             access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
             return await trial.gpu_failure(made, access)
@@ -231,11 +228,11 @@ def _isolation(name: str, availability: Availability) -> Finding:
 
 
 def _isolation_remedy(name: str) -> str:
-    if name not in _ISOLATIONS:
-        return "see the reason"
-    program, package, remedy = _ISOLATIONS[name]
+    info = known_isolations()[name]
+    if not info.program:
+        return info.remedy
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # daemons are not in everybody's PATH
-    return remedy if shutil.which(program, path=path) else f"install it (Debian: apt-get install {package})"
+    return info.remedy if shutil.which(info.program, path=path) else f"install it (Debian: apt-get install {info.package})"
 
 
 async def _version(program: str, argument: str) -> str | None:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 
 from grader import devices
-
-AUTO = "auto"
-
-
-class Sandbox(StrEnum):
-    """What keeps the kernel in."""
-
-    AUTO = "auto"
-    DOCKER = "docker"
-    BUBBLEWRAP = "bubblewrap"
-    PROCESS = "process"
+from grader.isolations import AUTO, choices
 
 
 def device_choice(value: str) -> str:
@@ -45,8 +35,11 @@ StateDir = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print protobuf JSON with proto field names, and nothing else, on stdout.")]
 SandboxOption = Annotated[
-    Sandbox,
-    typer.Option(help="What keeps the kernel in; auto takes the strongest that works here. process is UNSAFE: your own kernels only."),
+    str,
+    typer.Option(
+        click_type=click.Choice(choices()),
+        help="What keeps the kernel in; auto takes the strongest that works here. process is UNSAFE: your own kernels only.",
+    ),
 ]
 DeviceOption = Annotated[
     str,

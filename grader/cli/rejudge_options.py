@@ -10,10 +10,11 @@ import typer
 
 from grader import devices
 from grader.cli import rejudge as rejudge_command
-from grader.cli.options import AUTO, Json, Server, StateDir, device_choice
+from grader.cli.options import Json, Server, StateDir, device_choice
 from grader.cli.rejudge import Order
 from grader.cli.running import run
 from grader.cli.session import Target
+from grader.isolations import AUTO
 
 rejudge_app = typer.Typer(
     no_args_is_help=True, help="Judge submissions again, look at what changes, then apply or discard it. For administrators."

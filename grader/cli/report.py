@@ -12,6 +12,7 @@ from grader.api.statuses import reason_of
 from grader.cli import times, words
 from grader.cli.text import one_line, plain, visible
 from grader.errors import ProblemBroken
+from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
@@ -131,7 +132,7 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     if found.clock == report_pb2.CLOCK_DEVICE_EVENTS and found.versions:
         told = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
         yield plain(f"with: {one_line(told, most_chars=400)}")
-    isolation = words.ISOLATIONS.get(found.isolation, one_line(found.isolation))
+    isolation = one_line(description(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:
         yield Text(words.PRACTICE, style="yellow")

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Literal
 
 from grader.api import credentials
 from grader.api.client import GraderClient
@@ -18,6 +17,7 @@ from grader.cli.exits import GraderFailed
 from grader.cli.progress import stderr_console
 from grader.cli.text import one_line
 from grader.errors import StateDirectoryInUse
+from grader.isolations import AUTO
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only
 LOG_NAME = "grader-cli.log"
@@ -39,7 +39,7 @@ class Target:
 
     server: str | None = None
     state_dir: Path | None = None
-    sandbox: Literal["auto", "docker", "bubblewrap", "process"] = "auto"
+    sandbox: str = AUTO
     device: str = "auto"
     problem_dirs: tuple[Path, ...] = ()
     quiet: bool = False  # say nothing while waiting for another command

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from grader.views.formatting import (
     FLAGS,
-    ISOLATIONS,
     PRACTICE,
     ceilings,
     duration_ns,
@@ -24,7 +23,6 @@ from grader.views.formatting import (
 
 __all__ = [
     "FLAGS",
-    "ISOLATIONS",
     "PRACTICE",
     "ceilings",
     "duration_ns",

@@ -156,7 +156,7 @@ def cut(output: bytes) -> tuple[str, bool]:
 
 def module_argv(name: str, *arguments: str) -> tuple[str, ...]:
     """Run a module of the `sandbox` package that the box has at {lib}, in isolated mode: no PYTHON* variable, no user site, no cwd."""
-    start = f"import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('{name}', run_name='__main__', alter_sys=True)"
+    start = f"import sys, runpy; sys.path[:0] = sys.argv.pop(1).split(':'); runpy.run_module('{name}', run_name='__main__', alter_sys=True)"
     return ("{python}", "-I", "-c", start, "{lib}", *arguments)
 
 

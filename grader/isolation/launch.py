@@ -12,7 +12,7 @@ from grader.isolation.gpu import NOTHING, Grant
 STACK_BYTES = 64 << 20
 PENDING_SIGNAL_COUNT = 128
 # -S: no site, so no `.pth` file of the environment runs before the box's limits are set.
-BOOT = "import sys; sys.path.insert(0, {lib!r}); from sandbox.box_init import main; main()"
+BOOT = "import sys; sys.path[:0] = {lib!r}.split(':'); from sandbox.box_init import main; main()"
 
 
 def rlimits(limits: Limits, *, process_count: int | None) -> dict[str, int]:

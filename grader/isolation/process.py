@@ -16,7 +16,7 @@ from grader.isolation.output import output_directory
 from grader.isolation.runtime import link_directory, run_directory, sweep_runtime
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import slot_uid
-from grader.isolation.toolchain import host_toolchain, package_directory
+from grader.isolation.toolchain import host_toolchain, package_directory, plug_ins
 
 UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for your own kernels only"
 
@@ -93,7 +93,11 @@ class ProcessIsolation:
         self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, grant: gpu.Grant, *, limited: bool
     ) -> host_box.Launch:
         toolchain = host_toolchain(scratch)
-        paths = {"python": sys.executable, "lib": str(package_directory("sandbox").parent), "link": str(link_dir)}
+        paths = {
+            "python": sys.executable,
+            "lib": ":".join(map(str, (package_directory("sandbox").parent, *(path.parent for path in plug_ins())))),
+            "link": str(link_dir),
+        }
         paths |= {"src": str(spec.src_dir or ""), "out": str(spec.out_dir or "")}
         count = None if limited else spec.limits.process_count + (0 if own_uid else _threads_of(uid))
         limits = launch.rlimits(spec.limits, process_count=count)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from grader.isolation import Availability, Isolation
-from grader.isolation.bubblewrap import BubblewrapIsolation
-from grader.isolation.docker import DockerIsolation
 from grader.isolation.errors import NoIsolationWorks
-from grader.isolation.process import ProcessIsolation
 from grader.isolation.settings import BoxSettings
-
-AUTO = "auto"
+from grader.isolations import AUTO, choices, isolations
 
 
 class ClosableIsolation(Isolation, Protocol):
@@ -23,12 +18,10 @@ class ClosableIsolation(Isolation, Protocol):
         """Hang up; no box may be live."""
 
 
-# Strongest first.
-ISOLATIONS: Mapping[str, Callable[[BoxSettings], ClosableIsolation]] = {
-    "docker": DockerIsolation,
-    "bubblewrap": BubblewrapIsolation,
-    "process": ProcessIsolation,
-}
+def make(name: str, settings: BoxSettings) -> ClosableIsolation:
+    """Make the isolation of that name."""
+    made: ClosableIsolation = isolations()[name].load()(settings)
+    return made
 
 
 async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, Availability]:
@@ -36,11 +29,11 @@ async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, A
 
     The warnings of an automatic choice say why each stronger one was passed over.  Raises NoIsolationWorks.
     """
-    if name != AUTO and name not in ISOLATIONS:
-        raise ValueError(f"there is no isolation {name!r}; choose from {', '.join((AUTO, *ISOLATIONS))}")
+    if name != AUTO and name not in isolations():
+        raise ValueError(f"there is no isolation {name!r}; choose from {', '.join(choices())}")
     refused: list[tuple[str, str]] = []
-    for candidate in ISOLATIONS if name == AUTO else (name,):
-        isolation = ISOLATIONS[candidate](settings)
+    for candidate in isolations() if name == AUTO else (name,):
+        isolation = make(candidate, settings)
         found = await isolation.check()
         if found.usable:
             passed_over = tuple(f"{other} is not usable: {reason}" for other, reason in refused)
@@ -53,8 +46,8 @@ async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, A
 async def survey(settings: BoxSettings) -> dict[str, Availability]:
     """Return what every isolation says of itself on this host."""
     found = {}
-    for name, make in ISOLATIONS.items():
-        isolation = make(settings)
+    for name in isolations():
+        isolation = make(name, settings)
         found[name] = await isolation.check()
         await isolation.close()
     return found

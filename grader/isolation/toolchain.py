@@ -12,6 +12,7 @@ from pathlib import Path
 
 from grader.isolation import LIB
 from grader.isolation.errors import IsolationBroken
+from sandbox.protocol.languages import languages
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 # The trusted half of `sandbox`: it knows references and expected values, and has no business in a box.
@@ -64,7 +65,25 @@ def library_binds() -> tuple[Bind, ...]:
     """Return the parts of `sandbox` that a box may see, each by itself, at {lib}."""
     package = package_directory("sandbox")
     entries = sorted(entry for entry in package.iterdir() if entry.name not in TRUSTED_ONLY and entry.suffix != ".pyc")
-    return tuple(Bind(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
+    own = (Bind(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
+    return (*own, *(Bind(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()))
+
+
+def plug_ins() -> tuple[Path, ...]:
+    """Return the packages and modules that bring languages, as they lie on this host."""
+    found = dict[Path, None]()
+    for one in languages().values():
+        name = one.module.partition(".")[0]
+        if name == "sandbox":
+            continue
+        spec = importlib.util.find_spec(name)
+        places = [] if spec is None else [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
+        if not places:
+            raise IsolationBroken(
+                f"the package {name!r} of the language {one.name!r} cannot be found; install it, or remove its entry point"
+            )
+        found[Path(places[0])] = None
+    return tuple(found)
 
 
 def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), resident_dir: Path | None = None) -> Toolchain:

@@ -10,6 +10,7 @@ from importlib import import_module, metadata
 from typing import Any
 
 from grader import devices
+from grader.isolations import choices
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
 COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
@@ -60,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         help="submissions that each user may make in an hour, beside a competition's own limit (0: any)",
     )
     add("--daily-limit", type=int, metavar="N", help="likewise in 24 hours (0: any)")
-    add("--sandbox", choices=("auto", "docker", "bubblewrap", "process"), help="what keeps kernels in (auto: the strongest that works)")
+    add("--sandbox", choices=choices(), help="what keeps kernels in (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
     add(
         "--resident-toolchain",

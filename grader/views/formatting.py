@@ -11,11 +11,6 @@ from google.protobuf.duration_pb2 import Duration
 from grader.v1 import report_pb2, submission_pb2
 from grader.views.sanitize import one_line
 
-ISOLATIONS = {
-    "docker": "docker: a container of its own for each build and run, without network",
-    "bubblewrap": "bubblewrap: a sandbox of its own for each build and run, without network",
-    "process": "process: UNSAFE, resource limits only; for your own kernels ('grader-cli doctor' says what stronger ones need)",
-}
 PRACTICE = "practice, not official: times are of an emulated device"
 FLAGS = {
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",

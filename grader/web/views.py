@@ -9,6 +9,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from grader.isolations import description
 from grader.model import Competition, Phase, ScoreKind, TieRule, Visibility
 from grader.rules.leaderboard import Board, Entry
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
@@ -273,7 +274,7 @@ def _environment(found: report_pb2.Environment) -> dict[str, Any]:
     return {
         "device": found.device or found.device_kind,
         "architecture": found.architecture,
-        "isolation": formatting.ISOLATIONS.get(found.isolation, found.isolation),
+        "isolation": description(found.isolation),
         "versions": sorted(found.versions.items()),
         "ceilings": formatting.ceilings(found.ceilings) if found.ceilings else "",
         "practice": found.clock == report_pb2.CLOCK_HOST,

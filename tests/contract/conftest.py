@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.select import ISOLATIONS
+from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.ledger import Ledger
@@ -35,7 +35,7 @@ def usable_isolations():
 
 
 async def check(name, directory):
-    isolation = ISOLATIONS[name](BoxSettings(state_id="check", runtime_dir=directory))
+    isolation = make(name, BoxSettings(state_id="check", runtime_dir=directory))
     try:
         return await isolation.check()
     finally:
@@ -71,7 +71,7 @@ def settings(place):
 @pytest.fixture
 async def isolation(isolation_name, settings):
     """Return the isolation itself."""
-    made = ISOLATIONS[isolation_name](settings)
+    made = make(isolation_name, settings)
     yield made
     await made.sweep()
     await made.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.isolation import BoxCause, BoxSpec, GpuAccess, Purpose, driver, trial
-from grader.isolation.select import ISOLATIONS
+from grader.isolation.select import make
 
 MEMORY_DEVICE = 1
 MINORS = {"nvidia0": 7, "nvidia1": 5, "nvidiactl": 3, "nvidia-uvm": 5}  # full, zero, null, zero
@@ -58,7 +58,7 @@ def host(place):
 @pytest.fixture
 async def made(isolation_name, settings, host):
     """Return the isolation, looking for the driver in that tree."""
-    found = ISOLATIONS[isolation_name](settings, find_driver=partial(driver.find, root=host, library_path="", loader_cache=""))
+    found = make(isolation_name, settings, find_driver=partial(driver.find, root=host, library_path="", loader_cache=""))
     yield found
     await found.sweep()
     await found.close()

@@ -303,13 +303,13 @@ CRASHING_SERVER = """
 import asyncio, sys
 from pathlib import Path
 from grader.isolation import BoxSpec, Purpose
-from grader.isolation.select import ISOLATIONS
+from grader.isolation.select import make
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.isolation.trial import LIMITS
 
 async def main(name, state_id, runtime_dir, slot, marker):
-    isolation = ISOLATIONS[name](BoxSettings(state_id=state_id, runtime_dir=Path(runtime_dir)))
+    isolation = make(name, BoxSettings(state_id=state_id, runtime_dir=Path(runtime_dir)))
     code = f"# {marker}\\nimport os, time\\nos.fork() or os.setsid()\\nprint('up')\\ntime.sleep(600)"
     argv = ("{python}", "-I", "-S", "-c", code)
     async with isolation.start(BoxSpec(box_id="stray", purpose=Purpose.RUN, argv=argv, limits=LIMITS, slot=int(slot))):

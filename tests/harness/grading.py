@@ -29,7 +29,7 @@ from grader.grading import pipeline
 from grader.grading.build import build_artifact
 from grader.grading.ports import Profile, Seat, Workspace
 from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
-from grader.isolation.select import ISOLATIONS, choose
+from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings, Protections
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
 from grader.verdict.fold import fold

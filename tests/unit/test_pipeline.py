@@ -90,7 +90,7 @@ async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> Non
     await graded(fleet, lease("s2", device_kind="emulated", language="torch_extension"))
     plain, torch = boxes.runs
     assert plain.gpu is torch.gpu is None and plain.limits.memory_bytes == fleet.profile.run.memory_bytes
-    assert plain.argv[-1] == "{link}/judge.sock" and torch.argv[-2:] == ("--preload", "torch")
+    assert plain.argv[-2:] == ("--language", "sandbox.languages.cuda") and torch.argv[-2:] == ("--preload", "torch")
 
 
 @pytest.mark.parametrize("device_kind", ["cuda", "emulated"])
