@@ -114,7 +114,7 @@ def devices() -> list[Finding]:
             name="emulated",
             usable=not missing,
             detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
-            remedy="install the project's dependencies: make setup" if missing else "",
+            remedy="make setup, or pip install 'grader[judge]'" if missing else "",
         ),
     ]
 

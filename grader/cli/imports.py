@@ -14,7 +14,8 @@ from pathlib import Path
 from rich.table import Table
 
 from grader.admission.check_box import CheckBox
-from grader.cli.check_place import CheckPlace, check_box
+from grader.cli.check_options import CheckPlace
+from grader.cli.check_place import check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain

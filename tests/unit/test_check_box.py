@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from grader.admission import problem_check
 from grader.admission.check_box import CheckReport, read_limits, staged_problem
-from grader.cli.check_place import BOXES, CheckPlace, CheckSandbox, usable_isolation
+from grader.cli.check_options import CheckPlace, CheckSandbox
+from grader.cli.check_place import BOXES, usable_isolation
 from grader.cli.exits import GraderFailed, Misuse
 from grader.cli.main import app
 from grader.errors import JudgeBroken
