@@ -24,6 +24,7 @@ from grader.formats import of as format_of
 from grader.formats.inside import own_directory
 from grader.model import Problem
 from grader.problems.store import Problems
+from grader.server.wiring import chosen_gpus
 from sandbox.wire import FindingOutcome
 
 _STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", FindingOutcome.UNKNOWN: "yellow"}
@@ -86,9 +87,6 @@ def _verdict(found: Admission) -> tuple[str, str]:
 
 
 def _gpu(device: str) -> Gpu | None:
-    # Only here: it takes a while to import, and most checks use no GPU.
-    from grader.server.wiring import chosen_gpus
-
     return None if device == EMULATED else next(iter(chosen_gpus(device)), None)
 
 
