@@ -1,6 +1,7 @@
 """tools/setup.sh: which build of PyTorch it asks pip for, and the packages that each kind of environment has. pip is a fake."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 VERSION = next(line.removeprefix("torch==") for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
-HAS_DRIVER = any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl"))
+HAS_DRIVER = shutil.which("nvidia-smi") or any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl"))
 # Writes the words of every call of pip. `pip index` prints what `offered` holds, and fails without it; a build of torch fails to install
 # if `broken` exists. All other calls are Python's.
 PYTHON = f"""#!/usr/bin/env bash
