@@ -49,7 +49,7 @@ ARG PIP_FIND_LINKS
 ARG PIP_NO_INDEX
 RUN python3 requirements.py > server.txt \
  && pip install --extra-index-url "$TORCH_INDEX" -c constraints.txt -r server.txt
-COPY README.md ./
+COPY LICENSE README.md ./
 COPY grader grader
 COPY sandbox sandbox
 RUN pip install --no-deps --no-build-isolation .

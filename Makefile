@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # `make gpu PYTHON=python3` takes that Python as it is and fetches nothing: for hosts where the packages were carried in.
 PYTHON :=
-# Further words for pip, such as `--extra-index-url URL` for a build of torch without CUDA.
+# Further words for pip, such as `--index-url URL`. With one that names a source of packages, setup does not choose PyTorch's build.
 PIP_ARGS ?=
 PYTEST_WORKERS ?= 2
 PYTEST_DIST ?= loadfile

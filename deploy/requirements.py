@@ -1,6 +1,6 @@
-"""Print what pip has to install, from pyproject.toml: all that the grader imports and is built with, or one extra.
+"""Print what pip has to install, from pyproject.toml: all that a server needs and is built with, or one extra.
 
-    python3 requirements.py            # the server, and setuptools, which builds it
+    python3 requirements.py            # the package with its extra `all`, and setuptools, which builds it
     python3 requirements.py box        # the extra `box`
 
 The images install this before their sources are copied, so that a change of the sources installs no package again.
@@ -16,12 +16,13 @@ from typing import Any
 
 
 def requirements(config: dict[str, Any], extra: str | None = None) -> list[str]:
-    """Return the requirements of an extra, or of the package, with those of the package's own extras in their place.
+    """Return the requirements of an extra, or of the package with its extra `all`. Those of the package's own extras replace them.
 
     Raises KeyError for an extra that is not there.
     """
     project = config["project"]
-    listed = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
+    extras = project["optional-dependencies"]
+    listed = [*project["dependencies"], *extras["all"]] if extra is None else extras[extra]
     found = [] if extra is not None else list(config["build-system"]["requires"])
     own = re.compile(re.escape(project["name"]) + r"\[(\w+)\]$")
     for one in listed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from grader import devices
 from grader.isolations import AUTO
 from grader.observability.log import LogFormat, LogLevel
+from grader.peers import loopback
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
@@ -49,15 +49,6 @@ def web_address(text: str) -> tuple[str, int]:
     if not port.isascii() or not port.isdecimal() or int(port) > 65535 or (colon and not host):
         raise ValueError(f"{text!r} is no address; write PORT, which only this host can reach, or HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def loopback(address: str) -> bool:
-    """Whether an address, HOST:PORT or unix:PATH, is one that only this host can reach."""
-    host = address.rsplit(":", 1)[0].strip("[]")
-    try:
-        return address.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name: nobody knows where it leads
-        return False
 
 
 class Settings(BaseModel):

@@ -1,4 +1,4 @@
-"""Counts what callers without a key have open, by their address and in all, so that none of them takes everything."""
+"""Network addresses: which are of this host, and how many calls each has open without a key, so that none takes everything."""
 
 from __future__ import annotations
 
@@ -65,6 +65,15 @@ def address_of_peer(peer: str) -> str:
     """The address in what gRPC calls a peer, such as ipv4:192.0.2.1:5000 or ipv6:%5B2001:db8::1%5D:5000; without the port."""
     kind, _, rest = unquote(peer).partition(":")
     return network_of(rest.rpartition(":")[0].strip("[]")) if kind in ("ipv4", "ipv6") else kind
+
+
+def loopback(address: str) -> bool:
+    """Whether an address, HOST:PORT or unix:PATH, is one that only this host can reach."""
+    host = address.rsplit(":", 1)[0].strip("[]")
+    try:
+        return address.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, which may resolve to any address
+        return False
 
 
 def network_of(host: str) -> str:

@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.isolation.removal import remove_tree
-from grader.isolation.select import ISOLATIONS
+from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from tools.gpu import host
 from tools.gpu.page import Table, table_lines
@@ -169,7 +169,7 @@ def _suite(given: argparse.Namespace, place: Path, mark: str) -> Outcome:
 
 async def _check(cage: str, place: Path) -> str:
     """Try the isolation, so that what it makes once and keeps, the empty image, is there before we look."""
-    isolation = ISOLATIONS[cage](BoxSettings(state_id="containment", runtime_dir=place / cage))
+    isolation = make(cage, BoxSettings(state_id="containment", runtime_dir=place / cage))
     try:
         return (await isolation.check()).detail
     finally:

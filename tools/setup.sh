@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Makes the virtual environment.  Usage: tools/setup.sh run|dev VENV [pip's further words]
 # Installs nothing outside VENV: what the system lacks it names, with the command that installs it, and stops.
+# Without an NVIDIA driver it takes PyTorch's CPU build, unless pip's further words say where packages come from.
 set -euo pipefail
 
 kind=$1 venv=$2
 shift 2
+cpu_index=https://download.pytorch.org/whl/cpu
 
 log() { printf '[setup] %s\n' "$*"; }
 
@@ -60,6 +62,54 @@ require() {
     [ -z "$apt" ] || need "${apt# }" "${dnf# }"
 }
 
+# Whether this machine has an NVIDIA driver.
+has_driver() { [ -e /proc/driver/nvidia/version ] || [ -e /dev/nvidiactl ] || command -v nvidia-smi >/dev/null; }
+
+# Whether these words for pip name an index, a directory of packages or a build of torch.
+names_a_source() {
+    local word
+    for word in "$@"; do
+        case $word in -i* | -f* | -r* | --index-url* | --extra-index-url* | --find-links* | --no-index | --requirement* | torch*) return 0 ;; esac
+    done
+    return 1
+}
+
+# Whether PyTorch's CPU index answers soon and has the version $1. pip asks, so that its proxy, certificate and PIP_NO_INDEX hold,
+# but it asks no other index: those are replaced by this one, and the directory of packages by one that holds none.
+has_cpu_build() {
+    local versions
+    versions=$(PIP_EXTRA_INDEX_URL=$cpu_index PIP_FIND_LINKS=$venv/bin timeout 20 "$venv/bin/python" -m pip index versions torch \
+        --index-url "$cpu_index" --timeout 5 --retries 0 --disable-pip-version-check 2>/dev/null) || return 1
+    [[ $versions == *"$1"* ]]
+}
+
+# Install the packages named by these words for pip, with the versions of constraints.txt.
+install() {
+    local command=("$venv/bin/python" -m pip install --disable-pip-version-check -c constraints.txt "$@")
+    if [ -t 1 ]; then
+        "${command[@]}"
+    else
+        "${command[@]}" | { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; }
+    fi
+}
+
+# Install PyTorch's CPU build where there is no NVIDIA driver. Only torch comes from its index; what it depends on does not.
+install_cpu_torch() {
+    local version
+    version=$(sed -n 's/^torch==//p' constraints.txt)
+    if has_driver || names_a_source "$@"; then return; fi
+    # A build that is installed already stays.
+    if [ "$("$venv/bin/python" -c 'import importlib.metadata as m; print(m.version("torch").split("+")[0])' 2>/dev/null)" = "$version" ]; then
+        return
+    fi
+    if has_cpu_build "$version"; then
+        log "no NVIDIA driver: installing PyTorch's CPU build from $cpu_index"
+        install --no-deps --extra-index-url "$cpu_index" "$@" torch || log "that failed; installing PyTorch's default build"
+    else
+        log "no NVIDIA driver, but $cpu_index does not offer torch $version: installing PyTorch's default build"
+    fi
+}
+
 if [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import pip' 2>/dev/null; then
     require "$venv/bin/python"
 else
@@ -69,17 +119,13 @@ else
     "$interpreter" -m venv --clear "$venv"
 fi
 
-extras=""
-[ "$kind" = run ] || extras="[$kind]"
+extras="[all]"
+[ "$kind" = run ] || extras="[all,$kind]"
 log "installing what grader$extras needs into $venv; the first time this fetches PyTorch and takes some minutes"
 started=$SECONDS
-install=("$venv/bin/python" -m pip install --disable-pip-version-check -c constraints.txt "$@" -e ".$extras")
 [ "$(id -u)" != 0 ] || export PIP_ROOT_USER_ACTION=ignore
-if [ -t 1 ]; then
-    "${install[@]}"
-else
-    "${install[@]}" | { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; }
-fi
+install_cpu_torch "$@"
+install "$@" -e ".$extras"
 touch "$venv/.ready-$kind"
 [ "$kind" = run ] || touch "$venv/.ready-run"
 log "ready after $((SECONDS - started)) s"

@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from grader.config import loopback
 from grader.errors import SettingsInvalid
+from grader.peers import loopback
 
 
 def route(server: str, tls: bool | None = None) -> tuple[str, bool]:

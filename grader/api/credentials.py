@@ -11,9 +11,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, TypeVar
 
 from grader.errors import SettingsInvalid
 
@@ -33,7 +31,17 @@ class Credential:
     plain_text: bool = False  # the user said that the key may travel in plain text
 
 
-_STORED = TypeAdapter(dict[str, Credential])
+_TYPES = {"key": str, "tls": bool | None, "ca": str | None, "plain_text": bool}
+
+
+def _read(stored: Any) -> dict[str, Credential]:
+    """The credentials by server in parsed JSON; ValueError, KeyError, TypeError or AttributeError if it has another form."""
+    found = {}
+    for server, fields in stored["servers"].items():
+        found[server] = Credential(**{name: value for name, value in fields.items() if name in _TYPES})
+    if not all(isinstance(getattr(one, name), kind) for one in found.values() for name, kind in _TYPES.items()):
+        raise TypeError("a field has the wrong type")
+    return found
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -76,8 +84,8 @@ class Store:
                 text = f"others can read the keys in it; revoke them if somebody did, and run: chmod 600 {self.path}"
                 raise SettingsInvalid(str(self.path), text)
             try:
-                return _STORED.validate_python(json.loads(file.read())["servers"])
-            except (ValueError, ValidationError, KeyError, TypeError):  # what it says is not quoted: there are keys in it
+                return _read(json.loads(file.read()))
+            except (ValueError, KeyError, TypeError, AttributeError):  # what it says is not quoted: there are keys in it
                 raise SettingsInvalid(str(self.path), "is damaged; remove it and store your keys again with `grader-cli login`") from None
 
     def put(self, server: str, credential: Credential) -> None:

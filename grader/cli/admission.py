@@ -11,7 +11,8 @@ from rich.table import Table
 
 from grader.admission.check_box import CheckBox
 from grader.admission.problem_check import Admission, check
-from grader.cli.check_place import CheckPlace, check_box
+from grader.cli.check_options import CheckPlace
+from grader.cli.check_place import check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
@@ -22,6 +23,7 @@ from grader.formats import detect_format, formats
 from grader.formats.inside import own_directory
 from grader.model import Problem
 from grader.problems.store import Problems
+from grader.server.wiring import chosen_gpus
 from sandbox.protocol.wire import FindingOutcome
 
 _STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", FindingOutcome.UNKNOWN: "yellow"}
@@ -84,9 +86,6 @@ def _verdict(found: Admission) -> tuple[str, str]:
 
 
 def _gpu(device: str) -> Gpu | None:
-    # Only here: it takes a while to import, and most checks use no GPU.
-    from grader.server.wiring import chosen_gpus
-
     return None if device == EMULATED else next(iter(chosen_gpus(device)), None)
 
 

@@ -8,49 +8,16 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import click
-import typer
 
 from grader.admission.check_box import CheckBox
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.check_options import CheckPlace, safe_isolations
+from grader.cli.exits import GraderFailed
 from grader.isolation.runtime import leave_runtime
 from grader.isolation.select import ClosableIsolation, make
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import shared_slot_directory
-from grader.isolations import AUTO, isolations
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckPlace:
-    """Where to run a problem's code. trusted: as our own user, without a box."""
-
-    sandbox: str = AUTO
-    trusted: bool = False
-
-    def __post_init__(self) -> None:
-        if self.trusted and self.sandbox != AUTO:
-            raise Misuse("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
-
-
-def _safe() -> list[str]:
-    return [one.name for one in isolations().values() if one.safe]
-
-
-SandboxForCheck = Annotated[
-    str,
-    typer.Option(
-        "--sandbox",
-        click_type=click.Choice((AUTO, *_safe())),
-        help="What the problem's code runs in; auto takes the strongest that works here.",
-    ),
-]
-Trusted = Annotated[
-    bool, typer.Option("--trusted", help="Run the problem's code as you, without a sandbox. Only for problems whose authors you trust.")
-]
+from grader.isolations import AUTO
 
 
 @asynccontextmanager
@@ -62,7 +29,7 @@ async def check_box(place: CheckPlace, runtime_dir: Path | None = None) -> Async
     directory = runtime_dir or _runtime_directory()
     state_id = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]
     settings = BoxSettings(state_id=f"check{state_id}", runtime_dir=directory)
-    names = _safe() if place.sandbox == AUTO else [place.sandbox]
+    names = safe_isolations() if place.sandbox == AUTO else [place.sandbox]
     isolation = await usable_isolation(names, settings)
     try:
         with _alone(settings.runtime_dir) as alone:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from grader import devices
-from grader.cli import admission as admission_command
 from grader.cli import competitions as competitions_command
-from grader.cli import demo as demo_command
-from grader.cli import doctor as doctor_command
-from grader.cli import imports as imports_command
+from grader.cli import extras
 from grader.cli import leaderboard as leaderboard_command
 from grader.cli import login as login_command
 from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
-from grader.cli.check_place import CheckPlace, SandboxForCheck, Trusted
+from grader.cli.check_options import CheckPlace, SandboxForCheck, Trusted
 from grader.cli.exits import Exit
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, SandboxOption, Server, StateDir, device_choice
 from grader.cli.rejudge_options import final, rejudge_app
@@ -28,6 +25,17 @@ from grader.cli.running import run
 from grader.cli.session import Target
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
+
+if TYPE_CHECKING:
+    from grader.cli import admission as admission_command
+    from grader.cli import demo as demo_command
+    from grader.cli import doctor as doctor_command
+    from grader.cli import imports as imports_command
+else:
+    admission_command = extras.CommandModule("grader.cli.admission", "server", "judge")
+    demo_command = extras.CommandModule("grader.cli.demo", "server", "judge")
+    doctor_command = extras.CommandModule("grader.cli.doctor", "server")
+    imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
 
 app = typer.Typer(
     name="grader-cli",
@@ -281,7 +289,11 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
 
     Exit code: 0 if kernels can be graded here, 3 if not.
     """
-    run(doctor_command.doctor(json=json))
+
+    async def work() -> Exit:
+        return await doctor_command.doctor(json=json)
+
+    run(work())
 
 
 @app.command(epilog=EXIT_CODES)
@@ -290,4 +302,8 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
-    run(demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
+
+    async def work() -> Exit:
+        return await demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device))
+
+    run(work())

@@ -19,12 +19,17 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from grader.artifacts import usage
 from grader.cli.exits import Exit
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
+from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover
-from grader.isolation import Availability, driver
+from grader.isolation import Availability, GpuAccess, driver, trial
+from grader.isolation.select import make, survey
+from grader.isolation.settings import BoxSettings
 from grader.isolations import isolations as known_isolations
+from grader.server.checkup import Standing, ledger, space
 
 _VERSION_TIMEOUT_S = 10.0
 
@@ -111,7 +116,7 @@ def devices() -> list[Finding]:
             name="emulated",
             usable=not missing,
             detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
-            remedy="install the project's dependencies: make setup" if missing else "",
+            remedy="make setup, or pip install 'grader[judge]'" if missing else "",
         ),
     ]
 
@@ -154,10 +159,6 @@ async def _gpu(gpu: Gpu, isolation: str | None) -> Finding:
 
 
 async def _tried(gpu: Gpu, isolation: str) -> str | None:
-    from grader.isolation import GpuAccess, trial
-    from grader.isolation.select import make
-    from grader.isolation.settings import BoxSettings
-
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
         Path(runtime).chmod(0o711)
         triton_dir = Path(runtime) / "triton"
@@ -181,9 +182,6 @@ def _torch_without_cuda() -> str | None:
 
 async def isolations() -> list[Finding]:
     """What keeps kernels in; each is tried with a trivial box."""
-    from grader.isolation.select import survey
-    from grader.isolation.settings import BoxSettings
-
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
         Path(runtime).chmod(0o711)  # a box's own uid must get here
         found = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
@@ -192,9 +190,6 @@ async def isolations() -> list[Finding]:
 
 def cache() -> Finding:
     """Where built kernels are kept, and how many."""
-    from grader.artifacts import usage
-    from grader.config import Settings
-
     directory = Settings().cache_path
     try:
         count, size_bytes = usage(directory)
@@ -206,9 +201,6 @@ def cache() -> Finding:
 
 def state() -> list[Finding]:
     """What this user's own submissions are kept in; of a server with other options, `grader-server doctor` says it."""
-    from grader.config import Settings
-    from grader.server.checkup import Standing, ledger, space
-
     settings = Settings()
     return [
         Finding(kind="state", name=one.name, usable=one.standing is not Standing.WRONG, detail=one.detail, remedy=one.remedy)

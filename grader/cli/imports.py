@@ -14,11 +14,14 @@ from pathlib import Path
 from rich.table import Table
 
 from grader.admission.check_box import CheckBox
-from grader.cli.check_place import CheckPlace, check_box
+from grader.cli.admission import checked
+from grader.cli.check_options import CheckPlace
+from grader.cli.check_place import check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
-from grader.problems.store import Imported
+from grader.config import Settings, state_directory
+from grader.problems.store import Imported, import_all, keep
 
 CHECKED_UNASKED = 1
 BUDGET_S = 30.0
@@ -40,10 +43,6 @@ class Wanted:
 
 async def import_(path: Path, state_dir: Path | None, wanted: Wanted, *, json: bool) -> Exit:
     """Import what lies at or below path, and print what became of each. MISUSE where nothing was imported."""
-    # Only here: the other commands for problems ask a server, and need none of this.
-    from grader.config import Settings, state_directory
-    from grader.problems.store import import_all
-
     into = Settings(state_dir=state_dir or state_directory()).imported_path
     try:
         found = list(import_all(path, format_name=wanted.format_name, precision=wanted.precision))
@@ -72,9 +71,6 @@ class _Checker:
 
 async def _kept(one: Imported, into: Path, wanted: Wanted, checker: _Checker | None, *, json: bool) -> Imported:
     """Keep it, unless it is not admitted."""
-    from grader.cli.admission import checked
-    from grader.problems.store import keep
-
     if one.problem is None:
         return one
     if checker is not None:

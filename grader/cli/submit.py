@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.api.client import GraderClient
-from grader.cli import report, sources
+from grader.cli import extras, report, sources
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.names import full_name
@@ -82,10 +82,7 @@ def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
     path = Path(problem or "")
     if problem is None or not (("/" in problem or path.suffix) and _exists(path)):
         return problem, None
-    # Only here: a command that names a server does not need it, and it takes a while to import.
-    from grader.problems.store import Problems
-
-    return Problems().add(path).problem_id, path
+    return extras.own_server().problem_id(path), path
 
 
 def _exists(path: Path) -> bool:

@@ -79,9 +79,7 @@ def plug_ins() -> tuple[Path, ...]:
         spec = importlib.util.find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
         if not places:
-            raise IsolationBroken(
-                f"the package {name!r} of the language {one.name!r} cannot be found; install it, or remove its entry point"
-            )
+            raise IsolationBroken(f"the package {name!r} of the language {one.name!r} is missing; install it, or remove its entry point")
         found[Path(places[0])] = None
     return tuple(found)
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from typing import Any
 
 from grader import devices
@@ -20,9 +21,13 @@ DATABASE_VARIABLE = "GRADER_DATABASE"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve, or do what the first word says. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] in COMMANDS:
-        return int(import_module(f"grader.server.commands.{words[0]}").main(words[1:]))
-    given = {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
+    command = words[0] if words and words[0] in COMMANDS else None
+    given = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
+    if find_spec("sqlalchemy") is None:
+        sys.stderr.write("grader-server needs packages that are not installed: pip install 'grader[server,judge]'\n")
+        return 2
+    if command:
+        return int(import_module(f"grader.server.commands.{command}").main(words[1:]))
     # Only now: what serves takes most of a second to import, and --help does not need it.
     serve = import_module("grader.server.serve")
     return int(serve.run(given))

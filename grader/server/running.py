@@ -18,11 +18,12 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from grader.config import Settings, loopback, web_address
+from grader.config import Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import SettingsInvalid
 from grader.ledger import Ledger
 from grader.observability.observer import Observer
+from grader.peers import loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import of_server

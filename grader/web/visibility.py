@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grader.access import ANYBODY
-from grader.config import loopback
 from grader.model import Caller
+from grader.peers import loopback
 
 
 def viewer(host: str, header_names: Iterable[str], *, open_server: bool) -> Caller:

@@ -21,7 +21,7 @@ import pytest_asyncio
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.intake.languages import detect
-from grader.isolation.select import ISOLATIONS
+from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold, median
@@ -46,7 +46,7 @@ async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[LocalFleet]:
     with tempfile.TemporaryDirectory(prefix="grader-python-", ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o711)
         settings = BoxSettings(state_id=f"python{os.getpid()}", runtime_dir=Path(place), hidden_paths=(EXAMPLES, cache_directory()))
-        isolation = ISOLATIONS[request.param](settings)
+        isolation = make(request.param, settings)
         found = await isolation.check()
         if not found.usable:
             if os.environ.get(f"GRADER_REQUIRE_{request.param.upper()}") == "1":

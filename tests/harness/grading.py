@@ -29,7 +29,7 @@ from grader.grading import pipeline
 from grader.grading.build import build_artifact
 from grader.grading.ports import Profile, Seat, Workspace
 from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
-from grader.isolation.select import choose
+from grader.isolation.select import choose, make
 from grader.isolation.settings import BoxSettings, Protections
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
 from grader.verdict.fold import fold
@@ -221,7 +221,7 @@ class Grading:
     @asynccontextmanager
     async def _host(self, conditions: Conditions) -> AsyncIterator[_ConditionedHost]:
         """The fleet as one grading sees it."""
-        own = ISOLATIONS[self.isolation_name](self._settings, conditions.protections) if conditions.protections else None
+        own = make(self.isolation_name, self._settings, conditions.protections) if conditions.protections else None
         try:
             yield _ConditionedHost(self.fleet, own or self.fleet.isolation, conditions)
         finally:

@@ -13,7 +13,7 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from grader.cli.main import app
-from grader.cli.session import log_to
+from grader.cli.own_server import log_to
 from grader.config import Settings
 from grader.server.embedded import embedded
 from tests import fakes

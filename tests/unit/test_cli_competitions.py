@@ -13,8 +13,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from grader.cli.main import app
+from grader.cli.own_server import log_to
 from grader.cli.progress import Lines
-from grader.cli.session import log_to
 from grader.config import Settings
 from grader.server.embedded import embedded
 from grader.v1 import submission_pb2

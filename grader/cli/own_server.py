@@ -1,0 +1,76 @@
+"""The server that a command runs itself, without `--server`.  Needs the extra `server`: only `grader/cli/extras.py` imports this."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from grader.api.client import GraderClient
+from grader.cli.exits import GraderFailed
+from grader.cli.progress import stderr_console
+from grader.cli.session import EXAMPLES, Need, Target
+from grader.cli.text import one_line
+from grader.config import Settings, state_directory
+from grader.isolation.errors import IsolationBroken
+from grader.observability.log import TRACEBACKS
+from grader.problems.store import Problems
+from grader.server.embedded import embedded
+
+LOG_NAME = "grader-cli.log"
+_LOG_LIMIT_BYTES = 4 * 1024 * 1024
+_DRAIN_S = 2.0  # what else was in the queue goes back to it
+
+
+def problem_id(path: Path) -> str:
+    """The id of the problem at a path. ProblemInvalid if its files are wrong."""
+    return Problems().add(path).problem_id
+
+
+@asynccontextmanager
+async def own_server(target: Target, need: Need) -> AsyncIterator[GraderClient]:
+    """Run a server in this process and yield a client of it."""
+    roots = (*target.problem_dirs, *((EXAMPLES,) if EXAMPLES.is_dir() else ()))
+    state_dir = target.state_dir or state_directory()
+    settings = Settings(state_dir=state_dir, problems=roots, sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
+    waiting = None if need is Need.FOLLOW else _silent if target.quiet else _say
+    async with AsyncExitStack() as stack:
+        try:
+            log_to(settings.state_dir / LOG_NAME)
+            address = await stack.enter_async_context(embedded(settings, reader=need is Need.READ, waiting=waiting))
+        except IsolationBroken as error:
+            raise GraderFailed(f"{error}; 'grader-cli doctor' says more") from None
+        except OSError as error:
+            raise GraderFailed(f"the state directory {settings.state_dir} can't be used: {error}; name another with --state-dir") from None
+        yield await stack.enter_async_context(GraderClient(address))
+
+
+def log_to(path: Path) -> None:
+    """Send the server's log to a file: the terminal is for the report, and a log may quote untrusted text."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else os.O_APPEND), 0o600)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            TRACEBACKS,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(os.fdopen(descriptor, "a", buffering=1)),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _say(line: str) -> None:
+    stderr_console().print(f"waiting: {one_line(line)}", soft_wrap=True)
+
+
+def _silent(line: str) -> None:
+    pass

@@ -1,0 +1,161 @@
+"""The wheel in an empty environment: the base package is a client, and says which extra any other command needs."""
+
+from __future__ import annotations
+
+import email
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.run_files import cache_directory
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+ADD = ROOT / "kernels_examples" / "vector_add"
+CLIENT = {"grpcio", "grpcio-status", "googleapis-common-protos", "protobuf", "typer", "rich"}
+SERVER = {"torch", "sqlalchemy", "aiohttp", "structlog", "docker", "numpy"}  # not pydantic: typer needs it
+TIMEOUT_S = 240
+
+
+def run(*words: object, cwd: Path = ROOT) -> str:
+    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def built(place: Path, *, dependencies: str = "") -> Path:
+    """Build the wheel of a copy of the sources. dependencies: further ones of the base package."""
+    sources = place / "sources"
+    for name in ("grader", "sandbox"):
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("LICENSE", "README.md"):
+        shutil.copy(ROOT / name, sources)
+    text = (ROOT / "pyproject.toml").read_text()
+    assert text.count("\ndependencies = [\n") == 1
+    (sources / "pyproject.toml").write_text(text.replace("\ndependencies = [\n", f"\ndependencies = [\n{dependencies}"))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    run(*pip, "--wheel-dir", place, sources)
+    (wheel,) = place.glob("grader-*.whl")
+    return wheel
+
+
+def required(wheel: Path, extra: str = "") -> set[str]:
+    """The packages that this wheel asks for with an extra, or without one. Its own extras are resolved."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    found = set()
+    for one in map(Requirement, lines):
+        wanted = one.marker is None or (one.marker.evaluate({"extra": extra}) and not (extra and one.marker.evaluate({"extra": ""})))
+        if not wanted or (extra and one.marker is None):
+            continue
+        if canonicalize_name(one.name) == "grader":
+            found |= {name for inner in one.extras for name in required(wheel, inner)}
+        else:
+            found.add(str(canonicalize_name(one.name)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment in which the base package alone was installed."""
+    place = tmp_path_factory.mktemp("client")
+    venv.create(place, with_pip=True)
+    pip = (place / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary", ":all:")
+    run(*pip, "-c", ROOT / "constraints.txt", wheel)
+    return place / "bin"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server on a free port."""
+    command = [sys.executable, "-m", "grader.server.main", "--listen", "127.0.0.1:0", "--state-dir", tmp_path_factory.mktemp("server")]
+    command += ["--problems", ADD, "--cache-dir", cache_directory(), "--sandbox", "process", "--device", "emulated", "--log-format", "json"]
+    with subprocess.Popen(list(map(str, command)), cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if '"serving"' in line:
+                break
+        else:
+            pytest.fail("the server did not start: " + "".join(lines))
+        yield json.loads(lines[-1])["address"]
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+
+
+def client(programs: Path, place: Path, *words: object, program: str = "grader-cli") -> subprocess.CompletedProcess[str]:
+    """Run a program of the environment as its user does."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GRADER_", "PYTHON"))}
+    environment = {**kept, "HOME": str(place), "XDG_STATE_HOME": str(place), "XDG_CONFIG_HOME": str(place)}
+    command = [str(programs / program), *map(str, words)]
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+
+
+def test_the_base_package_asks_for_a_client_only(wheel: Path, tmp_path: Path) -> None:
+    """The control is a wheel whose base package asks for everything, as version 0.1.0 did: PyTorch is found in it."""
+    assert required(wheel) == CLIENT
+    assert required(wheel, "all") >= SERVER and not required(wheel, "server") & {"torch", "numpy"}
+    assert "torch" in required(built(tmp_path, dependencies='    "grader[all]",\n'))
+
+
+def test_an_environment_with_the_base_package_has_no_server(programs: Path) -> None:
+    listed = json.loads(run(programs / "python", "-m", "pip", "--disable-pip-version-check", "list", "--format", "json"))
+    names = {str(canonicalize_name(one["name"])) for one in listed}
+    assert {"grader", *CLIENT} <= names and not names & SERVER
+
+
+def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_path: Path) -> None:
+    """A right kernel and a wrong one get their verdicts and exit codes."""
+    for name, code, verdict in (("grid_stride", 0, "VERDICT_ACCEPTED"), ("off_by_one", 1, "VERDICT_WRONG_ANSWER")):
+        done = client(programs, tmp_path, "submit", ADD / f"{name}.cu", "--server", address, "--mode", "test", "--json")
+        assert (done.returncode, json.loads(done.stdout)["report"]["verdict"]) == (code, verdict), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "extras", "other"),
+    [
+        (("submit", ADD / "grid_stride.cu"), "server,judge", ", or pass --server HOST:PORT"),
+        (("submit", ADD / "grid_stride.cu", "--problem", ADD / "problem.toml"), "server,judge", ", or pass --server HOST:PORT"),
+        (("list",), "server", ", or pass --server HOST:PORT"),
+        (("problems", "check", ADD), "server,judge", ""),
+        (("problems", "import", ADD), "server,judge", ""),
+        (("doctor",), "server", ""),
+        (("demo",), "server,judge", ""),
+    ],
+)
+def test_a_command_that_needs_an_extra_says_which(
+    programs: Path, tmp_path: Path, words: tuple[object, ...], extras: str, other: str
+) -> None:
+    """Exit 2, and one line that says what to install."""
+    done = client(programs, tmp_path, *words)
+    expected = f"error: this command needs grader[{extras}]: pip install 'grader[{extras}]'{other}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+
+
+def test_the_server_says_which_extras_it_needs(programs: Path, tmp_path: Path) -> None:
+    """So do its commands; help and the version need none."""
+    for words in ((), ("doctor",)):
+        done = client(programs, tmp_path, *words, program="grader-server")
+        assert (done.returncode, done.stdout) == (2, "") and "pip install 'grader[server,judge]'" in done.stderr
+    for program in ("grader-cli", "grader-server"):
+        assert client(programs, tmp_path, "--version", program=program).stdout.split()[0] == program
+        assert client(programs, tmp_path, "--help", program=program).returncode == 0

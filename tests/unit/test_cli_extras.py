@@ -1,0 +1,38 @@
+"""What the command line imports, and what it says if an extra is not installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from grader.cli import extras
+
+OF_EXTRAS = {"aiohttp", "alembic", "docker", "jinja2", "numpy", "prometheus_client", "psycopg"}
+OF_EXTRAS |= {"pydantic", "sqlalchemy", "structlog", "torch", "tree_sitter", "tree_sitter_cuda", "yaml"}
+IMPORTED = "import sys, grader.{}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+
+
+def imported_by(module):
+    done = subprocess.run([sys.executable, "-c", IMPORTED.format(module)], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["cli.main", "api.client"])
+def test_the_client_imports_no_package_of_an_extra(module):
+    assert not imported_by(module) & OF_EXTRAS
+
+
+@pytest.mark.slow
+def test_the_server_of_a_command_imports_packages_of_an_extra():
+    """The control: this test would notice one."""
+    assert {"pydantic", "sqlalchemy", "structlog"} <= imported_by("cli.own_server") & OF_EXTRAS
+
+
+def test_a_module_is_loaded_if_its_extras_are_installed():
+    assert extras.load("grader.cli.check_options", "server", "judge").__name__ == "grader.cli.check_options"
+
+
+def test_a_module_with_commands_is_loaded_when_it_is_used():
+    module = extras.CommandModule("grader.cli.no_such_module", "server")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        _ = module.command
