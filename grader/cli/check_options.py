@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import click
 import typer
 
 from grader.cli.exits import Misuse
+from grader.cli.options import among, one_of
 from grader.isolations import AUTO, isolations
 
 
@@ -33,7 +33,8 @@ SandboxForCheck = Annotated[
     str,
     typer.Option(
         "--sandbox",
-        click_type=click.Choice((AUTO, *safe_isolations())),
+        metavar=one_of((AUTO, *safe_isolations())),
+        callback=among((AUTO, *safe_isolations())),
         help="What the problem's code runs in; auto takes the strongest that works here.",
     ),
 ]

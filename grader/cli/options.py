@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from grader import devices
 from grader.isolations import AUTO, choices
+
+
+def one_of(names: Sequence[str]) -> str:
+    """How `--help` shows an option that takes one of these."""
+    return f"[{'|'.join(names)}]"
+
+
+def among(names: Sequence[str]) -> Callable[[str], str]:
+    """A callback that refuses what is not one of these."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(map(repr, names))}.")
+        return value
+
+    return check
 
 
 def device_choice(value: str) -> str:
@@ -37,7 +53,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print protobuf JSON with pro
 SandboxOption = Annotated[
     str,
     typer.Option(
-        click_type=click.Choice(choices()),
+        metavar=one_of(choices()),
+        callback=among(choices()),
         help="What keeps the kernel in; auto takes the strongest that works here. process is UNSAFE: your own kernels only.",
     ),
 ]
