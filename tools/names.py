@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("grader", "sandbox")
 GENERATED = "v1"
-# Words of names (STYLE.md, "A name is what an engineer of the field would search for"), compared with the parts of snake_case and CamelCase.
+# Compared with the parts of names in snake_case and CamelCase (STYLE.md).
 NAME_WORDS = frozenset(
     (
         "told",
@@ -86,13 +86,18 @@ def banned_texts() -> list[str]:
     """Texts in errors and help with a phrase of TEXT_WORDS: every string of the product but docstrings."""
     found = []
     for path, tree in modules():
-        documented = {id(one.value) for node in ast.walk(tree) for one in getattr(node, "body", ()) or () if isinstance(one, ast.Expr)}
+        documented = {id(one.value) for node in ast.walk(tree) for one in _statements(node)}
         if "cli" in path.parts or "commands" in path.parts:
             documented = set()  # docstrings of commands are their help
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
                 found += [f"{path}:{node.lineno}: {match[0]!r} in {node.value[:80]!r}" for match in TEXT_WORDS.finditer(node.value)]
     return found
+
+
+def _statements(node: ast.AST) -> list[ast.Expr]:
+    body = getattr(node, "body", ())
+    return [one for one in body if isinstance(one, ast.Expr)] if isinstance(body, list) else []
 
 
 def main() -> int:
