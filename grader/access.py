@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
-from grader.ledger.whose import Whose
+from grader.ledger.submission_filter import SubmissionFilter
 from grader.model import Caller, Competition, Phase, Scope, Submission, Visibility
 from grader.rules.keys import check_user
 
@@ -38,7 +38,7 @@ def _check_no_run(caller: Caller, submission: Submission) -> None:
         raise SubmissionNotFound(submission.submission_id)
 
 
-def whose(caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime) -> Whose:
+def which(caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime) -> SubmissionFilter:
     """What a list shows that asks for this user's ("": anybody's) submissions to this competition ("": any or none)."""
     if user:
         try:
@@ -46,10 +46,10 @@ def whose(caller: Caller, user: str, competition_id: str, competitions: Iterable
         except ValueError as error:
             raise InvalidRequest([FieldViolation("user", str(error))]) from None
     if caller.admin:
-        return Whose(user=user, competition_id=competition_id)
+        return SubmissionFilter(user=user, competition_id=competition_id)
     if not user and not competition_id:  # one's own list, not all that was ever opened to readers
-        return Whose(seen_by=caller.user)
-    return Whose(user=user, competition_id=competition_id, seen_by=caller.user, open_competitions=opened(competitions, now))
+        return SubmissionFilter(seen_by=caller.user)
+    return SubmissionFilter(user=user, competition_id=competition_id, seen_by=caller.user, open_competitions=opened(competitions, now))
 
 
 def opened(competitions: Iterable[Competition], now: datetime) -> frozenset[str]:

@@ -12,7 +12,7 @@ from grader.errors import SettingsInvalid
 
 
 @contextmanager
-def kept_in(directory: Path) -> Iterator[None]:
+def writable_directory(directory: Path) -> Iterator[None]:
     """Make the directory, and let the context open its files there; SettingsInvalid where either can't be done."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

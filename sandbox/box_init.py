@@ -39,7 +39,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = reap(run(command, config["rlimits"], libc))
     if output is not None:
-        say_farewell(output)
+        report_exit(output)
     os._exit(code)
 
 
@@ -110,7 +110,7 @@ def reap(child: int) -> int:
             return code if code >= 0 else 128 - code
 
 
-def say_farewell(output: socket.socket) -> None:
+def report_exit(output: socket.socket) -> None:
     """End the output and wait briefly for the server to hang up: until then it can read the box's counters."""
     with contextlib.suppress(OSError):
         output.shutdown(socket.SHUT_WR)

@@ -33,7 +33,7 @@ NAME_WORDS = frozenset(
         "unlucky",
         "faint",
         "discreet",
-        "levelled",
+        "round_free_memory",
         "shaken",
     )
 )

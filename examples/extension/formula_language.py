@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from sandbox.compilers.build_result import BUILT, REJECTED, Attempt
+from sandbox.compilers.build_result import BUILT, REJECTED, BuildAttempt
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.protocol import wire
 from sandbox.protocol.languages import LanguageInfo
@@ -16,14 +16,14 @@ from sandbox.protocol.languages import LanguageInfo
 INFO = LanguageInfo(name="formula", module="formula_language", suffixes=(".formula",), file_limit=1, needs_torch=True)
 
 
-def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     """Check the syntax. The artifact is the text."""
     text = (files / job.sources[0]).read_text()
     try:
         ast.parse(text)
     except SyntaxError as error:
-        return Attempt(code=REJECTED, log=f"{job.sources[0]}:{error.lineno}: error: {error.msg}\n"), wire.BuildNote()
-    return Attempt(code=BUILT, log="", artifact=text.encode()), wire.BuildNote()
+        return BuildAttempt(code=REJECTED, log=f"{job.sources[0]}:{error.lineno}: error: {error.msg}\n"), wire.BuildNote()
+    return BuildAttempt(code=BUILT, log="", artifact=text.encode()), wire.BuildNote()
 
 
 def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena) -> Loaded:

@@ -82,10 +82,10 @@ async def check(
     limit_s = budget_s + patience_s
     job = wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s)
     if box is None:
-        with _told(problem.problem_id, limit_s, notice_s, waiting):
+        with _announced(problem.problem_id, limit_s, notice_s, waiting):
             findings = await _trusted(job, gpu, limit_s)
     else:
-        with _told(problem.problem_id, limit_s, notice_s, waiting):
+        with _announced(problem.problem_id, limit_s, notice_s, waiting):
             findings = reported(await box.run(job, gpu, limit_s), problem.spec, limit_s)
     return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings))
 
@@ -100,16 +100,16 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, limit_s: float, *, 
     known = {"", *(one.workload_id for one in problem.workloads)}
     for line in report.content.splitlines():
         try:
-            said = wire.decode(line)
+            statement = wire.decode(line)
         except wire.WireError:
             break
-        match said:
+        match statement:
             case wire.Finished():
                 return findings
             case wire.Broken():
-                raise JudgeBroken(one_line(said.message, most_chars=MESSAGE_LIMIT_CHARS))
-            case wire.Finding() if said.workload_id in known and CHECK_NAME.fullmatch(said.check) and len(findings) < most:
-                findings.append(replace(said, message=one_line(said.message, most_chars=MESSAGE_LIMIT_CHARS)))
+                raise JudgeBroken(one_line(statement.message, most_chars=MESSAGE_LIMIT_CHARS))
+            case wire.Finding() if statement.workload_id in known and CHECK_NAME.fullmatch(statement.check) and len(findings) < most:
+                findings.append(replace(statement, message=one_line(statement.message, most_chars=MESSAGE_LIMIT_CHARS)))
             case _:
                 break
     findings.append(_too_slow(limit_s) if report.too_slow else _failed("ends", _how_it_ended(report)))
@@ -120,8 +120,8 @@ def _how_it_ended(report: CheckReport) -> str:
     ended = report.ended
     if ended.cause in CAUSES:
         return f"the reference {CAUSES[ended.cause]}; the check ended without a result"
-    said = one_line(ended.output.decode(errors="replace").strip()[-300:])
-    detail = f": {said}" if said and ended.exit_code else ""
+    statement = one_line(ended.output.decode(errors="replace").strip()[-300:])
+    detail = f": {statement}" if statement and ended.exit_code else ""
     text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
     return f"{text}; does it take all memory, or end the process?"
 
@@ -156,7 +156,7 @@ async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> l
 
 
 @contextlib.contextmanager
-def _told(problem_id: str, limit_s: float, notice_s: float, waiting: Callable[[str], None]) -> Iterator[None]:
+def _announced(problem_id: str, limit_s: float, notice_s: float, waiting: Callable[[str], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
     due: asyncio.TimerHandle
@@ -181,18 +181,18 @@ async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob,
         process.stdin.close()
     while line := await process.stdout.readline():
         try:
-            said = wire.decode(line)
+            statement = wire.decode(line)
         except wire.WireError as error:
             raise JudgeBroken(f"the check of a problem said what is no finding: {error}") from None
-        match said:
+        match statement:
             case wire.Finding():
-                findings.append(said)
+                findings.append(statement)
             case wire.Finished():
                 return
             case wire.Broken():
-                raise JudgeBroken(said.message)
+                raise JudgeBroken(statement.message)
             case _:
-                raise JudgeBroken(f"the check of a problem said {type(said).__name__}")
+                raise JudgeBroken(f"the check of a problem said {type(statement).__name__}")
     code = await process.wait()
     findings.append(_failed("ends", f"the process that ran the reference ended with {code}; does it take all memory, or end the process?"))
 

@@ -57,12 +57,12 @@ def bare(server: str) -> str:
 
 def find(server: str, environment: Mapping[str, str] = os.environ) -> Credential:
     """What to call the server with: the key in $GRADER_KEY before the stored one, an empty one where there is neither."""
-    stored = Store(directory(environment)).all().get(bare(server), Credential())
+    stored = CredentialStore(directory(environment)).all().get(bare(server), Credential())
     own = environment.get("GRADER_KEY", "").strip()
     return replace(stored, key=own) if own else stored
 
 
-class Store:
+class CredentialStore:
     """The file."""
 
     def __init__(self, directory: Path) -> None:

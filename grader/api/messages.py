@@ -48,7 +48,7 @@ _C_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class Redactor:
     """Names that hidden workloads go by among submitters, what of them is told, the dtype whose peak the kernels are held to, and what a
     score is."""
 
@@ -58,14 +58,14 @@ class Mask:
     ranking: Ranking = field(default_factory=Ranking)
 
     @classmethod
-    def of(cls, problem: Problem) -> Mask:
+    def of(cls, problem: Problem) -> Redactor:
         """hidden-1, hidden-2 and so on, in the problem's order."""
         ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
         dtype = problem.spec.inputs[0].dtype if problem.spec.inputs else ""  # of some formats only the judge knows
         names = {workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}
         return cls(names, dtype, bool(problem.competition_id), problem.ranking)
 
-    def over(self, earlier: Mask) -> Mask:
+    def merged_with(self, earlier: Redactor) -> Redactor:
         """This one, and what an earlier one hides beside it."""
         return replace(self, hidden={**earlier.hidden, **self.hidden}, secret=self.secret or earlier.secret)
 
@@ -73,11 +73,11 @@ class Mask:
         """The id to show."""
         return self.hidden.get(workload_id, "hidden" if hidden else workload_id)
 
-    def keeps(self, fact: wire.Trial | wire.Measurement) -> bool:
+    def withholds(self, fact: wire.Trial | wire.Measurement) -> bool:
         """Whether only that it happened may be told."""
         return self.secret and (fact.hidden or fact.workload_id in self.hidden)
 
-    def told_time(self, event: Event, submission: Submission) -> datetime:
+    def event_time(self, event: Event, submission: Submission) -> datetime:
         """When it happened; of what may not be told, when the attempt began: two such times would say how long a secret workload took."""
         kept = self.keeps_secret(event)
         return min(event.event_time, submission.start_time or event.event_time) if kept else event.event_time
@@ -89,9 +89,9 @@ class Mask:
                 return self.secret and fact.workload_id in self.hidden
         return False
 
-    def leaves_out(self, fact: wire.Trial | wire.Measurement) -> bool:
+    def omits(self, fact: wire.Trial | wire.Measurement) -> bool:
         """Whether not even that: a measurement is nothing but times, and how often a kernel was timed is one too."""
-        return self.keeps(fact) and (
+        return self.withholds(fact) and (
             isinstance(fact, wire.Measurement) or (fact.phase is wire.TrialPhase.CERTIFY and fact.outcome is wire.TrialOutcome.PASSED)
         )
 
@@ -145,7 +145,7 @@ def cuda_signature(spec: wire.ProblemSpec) -> str:
     return f'extern "C" void {spec.entry}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
 
 
-def submission_to_proto(submission: Submission, mask: Mask, *, full: bool = False) -> submission_pb2.Submission:
+def submission_to_proto(submission: Submission, mask: Redactor, *, full: bool = False) -> submission_pb2.Submission:
     """A submission as its owner sees it."""
     message = submission_pb2.Submission(
         name=SUBMISSION_PREFIX + submission.submission_id,
@@ -198,10 +198,10 @@ def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
     )
 
 
-def event_to_proto(event: Event, submission: Submission, mask: Mask) -> submission_pb2.SubmissionEvent:
+def event_to_proto(event: Event, submission: Submission, mask: Redactor) -> submission_pb2.SubmissionEvent:
     """An event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
     message = submission_pb2.SubmissionEvent(
-        sequence=event.sequence, event_time=_timestamp(mask.told_time(event, submission)), attempt=event.attempt
+        sequence=event.sequence, event_time=_timestamp(mask.event_time(event, submission)), attempt=event.attempt
     )
     if event.state is not None:
         moved = submission_to_proto(submission, mask)
@@ -217,7 +217,7 @@ def event_to_proto(event: Event, submission: Submission, mask: Mask) -> submissi
     match event.fact:
         case wire.Build() as build:
             message.build.CopyFrom(_build(build))
-        case wire.Trial() | wire.Measurement() as fact if mask.leaves_out(fact):
+        case wire.Trial() | wire.Measurement() as fact if mask.omits(fact):
             pass
         case wire.Trial() as trial:
             message.trial.CopyFrom(_trial(trial, mask))
@@ -236,7 +236,7 @@ def event_to_proto(event: Event, submission: Submission, mask: Mask) -> submissi
     return message
 
 
-def report_to_proto(report: Report, mask: Mask, *, full: bool = False) -> report_pb2.Report:
+def report_to_proto(report: Report, mask: Redactor, *, full: bool = False) -> report_pb2.Report:
     """A report as submitters see it; single samples only in full."""
     return report_pb2.Report(
         verdict=f"VERDICT_{report.verdict.name}",
@@ -244,9 +244,9 @@ def report_to_proto(report: Report, mask: Mask, *, full: bool = False) -> report
         summary=report.summary,
         speedups=_speedups(report.speedups),
         build=_build(report.build) if report.build else None,
-        trials=[_trial(trial, mask) for trial in report.trials if not mask.leaves_out(trial)],
+        trials=[_trial(trial, mask) for trial in report.trials if not mask.omits(trial)],
         measurements=[
-            _measurement(one, mask, full=full, environment=report.environment) for one in report.measurements if not mask.leaves_out(one)
+            _measurement(one, mask, full=full, environment=report.environment) for one in report.measurements if not mask.omits(one)
         ],
         environment=_environment(report.environment) if report.environment else None,
         flags=report.flags,
@@ -313,8 +313,8 @@ def _build(build: wire.Build) -> report_pb2.Build:
     )
 
 
-def _trial(trial: wire.Trial, mask: Mask) -> report_pb2.Trial:
-    if mask.keeps(trial):
+def _trial(trial: wire.Trial, mask: Redactor) -> report_pb2.Trial:
+    if mask.withholds(trial):
         return report_pb2.Trial(
             workload_id=mask.name(trial.workload_id, True),
             phase=f"TRIAL_PHASE_{trial.phase.name}",
@@ -342,7 +342,7 @@ def _trial(trial: wire.Trial, mask: Mask) -> report_pb2.Trial:
 
 
 def _measurement(
-    measurement: wire.Measurement, mask: Mask, *, full: bool, environment: wire.Environment | None = None
+    measurement: wire.Measurement, mask: Redactor, *, full: bool, environment: wire.Environment | None = None
 ) -> report_pb2.Measurement:
     message = report_pb2.Measurement(
         workload_id=mask.name(measurement.workload_id, measurement.hidden),
@@ -362,11 +362,11 @@ def _measurement(
     if not measurement.hidden:
         if measurement.reported:  # a claim can be any number, such as the size in microseconds
             message.reported.CopyFrom(_samples(measurement.reported, full))
-        _tell_size(message, measurement, environment.ceilings if environment else {}, mask.dtype)
+        _set_size_fields(message, measurement, environment.ceilings if environment else {}, mask.dtype)
     return message
 
 
-def _tell_size(message: report_pb2.Measurement, measurement: wire.Measurement, ceilings: Mapping[str, float], dtype: str) -> None:
+def _set_size_fields(message: report_pb2.Measurement, measurement: wire.Measurement, ceilings: Mapping[str, float], dtype: str) -> None:
     """Set what would tell a hidden workload's size: how much is moved and computed can be had from each."""
     message.floor_duration.CopyFrom(_duration(measurement.floor_ns))
     message.batch_size = measurement.batch_size

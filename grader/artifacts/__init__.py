@@ -17,8 +17,8 @@ from pathlib import Path
 import structlog
 
 from grader.artifacts.seal import Made, artifact_key
-from grader.artifacts.store import Store, usage
-from grader.isolation.uninterrupted import uninterrupted
+from grader.artifacts.store import ArtifactStore, usage
+from grader.isolation.cancellation import finish_despite_cancel
 
 __all__ = ["ArtifactCache", "Made", "artifact_key", "usage"]
 
@@ -35,7 +35,7 @@ class ArtifactCache:
 
     def __init__(self, directory: Path, limit_bytes: int, *, patience_s: float = 300.0) -> None:
         self.directory = directory
-        self._store = Store(directory, limit_bytes)
+        self._store = ArtifactStore(directory, limit_bytes)
         self._patience_s = patience_s
         self._flights: dict[str, asyncio.Future[Made | None]] = {}
 
@@ -67,7 +67,7 @@ class ArtifactCache:
             made = await build()
             # Who does not hold the key stores nothing, so there are never two entries of different bytes.
             if alone and made.lasting and made.artifact is not None:
-                await uninterrupted(asyncio.to_thread(self._keep, key, made))
+                await finish_despite_cancel(asyncio.to_thread(self._keep, key, made))
             return made
 
     async def _look_up(self, key: str, limit_bytes: int) -> Made | None:

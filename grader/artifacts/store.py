@@ -29,7 +29,7 @@ BLOCK_BYTES = 4096
 STALE_S = 3600.0  # after this, what a dead server was writing, and its locks, are cleared away
 
 
-class Store:
+class ArtifactStore:
     """The entries below one directory, at most limit_bytes of them; the least recently used go first."""
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:

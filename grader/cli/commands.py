@@ -72,7 +72,7 @@ def submit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files.")],
     problem: Annotated[
         str | None,
-        typer.Option(help="What it is for. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml beside it."),
+        typer.Option(help="What it is for. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it."),
     ] = None,
     device: DeviceOption = AUTO,
     mode: Annotated[
@@ -99,7 +99,7 @@ def submit(
 
     A kernel is one or more files. Their paths are sent relative to their common directory.
     """
-    order = submit_command.Order(
+    order = submit_command.SubmitOptions(
         files=tuple(files),
         problem=problem,
         language=language,
@@ -135,7 +135,7 @@ def list_(
     json: Json = False,
 ) -> None:
     """List submissions, newest first."""
-    wanted = submissions_command.Wanted(problem=problem, competition=competition, user=user, limit=limit)
+    wanted = submissions_command.ListOptions(problem=problem, competition=competition, user=user, limit=limit)
     run(submissions_command.list_(Target(server=server, state_dir=state_dir), wanted, json=json))
 
 
@@ -161,7 +161,9 @@ def leaderboard(
     json: Json = False,
 ) -> None:
     """Print a competition's board: the best of each user, with the 95 % interval. Who cannot be told apart shares a rank, shown as 1=."""
-    wanted = leaderboard_command.Wanted(competition=competition, problem=problem, device=device, everything=everything, csv_path=csv)
+    wanted = leaderboard_command.LeaderboardOptions(
+        competition=competition, problem=problem, device=device, everything=everything, csv_path=csv
+    )
     run(leaderboard_command.leaderboard(Target(server=server, state_dir=state_dir), wanted, json=json))
 
 
@@ -208,7 +210,7 @@ def problems_import(
 
     async def work() -> Exit:
         place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        wanted = imports_command.Wanted(format_name=format_name, precision=precision, check=check, force=force, place=place)
+        wanted = imports_command.ImportOptions(format_name=format_name, precision=precision, check=check, force=force, place=place)
         return await imports_command.import_(path, state_dir, wanted, json=json)
 
     run(work())

@@ -25,17 +25,17 @@ from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover
-from grader.isolation import Availability, GpuAccess, driver, trial
+from grader.isolation import Availability, GpuAccess, driver, probe
 from grader.isolation.select import make, survey
 from grader.isolation.settings import BoxSettings
 from grader.isolations import isolations as known_isolations
-from grader.server.checkup import Standing, ledger, space
+from grader.server.checkup import CheckupStatus, ledger, space
 
 _VERSION_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class HostFinding:
     """One thing that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
 
     kind: str  # device, isolation, compiler, cache or state
@@ -49,8 +49,8 @@ class Finding:
 
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
-    kept_in = await isolations()
-    findings = [*await compilers(), *devices(), *await gpus(kept_in), *kept_in, cache(), *state()]
+    writable_directory = await isolations()
+    findings = [*await compilers(), *devices(), *await gpus(writable_directory), *writable_directory, cache(), *state()]
     ready = can_grade(findings)
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(one) for one in findings]}, indent=2))
@@ -62,20 +62,20 @@ async def doctor(*, json: bool) -> Exit:
     return Exit.DONE if ready else Exit.GRADER_FAILED
 
 
-def can_grade(findings: list[Finding]) -> bool:
+def can_grade(findings: list[HostFinding]) -> bool:
     """Whether there is a device, an isolation, and every compiler that must be."""
     usable = {one.kind for one in findings if one.usable}
     return {"device", "isolation"} <= usable and all(one.usable for one in findings if one.required)
 
 
-async def compilers() -> list[Finding]:
+async def compilers() -> list[HostFinding]:
     """What kernels are built with."""
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `sandbox.builder.precompile` puts them
     return [
-        Finding(
+        HostFinding(
             kind="compiler",
             name="g++",
             usable=gxx is not None,
@@ -83,21 +83,21 @@ async def compilers() -> list[Finding]:
             remedy="" if gxx else "install it (Debian: apt-get install g++)",
             required=True,
         ),
-        Finding(
+        HostFinding(
             kind="compiler",
             name="Python headers",
             usable=headers.is_file(),
             detail=str(headers) if headers.is_file() else f"{headers} is missing",
             remedy="" if headers.is_file() else f"for the language torch_extension install them (Debian: apt-get install {python}-dev)",
         ),
-        Finding(
+        HostFinding(
             kind="compiler",
             name="compiled headers",
             usable=any(compiled.glob("*/*.gch")),
             detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
             remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m sandbox.builder.precompile",
         ),
-        Finding(
+        HostFinding(
             kind="compiler",
             name="nvcc",
             usable=nvcc is not None,
@@ -107,11 +107,11 @@ async def compilers() -> list[Finding]:
     ]
 
 
-def devices() -> list[Finding]:
+def devices() -> list[HostFinding]:
     """What kernels are run on."""
     missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
     return [
-        Finding(
+        HostFinding(
             kind="device",
             name="emulated",
             usable=not missing,
@@ -121,7 +121,7 @@ def devices() -> list[Finding]:
     ]
 
 
-async def gpus(isolations: list[Finding], find: Callable[[], Sequence[Gpu]] = discover) -> list[Finding]:
+async def gpus(isolations: list[HostFinding], find: Callable[[], Sequence[Gpu]] = discover) -> list[HostFinding]:
     """The GPUs of this host; each is tried in a box of the strongest isolation that works."""
     found = find()
     if not found:
@@ -130,32 +130,32 @@ async def gpus(isolations: list[Finding], find: Callable[[], Sequence[Gpu]] = di
     return [await _gpu(gpu, isolation) for gpu in found]
 
 
-def _no_gpu(kernel_version: str | None) -> Finding:
+def _no_gpu(kernel_version: str | None) -> HostFinding:
     if kernel_version is None:
         detail, remedy = "no NVIDIA driver runs here", "grade on the emulated device, or on a machine with an NVIDIA GPU and its driver"
     else:
         detail = f"driver {kernel_version} is loaded, but its management library shows no GPU of ours"
         remedy = "look at `nvidia-smi` and at CUDA_VISIBLE_DEVICES; libnvidia-ml.so.1 has to be found by the loader or in LD_LIBRARY_PATH"
-    return Finding(kind="device", name="cuda", usable=False, detail=detail, remedy=remedy)
+    return HostFinding(kind="device", name="cuda", usable=False, detail=detail, remedy=remedy)
 
 
-async def _gpu(gpu: Gpu, isolation: str | None) -> Finding:
+async def _gpu(gpu: Gpu, isolation: str | None) -> HostFinding:
     """Look for the libraries and nodes, then start the driver in a box."""
     name, about = f"cuda:{gpu.index}", f"{gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, driver {gpu.driver}"
     try:
         files = await asyncio.to_thread(driver.find, gpu.minor)
         about += f", libraries in {files.directory}"
     except driver.DriverMissing as error:
-        return Finding(kind="device", name=name, usable=False, detail=f"{about}: {error}", remedy="see the reason")
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {error}", remedy="see the reason")
     if (torch := _torch_without_cuda()) is not None:
         remedy = "install the CUDA build of torch into this environment"
-        return Finding(kind="device", name=name, usable=False, detail=f"{about}: {torch}", remedy=remedy)
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {torch}", remedy=remedy)
     if isolation is None:
-        return Finding(kind="device", name=name, usable=False, detail=f"{about}: no isolation works", remedy="see the isolations below")
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: no isolation works", remedy="see the isolations below")
     failure = await _tried(gpu, isolation)
     if failure is not None:
-        return Finding(kind="device", name=name, usable=False, detail=f"{about}: {isolation}: {failure}", remedy="see the reason")
-    return Finding(kind="device", name=name, usable=True, detail=f"{about}, works in a box ({isolation})")
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {isolation}: {failure}", remedy="see the reason")
+    return HostFinding(kind="device", name=name, usable=True, detail=f"{about}, works in a box ({isolation})")
 
 
 async def _tried(gpu: Gpu, isolation: str) -> str | None:
@@ -166,7 +166,7 @@ async def _tried(gpu: Gpu, isolation: str) -> str | None:
         made = make(isolation, BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
         try:
             access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
-            return await trial.gpu_failure(made, access)
+            return await probe.gpu_failure(made, access)
         finally:
             await made.close()
 
@@ -180,7 +180,7 @@ def _torch_without_cuda() -> str | None:
     return f"torch {version} is built without CUDA" if version.endswith("+cpu") else None
 
 
-async def isolations() -> list[Finding]:
+async def isolations() -> list[HostFinding]:
     """What keeps kernels in; each is tried with a trivial box."""
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
         Path(runtime).chmod(0o711)  # a box's own uid must get here
@@ -188,28 +188,28 @@ async def isolations() -> list[Finding]:
     return [_isolation(name, availability) for name, availability in found.items()]
 
 
-def cache() -> Finding:
+def cache() -> HostFinding:
     """Where built kernels are kept, and how many."""
     directory = Settings().cache_path
     try:
         count, size_bytes = usage(directory)
     except OSError as error:
         detail, remedy = f"{directory} can't be read: {error.strerror}", "name a directory of your own in GRADER_CACHE_DIR"
-        return Finding(kind="cache", name="artifacts", usable=False, detail=detail, remedy=remedy)
-    return Finding(kind="cache", name="artifacts", usable=True, detail=f"{directory}: {count} built, {size_bytes / 1e6:.1f} MB")
+        return HostFinding(kind="cache", name="artifacts", usable=False, detail=detail, remedy=remedy)
+    return HostFinding(kind="cache", name="artifacts", usable=True, detail=f"{directory}: {count} built, {size_bytes / 1e6:.1f} MB")
 
 
-def state() -> list[Finding]:
+def state() -> list[HostFinding]:
     """What this user's own submissions are kept in; of a server with other options, `grader-server doctor` says it."""
     settings = Settings()
     return [
-        Finding(kind="state", name=one.name, usable=one.standing is not Standing.WRONG, detail=one.detail, remedy=one.remedy)
+        HostFinding(kind="state", name=one.name, usable=one.standing is not CheckupStatus.WRONG, detail=one.detail, remedy=one.remedy)
         for one in (*ledger(settings, datetime.now(UTC)), *space(settings))
     ]
 
 
-def _isolation(name: str, availability: Availability) -> Finding:
-    return Finding(
+def _isolation(name: str, availability: Availability) -> HostFinding:
+    return HostFinding(
         kind="isolation",
         name=name,
         usable=availability.usable,
@@ -245,7 +245,7 @@ async def _version(program: str, argument: str) -> str | None:
     return f"{path}: {release.strip()}"
 
 
-def _table(findings: list[Finding]) -> Table:
+def _table(findings: list[HostFinding]) -> Table:
     table = Table("", "", "", "", box=None, show_header=False, pad_edge=False)
     for one in findings:
         mark = Text("yes", style="green") if one.usable else Text("no", style="red")

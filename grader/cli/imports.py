@@ -28,7 +28,7 @@ BUDGET_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ImportOptions:
     """How to import. check: admission before anything is kept; None: where there is one only. force: keep what is not admitted, too.
 
     place: where the check runs the problem's code.
@@ -41,7 +41,7 @@ class Wanted:
     place: CheckPlace = field(default_factory=CheckPlace)
 
 
-async def import_(path: Path, state_dir: Path | None, wanted: Wanted, *, json: bool) -> Exit:
+async def import_(path: Path, state_dir: Path | None, wanted: ImportOptions, *, json: bool) -> Exit:
     """Import what lies at or below path, and print what became of each. MISUSE where nothing was imported."""
     into = Settings(state_dir=state_dir or state_directory()).imported_path
     try:
@@ -69,7 +69,7 @@ class _Checker:
     box: CheckBox | None
 
 
-async def _kept(one: Imported, into: Path, wanted: Wanted, checker: _Checker | None, *, json: bool) -> Imported:
+async def _kept(one: Imported, into: Path, wanted: ImportOptions, checker: _Checker | None, *, json: bool) -> Imported:
     """Keep it, unless it is not admitted."""
     if one.problem is None:
         return one
@@ -86,11 +86,11 @@ def _print(found: Sequence[Imported], path: Path) -> None:
     top = path if path.is_dir() else path.parent
     for one in found:
         shown = one.path.relative_to(top) if one.path != top else one.path
-        said = one.reason if one.problem is None else "replaces another" if one.replaced else "imported"
+        message = one.reason if one.problem is None else "replaces another" if one.replaced else "imported"
         table.add_row(
             plain(one_line(str(shown))),
             plain(one_line(one.problem.problem_id if one.problem else "-")),
-            plain(one_line(said), "" if one.problem else "red"),
+            plain(one_line(message), "" if one.problem else "red"),
         )
     if found:
         stdout_console().print(table)

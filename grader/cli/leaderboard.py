@@ -29,7 +29,7 @@ _COLUMNS = ("rank", "user", "score", "score_low", "score_high", "submission", "c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LeaderboardOptions:
     """Which board, and how much of it. csv_path: a file, or "-"; then all of it is written."""
 
     competition: str
@@ -39,7 +39,7 @@ class Wanted:
     csv_path: str = ""
 
 
-async def leaderboard(target: Target, wanted: Wanted, *, json: bool) -> Exit:
+async def leaderboard(target: Target, wanted: LeaderboardOptions, *, json: bool) -> Exit:
     """Print a board, or write it to a file."""
     if json and wanted.csv_path == STDOUT:
         raise Misuse("--json and --csv - both write to stdout; take one of them, or give --csv a file")
@@ -92,7 +92,7 @@ def to_csv(board: competition_pb2.Leaderboard) -> str:
     return out.getvalue()
 
 
-async def _read(client: GraderClient, wanted: Wanted) -> competition_pb2.Leaderboard:
+async def _read(client: GraderClient, wanted: LeaderboardOptions) -> competition_pb2.Leaderboard:
     """The first page, or all of it."""
     competition = full_name("competitions", wanted.competition)
     problem = full_name("problems", wanted.problem) if wanted.problem else ""
@@ -124,10 +124,10 @@ def _device(asked: str, known: list[str]) -> str:
 
 def _compared(board: competition_pb2.Leaderboard) -> str:
     if board.score_kind == report_pb2.SCORE_KIND_TIME:
-        told = "certified time, geometric mean; less is better"
-        return told if board.problem else f"{told}; only who has an entry in every problem is here"
-    told = f"times faster than {one_line(board.baseline)}, geometric mean"
-    return told if board.problem else f"{told}; a problem without an entry, or with one below 1x, counts as 1x"
+        sentence = "certified time, geometric mean; less is better"
+        return sentence if board.problem else f"{sentence}; only who has an entry in every problem is here"
+    sentence = f"times faster than {one_line(board.baseline)}, geometric mean"
+    return sentence if board.problem else f"{sentence}; a problem without an entry, or with one below 1x, counts as 1x"
 
 
 def _table(board: competition_pb2.Leaderboard) -> Table:

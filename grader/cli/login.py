@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.api import credentials
 from grader.api.channels import route
-from grader.api.credentials import Credential, Store
+from grader.api.credentials import Credential, CredentialStore
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.progress import stderr_console, stdout_console
@@ -28,7 +28,7 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool) -> Exi
     """Ask for a key, check it with the server, and keep it."""
     if server is None:
         raise Misuse("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
-    store = Store(credentials.directory())
+    store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
     address, tls = route(server, None if ca is None else True)  # whoever names an authority means TLS
     made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
@@ -52,7 +52,7 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool) -> Exi
 
 async def logout(server: str | None) -> Exit:
     """Forget a server's key here. It stays valid until an administrator revokes it."""
-    store = Store(credentials.directory())
+    store = CredentialStore(credentials.directory())
     named = _named(server, store)
     if not store.remove(named):
         raise Misuse(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
@@ -62,7 +62,7 @@ async def logout(server: str | None) -> Exit:
 
 async def whoami(server: str | None, *, json: bool) -> Exit:
     """Print who the caller is to a server."""
-    named = server or _named(None, Store(credentials.directory()))
+    named = server or _named(None, CredentialStore(credentials.directory()))
     async with dial(named, credentials.find(named)) as client:
         caller = await client.get_caller()
     if json:
@@ -89,7 +89,7 @@ def _read_ca(path: Path) -> str:
     return text
 
 
-def _named(server: str | None, store: Store) -> str:
+def _named(server: str | None, store: CredentialStore) -> str:
     """The server that is meant: the only one there is a key for, where none is named."""
     if server is not None:
         return server

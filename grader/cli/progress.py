@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.cli.text import one_line, plain
-from grader.cli.timeline import Step, Timeline
+from grader.cli.timeline import Timeline, TimelineStep
 from grader.v1 import submission_pb2
 
 PIPE_WIDTH = 200
@@ -28,7 +28,7 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Takes events and shows them."""
 
     def feed(self, event: submission_pb2.SubmissionEvent) -> None:
@@ -44,16 +44,16 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """For progress beside JSON, and for errors."""
+    """For progress next to JSON, and for errors."""
     return _console(stderr=True)
 
 
 @contextmanager
-def progress(*, json: bool) -> Iterator[Progress]:
+def progress(*, json: bool) -> Iterator[ProgressDisplay]:
     """The progress display that suits where output goes."""
     console = stderr_console() if json else stdout_console()
     if json and not sys.stderr.isatty():
-        yield Silence()
+        yield NoProgress()
     elif console.is_terminal:
         shown = Redrawn(console)
         with live(console, shown.render):
@@ -69,7 +69,7 @@ def live(console: Console, render: Callable[[], RenderableType]) -> Iterator[Non
         yield
 
 
-class Silence:
+class NoProgress:
     """Shows nothing."""
 
     def feed(self, event: submission_pb2.SubmissionEvent) -> None:
@@ -120,13 +120,13 @@ class Redrawn:
             table.add_row(self._mark(step), plain(one_line(step.label)), plain(one_line(step.detail)), seconds(step, now_s))
         return Group(plain(one_line(self._timeline.environment), "dim"), table) if self._timeline.environment else table
 
-    def _mark(self, step: Step) -> RenderableType:
+    def _mark(self, step: TimelineStep) -> RenderableType:
         if step.failed:
             return Text("x", style="red")
         return Text("+", style="green") if step.ended_s is not None else self._spinner
 
 
-def seconds(step: Step, now_s: float) -> Text:
+def seconds(step: TimelineStep, now_s: float) -> Text:
     """How long a step has taken."""
     return Text(f"{(step.ended_s if step.ended_s is not None else now_s) - step.began_s:.1f} s", style="dim", justify="right")
 

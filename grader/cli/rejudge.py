@@ -17,7 +17,7 @@ from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.names import full_name
-from grader.cli.progress import Progress, progress, stderr_console, stdout_console
+from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
@@ -31,7 +31,7 @@ RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_RE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RejudgeOptions:
     """What is to be judged again. again: makes another request of what is else the same."""
 
     cause: str
@@ -66,7 +66,7 @@ class Order:
         return str(uuid.uuid5(_NAMESPACE, self.again + "\0" + self.message.SerializeToString(deterministic=True).hex()))
 
 
-async def create(target: Target, order: Order, *, json: bool, wait: bool, apply: bool) -> Exit:
+async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: bool, apply: bool) -> Exit:
     """Ask for it, follow it until all is decided unless wait is False, and show or apply it."""
     if not wait and target.server is None:
         raise Misuse("--no-wait: without --server nothing would be left to run it; name a server, or wait")
@@ -82,7 +82,7 @@ async def create(target: Target, order: Order, *, json: bool, wait: bool, apply:
         return await _print(client, made, json=json)
 
 
-async def final(target: Target, order: Order, *, json: bool, apply: bool) -> Exit:
+async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: bool) -> Exit:
     """A rejudge of the best, all run, with secret sizes of its own."""
     name = order.competition.removeprefix("competitions/")
     about = f" ({order.again})" if order.again else ""
@@ -134,15 +134,15 @@ async def ask(question: str) -> str:
     return sys.stdin.readline()
 
 
-async def _decided(client: GraderClient, made: rejudge_pb2.Rejudge, shown: Progress) -> rejudge_pb2.Rejudge:
-    """Follow it until all is decided, or what is left waits for nobody any more; across restarts of the server."""
+async def _decided(client: GraderClient, made: rejudge_pb2.Rejudge, shown: ProgressDisplay) -> rejudge_pb2.Rejudge:
+    """Follow it until all is decided, or what is left waits no more; across restarts of the server."""
     loop = asyncio.get_running_loop()
-    heard_s, told, pause_s = loop.time(), "", POLL_FIRST_S
+    heard_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
     while made.state == RUNNING and made.pending_count > made.failed_count:
         line = f"{made.submission_count - made.pending_count} of {made.submission_count} judged ({made.rerun_count} by runs)"
-        if line != told:
+        if line != sentence:
             shown.say(line)
-            told = line
+            sentence = line
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
         try:
@@ -214,12 +214,12 @@ def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:
 
 def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> str:
     verdict = words.name_of(report_pb2.Verdict, judgement.verdict, "VERDICT_")
-    told = f"{verdict} {one_line(judgement.reason)}".strip()
+    sentence = f"{verdict} {one_line(judgement.reason)}".strip()
     if not judgement.HasField("score"):
-        return told
+        return sentence
     score = (judgement.score, judgement.score_low, judgement.score_high)
     known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
-    return f"{told} {words.score(*score, kind) if known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
+    return f"{sentence} {words.score(*score, kind) if known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
 
 
 def _state(rejudge: rejudge_pb2.Rejudge) -> str:

@@ -11,7 +11,7 @@ import typer
 from grader import devices
 from grader.cli import rejudge as rejudge_command
 from grader.cli.options import Json, Server, StateDir, device_choice
-from grader.cli.rejudge import Order
+from grader.cli.rejudge import RejudgeOptions
 from grader.cli.running import run
 from grader.cli.session import Target
 from grader.isolations import AUTO
@@ -52,7 +52,7 @@ def create(
     Nothing that others see changes before it is applied. The same command again goes on with the same rejudge, and runs again what the
     grader failed at. Ctrl-C stops the waiting only.
     """
-    order = Order(
+    order = RejudgeOptions(
         cause=cause,
         problem=problem,
         competition=competition,
@@ -113,7 +113,7 @@ def final(
     """
     if device == AUTO:
         raise typer.BadParameter(f"a final is run on one device; write {devices.FORMS}", param_hint="--device")
-    order = Order(cause="", competition=competition, top_count=top, device_kind=device, again=again)
+    order = RejudgeOptions(cause="", competition=competition, top_count=top, device_kind=device, again=again)
     run(rejudge_command.final(_target(server, state_dir, json=json), order, json=json, apply=apply))
 
 

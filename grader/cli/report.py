@@ -10,14 +10,14 @@ from rich.text import Text
 
 from grader.api.statuses import reason_of
 from grader.cli import times, words
-from grader.cli.text import one_line, plain, visible
+from grader.cli.text import escape_unprintable, one_line, plain
 from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
-_REMEDIES = {ProblemBroken.reason: "Its problem has to be mended first: 'grader-cli problems check PATH' says what is wrong with it."}
-_SAID_BELOW = "EMULATED_NOT_RANKED"  # with the device
+_REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli problems check PATH' says what is wrong with it."}
+_SHOWN_BELOW = "EMULATED_NOT_RANKED"  # with the device
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
@@ -56,10 +56,10 @@ def headline(report: report_pb2.Report) -> Text:
 def _score(submission: submission_pb2.Submission) -> str:
     if not submission.HasField("score"):
         return ""
-    told = words.score(submission.score, submission.score_low, submission.score_high, submission.score_kind)
+    sentence = words.score(submission.score, submission.score_low, submission.score_high, submission.score_kind)
     over = f" over {one_line(submission.score_baseline)}" if submission.score_baseline else ""
     count = submission.report.process_count
-    return f"score: {told}{over}, of {count} process{'' if count == 1 else 'es'}"
+    return f"score: {sentence}{over}, of {count} process{'' if count == 1 else 'es'}"
 
 
 def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
@@ -67,7 +67,7 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     if score:
         yield plain(score, "bold")
-    for flag in (one for one in report.flags if one != _SAID_BELOW):
+    for flag in (one for one in report.flags if one != _SHOWN_BELOW):
         yield plain(f"{one_line(flag)}{': ' + words.FLAGS[flag] if flag in words.FLAGS else ''}", "yellow")
     if report.libraries:
         yield plain(f"uses libraries: {one_line(', '.join(report.libraries), most_chars=400)}")
@@ -118,7 +118,7 @@ def max_error(trials: list[report_pb2.Trial]) -> float | None:
 
 def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:
     # Untrusted text: every line is marked, so that none can pass for one of ours.
-    shown = visible(text.rstrip(), most_chars=most_chars)
+    shown = escape_unprintable(text.rstrip(), most_chars=most_chars)
     yield Text(f"\n{title}{', cut' if cut else ''}:", style="bold")
     yield Text("\n".join(f"  | {line}" for line in shown.split("\n")))
 
@@ -130,8 +130,8 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     if found.ceilings:
         yield plain(f"measured on it: {words.ceilings(found.ceilings)}")
     if found.clock == report_pb2.CLOCK_DEVICE_EVENTS and found.versions:
-        told = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
-        yield plain(f"with: {one_line(told, most_chars=400)}")
+        sentence = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
+        yield plain(f"with: {one_line(sentence, most_chars=400)}")
     isolation = one_line(description(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:

@@ -27,7 +27,7 @@ _CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
 
 def run(work: Coroutine[Any, Any, Exit]) -> None:
     """Run a command to its exit code."""
-    ending = _Ending()
+    ending = SignalScope()
     try:
         code = _run(work, ending)
     except OSError as error:
@@ -40,7 +40,7 @@ def run(work: Coroutine[Any, Any, Exit]) -> None:
 
 
 def begin(app: Callable[[], object]) -> None:
-    """Run the command line. Help, the version and usage that nobody reads end as quietly as a command does."""
+    """Run the command line. Help, the version and usage that no one reads end as quietly as a command does."""
     try:
         app()
     except SystemExit as end:
@@ -51,14 +51,14 @@ def begin(app: Callable[[], object]) -> None:
         raise SystemExit(int(Exit.GRADER_FAILED)) from None
 
 
-class _Ending:
+class SignalScope:
     """Cancels a command at the first SIGTERM or SIGHUP, as asyncio does at Ctrl-C, and breaks it off at the next."""
 
     def __init__(self) -> None:
         self.code: Exit | None = None  # None until told
         self._told_s = 0.0
 
-    async def heeded(self, work: Coroutine[Any, Any, Exit]) -> Exit:
+    async def run(self, work: Coroutine[Any, Any, Exit]) -> Exit:
         """Do the work, and be told meanwhile. What is ignored, as under nohup, stays so."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -82,9 +82,9 @@ class _Ending:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _run(work: Coroutine[Any, Any, Exit], ending: _Ending) -> Exit:
+def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
     try:
-        code = asyncio.run(ending.heeded(work))
+        code = asyncio.run(ending.run(work))
         _flush()
     except (CommandFailed, GraderError) as error:
         stderr_console().print(plain("error: ", "bold red") + plain(str(error)), soft_wrap=True)

@@ -18,7 +18,7 @@ _DIRECTIVE_LINES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
-    """What a person handed in. problem_dir: the directory beside the files that holds their problem, if one does."""
+    """What a person handed in. problem_dir: the directory of the files that holds their problem, if one does."""
 
     sources: tuple[SourceFile, ...]
     problem_id: str
@@ -26,19 +26,19 @@ class Handed:
 
 
 def read(files: Sequence[Path], problem: str | None) -> Handed:
-    """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml beside it."""
+    """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml next to it."""
     sources = read_sources(files)
-    beside = files[0].absolute().parent
-    beside_id = _problem_beside(beside)
-    problem_id = problem or _directive(sources[0].content) or beside_id
+    directory = files[0].absolute().parent
+    directory_problem = _problem_in(directory)
+    problem_id = problem or _directive(sources[0].content) or directory_problem
     if not problem_id:
         mark = "#" if files[0].suffix == ".py" else "//"
         raise Misuse(
             f"problem: nothing says which problem {files[0].name} is for; give --problem NAME ('grader-cli problems list' shows "
-            f"them), or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml beside it"
+            f"them), or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
         )
     problem_id = problem_id.removeprefix("problems/")
-    return Handed(sources=sources, problem_id=problem_id, problem_dir=beside if problem_id == beside_id else None)
+    return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 
 def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
@@ -81,7 +81,7 @@ def _directive(content: str) -> str | None:
     return None
 
 
-def _problem_beside(directory: Path) -> str | None:
+def _problem_in(directory: Path) -> str | None:
     path = directory / "problem.toml"
     if not path.is_file():
         return None

@@ -28,7 +28,7 @@ async def show(target: Target, name: str, *, json: bool) -> Exit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ListOptions:
     """What to list; "" is any."""
 
     problem: str = ""
@@ -37,7 +37,7 @@ class Wanted:
     limit: int
 
 
-async def list_(target: Target, wanted: Wanted, *, json: bool) -> Exit:
+async def list_(target: Target, wanted: ListOptions, *, json: bool) -> Exit:
     """Print the newest submissions."""
     async with connect(target, Need.READ) as client:
         answer = await client.list_submissions(

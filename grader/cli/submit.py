@@ -14,7 +14,7 @@ from grader.cli import extras, report, sources
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.names import full_name
-from grader.cli.progress import Progress, progress, stderr_console, stdout_console
+from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.errors import GraderError
@@ -24,7 +24,7 @@ _CANCEL_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class SubmitOptions:
     """What `grader-cli submit` was asked for."""
 
     files: tuple[Path, ...]
@@ -36,7 +36,7 @@ class Order:
     competition: str = ""
 
 
-def build_submission(handed: sources.Handed, order: Order) -> submission_pb2.Submission:
+def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission_pb2.Submission:
     """The message that hands the files in."""
     return submission_pb2.Submission(
         problem=f"problems/{handed.problem_id}",
@@ -49,7 +49,7 @@ def build_submission(handed: sources.Handed, order: Order) -> submission_pb2.Sub
     )
 
 
-async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exit:
+async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool) -> Exit:
     """Submit, follow to the end unless wait is False, and print."""
     if not wait and target.server is None:
         raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
@@ -57,8 +57,8 @@ async def submit(target: Target, order: Order, *, json: bool, wait: bool) -> Exi
         raise Misuse("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
     handed = sources.read(order.files, named)
-    beside = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
-    target = replace(target, problem_dirs=(*target.problem_dirs, *beside))
+    problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
+    target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
     async with connect(target, Need.GRADE) as client:
         submission = await client.submit(build_submission(handed, order), request_id=str(uuid.uuid4()))
         if not wait:
@@ -101,7 +101,7 @@ async def watch(target: Target, name: str, *, json: bool) -> Exit:
     return exit_of(final)
 
 
-async def follow(client: GraderClient, name: str, shown: Sequence[Progress]) -> submission_pb2.Submission:
+async def follow(client: GraderClient, name: str, shown: Sequence[ProgressDisplay]) -> submission_pb2.Submission:
     """Show events until the last, and return the submission as it then is."""
     async for event in client.watch(name):
         for one in shown:
@@ -110,7 +110,7 @@ async def follow(client: GraderClient, name: str, shown: Sequence[Progress]) -> 
 
 
 async def cancel_quietly(client: GraderClient, name: str) -> None:
-    """Cancel on the way out, and say so: whoever pressed Ctrl-C does not want to read why it could not be."""
+    """Cancel on the way out, and report it: a user who pressed Ctrl-C does not want to read why it could not be."""
     with contextlib.suppress(GraderError, TimeoutError, OSError):
         await asyncio.wait_for(client.cancel(name), _CANCEL_TIMEOUT_S)
         stderr_console().print(plain(f"cancelled {one_line(name)}"), soft_wrap=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from grader.views.sanitize import one_line, visible
+from grader.views.sanitize import escape_unprintable, one_line
 
-__all__ = ["one_line", "plain", "visible"]
+__all__ = ["escape_unprintable", "one_line", "plain"]
 
 
 def plain(text: str, style: str = "") -> Text:
     """Untrusted text for rich: no control characters, no markup, no emoji codes."""
-    return Text(visible(text), style=style)
+    return Text(escape_unprintable(text), style=style)

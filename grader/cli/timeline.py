@@ -16,7 +16,7 @@ _WORDS = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Step:
+class TimelineStep:
     """One thing that was, or is being, done. failed: the kernel failed in it."""
 
     label: str
@@ -36,7 +36,7 @@ class Timeline:
     """What has happened to one submission so far."""
 
     def __init__(self, began_s: float) -> None:
-        self.steps: list[Step] = [Step(label="queued", began_s=began_s)]
+        self.steps: list[TimelineStep] = [TimelineStep(label="queued", began_s=began_s)]
         self.environment = ""
         self.final = False
         self._attempt = 0
@@ -89,12 +89,12 @@ class Timeline:
         if not again:
             return []
         self._process = ""
-        self.steps = [Step(label=f"attempt {event.attempt}", began_s=now_s, detail="the one before it was lost")]
+        self.steps = [TimelineStep(label=f"attempt {event.attempt}", began_s=now_s, detail="the one before it was lost")]
         return [f"attempt {event.attempt}: the one before it was lost"]
 
     def _begin(self, label: str, now_s: float) -> list[str]:
         lines = self._end(now_s)
-        self.steps.append(Step(label=label, began_s=now_s))
+        self.steps.append(TimelineStep(label=label, began_s=now_s))
         return [*lines, f"{label} ..."] if label == "building" else lines
 
     def _end(self, now_s: float) -> list[str]:

@@ -45,7 +45,7 @@ def _by_host(measurements: Sequence[report_pb2.Measurement]) -> Table:
 
 def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
     """A row for the kernel and one for each of PyTorch's ways; widths are meant for 100 columns."""
-    table = Table("workload", "", box=None, pad_edge=False, title="Times (medians), beside PyTorch's", title_justify="left")
+    table = Table("workload", "", box=None, pad_edge=False, title="Times (medians), with PyTorch's", title_justify="left")
     for heading in ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)"):
         table.add_column(Text(heading), justify="right")
     for one in measurements:
@@ -72,33 +72,33 @@ def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
 
 
 def _remarks(one: report_pb2.Measurement) -> Iterator[Text]:
-    said = []
+    message = []
     if one.HasField("bandwidth_share"):
-        said.append(f"{100 * one.bandwidth_share:.0f} % of the memory's bandwidth")
+        message.append(f"{100 * one.bandwidth_share:.0f} % of the memory's bandwidth")
     if one.HasField("peak_share"):
-        said.append(f"{100 * one.peak_share:.0f} % of the arithmetic's peak")
+        message.append(f"{100 * one.peak_share:.0f} % of the arithmetic's peak")
     if one.HasField("batch"):
         of = f" of {one.batch_size}" if one.batch_size else ""
-        said.append(f"{words.median(one.batch)} a launch in batches{of}")
-    if said:
-        yield plain(f"{one_line(one.workload_id)}: {', '.join(said)}")
+        message.append(f"{words.median(one.batch)} a launch in batches{of}")
+    if message:
+        yield plain(f"{one_line(one.workload_id)}: {', '.join(message)}")
     if conditions := _conditions(one.conditions):
         yield plain(f"{one_line(one.workload_id)}: {one_line(conditions)}", "dim")
 
 
 def _conditions(found: Mapping[str, str]) -> str:
     """Clock, temperature, power, and what held the device back; the rest is for programs."""
-    said = []
+    message = []
     if "sm_clock_mhz" in found:
         most = f" of {found['sm_clock_max_mhz']}" if "sm_clock_max_mhz" in found else ""
-        said.append(f"clock {found['sm_clock_mhz']}{most} MHz")
-    said += [f"{found[name]} {unit}" for name, unit in (("temperature_c", "C"), ("power_w", "W")) if name in found]
+        message.append(f"clock {found['sm_clock_mhz']}{most} MHz")
+    message += [f"{found[name]} {unit}" for name, unit in (("temperature_c", "C"), ("power_w", "W")) if name in found]
     reasons = [reason for reason in found.get("throttle_reasons", "").split(",") if reason.strip() not in _AT_REST]
     if reasons:
-        said.append(f"held back by {' and '.join(reasons)}")
+        message.append(f"held back by {' and '.join(reasons)}")
     if found.get("ecc_uncorrected", "0") != "0":
-        said.append(f"{found['ecc_uncorrected']} uncorrected memory errors")
-    return ", ".join(said)
+        message.append(f"{found['ecc_uncorrected']} uncorrected memory errors")
+    return ", ".join(message)
 
 
 def kernels(uses: Sequence[report_pb2.KernelUse], most: int = 4) -> Iterator[RenderableType]:

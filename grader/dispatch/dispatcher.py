@@ -57,7 +57,7 @@ _STOPPED = {Stop.CANCEL: Stopped.CANCELLED, Stop.DRAIN: Stopped.DRAINED, Stop.LE
 
 
 @dataclass(eq=False)
-class _Attempt:
+class _LeaseAttempt:
     """An attempt that is going on. check wakes its heart; stop, once set, is not changed."""
 
     lease: Lease
@@ -97,7 +97,7 @@ class Dispatcher:
         self._quarantine_s = quarantine_s
         self._observer = observer or Observer()
         self._capacity = capacity
-        self._attempts: set[_Attempt] = set()
+        self._attempts: set[_LeaseAttempt] = set()
         self._news = asyncio.Event()
         self._draining = asyncio.Event()
         self._patience_s = 0.0
@@ -162,7 +162,7 @@ class Dispatcher:
                 await asyncio.wait_for(self._news.wait(), self._poll_s)
 
     async def _expire(self) -> None:
-        """Take back leases that nobody kept alive: by every round, but no more often than without news."""
+        """Take back leases that expired: by every round, but no more often than without news."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._expired_s >= self._poll_s:
             self._expired_s = now_s
@@ -176,12 +176,12 @@ class Dispatcher:
         most = min(room, MOST_AT_ONCE)
         leases = await self._ledger.lease_some(self.worker_id, most, ttl_s=self._lease_s, device_kinds=self._device_kinds)
         for lease in leases:
-            attempt = _Attempt(lease, asyncio.Event())
+            attempt = _LeaseAttempt(lease, asyncio.Event())
             self._attempts.add(attempt)
             group.create_task(self._attempt(attempt))
         return len(leases) == most
 
-    async def _attempt(self, attempt: _Attempt) -> None:
+    async def _attempt(self, attempt: _LeaseAttempt) -> None:
         """One attempt from lease to settlement."""
         lease = attempt.lease
         ended: Ended = Stopped.NOT_SETTLED
@@ -207,7 +207,7 @@ class Dispatcher:
                 self._attempts.discard(attempt)
                 self._news.set()
 
-    async def _graded(self, attempt: _Attempt) -> Report | Failure | None:
+    async def _graded(self, attempt: _LeaseAttempt) -> Report | Failure | None:
         """The report; a Failure where we are at fault; None where the lease was lost on the way."""
         lease, facts = attempt.lease, list[wire.Fact]()
         try:
@@ -222,16 +222,16 @@ class Dispatcher:
                     silence.reschedule(asyncio.get_running_loop().time() + allowed_s)
                     self._observer.fact_found(lease, fact)
                     await recorder.add(fact)
-                attempt.unwritten = await recorder.rest()
+                attempt.unwritten = await recorder.drain()
             return self._fold(facts, lease.ranking)
         except LeaseLost:
             return None
         except DeviceQuarantined as error:
-            log.error("attempt_waits_for_a_device", detail=_told(lease, error))
+            log.error("attempt_waits_for_a_device", detail=_loggable(lease, error))
             await asyncio.sleep(self._quarantine_s)
             return Failure(reason=error.reason, message=str(error))
         except (GraderFault, CallRefused) as error:
-            log.error("attempt_failed", reason=error.reason, detail=_told(lease, error))
+            log.error("attempt_failed", reason=error.reason, detail=_loggable(lease, error))
             return Failure(reason=error.reason, message=str(error), final=isinstance(error, GraderFault) and error.final)
         except Exception as error:
             # Whatever it is, it is ours: kernels fail by facts. The queue goes on, and the traceback is in the log.
@@ -240,7 +240,7 @@ class Dispatcher:
             log.error("attempt_broke", kind=type(error).__name__, at=f"{where.filename}:{where.lineno}", exc_info=not kept)
             return Failure(reason="INTERNAL", message=f"{type(error).__name__}; the server's log has more")
 
-    async def _beat(self, attempt: _Attempt) -> None:
+    async def _beat(self, attempt: _LeaseAttempt) -> None:
         """Keep the lease until cancelled; stop the grading where it is lost or a cancellation was asked for."""
         while True:
             with suppress(TimeoutError):
@@ -254,7 +254,7 @@ class Dispatcher:
             except GraderFault as error:  # there are two more beats before the lease is over
                 log.warning("heartbeat_failed", reason=error.reason)
 
-    async def _settle(self, attempt: _Attempt, outcome: Report | Failure | None) -> None:
+    async def _settle(self, attempt: _LeaseAttempt, outcome: Report | Failure | None) -> None:
         lease = attempt.lease
         match outcome:
             case Report():
@@ -283,6 +283,6 @@ class Dispatcher:
                 assert_never(stop)
 
 
-def _told(lease: Lease, error: Exception) -> str:
+def _loggable(lease: Lease, error: Exception) -> str:
     """What a log may hold of an error: of a competition's problem its text may quote a secret size, and the ledger has it."""
     return "not told of a competition; the ledger has it" if lease.problem.competition_id else str(error)

@@ -37,12 +37,12 @@ class Recorder:
             await asyncio.wait([self._writing])
             self._writing.result()
 
-    async def rest(self) -> Sequence[wire.Fact]:
+    async def drain(self) -> Sequence[wire.Fact]:
         """The last facts, which the caller writes down itself; nothing is added after this. Raises what the writing raised."""
         self._kept = True
         await self.flush()
-        rest, self._waiting = self._waiting, []
-        return rest
+        drain, self._waiting = self._waiting, []
+        return drain
 
     async def settle(self) -> None:
         """Return when nothing is being written any more, however that went."""

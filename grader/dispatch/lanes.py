@@ -29,7 +29,7 @@ CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes t
 log = structlog.get_logger()
 
 
-class Standing(Enum):
+class LaneStatus(Enum):
     """What may be done with a lane."""
 
     FREE = auto()
@@ -43,7 +43,7 @@ class DeviceLane:
 
     def __init__(self, kind: str, judge: JudgeProcess, gpu: GpuAccess | None = None) -> None:
         self.kind, self.gpu, self._process = kind, gpu, judge
-        self.standing = Standing.FREE
+        self.standing = LaneStatus.FREE
         self.seated = 0
         self.illness = ""
         self.unwell_since = 0.0
@@ -70,7 +70,7 @@ class DeviceLane:
     @property
     def load(self) -> tuple[int, bool]:
         """The less, the sooner it has time; of two that have the same, the one whose judge is warm."""
-        return self.seated + (self.standing is Standing.LOOKED_AFTER), not self._process.running
+        return self.seated + (self.standing is LaneStatus.LOOKED_AFTER), not self._process.running
 
     def is_like(self, other: DeviceLane) -> bool:
         """Whether what is built for one runs on the other."""
@@ -101,14 +101,14 @@ class DeviceLane:
             await self._process.close()
         return illness
 
-    async def look_after(self) -> None:
+    async def health_check(self) -> None:
         """Settle the last job, and decide what may be done with the lane from then on."""
         try:
             self.illness = await self.settle(self._job_id)
         except Exception as error:
             log.exception("settling_broke", lane=self.title)
             self.illness = f"{type(error).__name__} while it was checked; the server's log has more"
-        self.standing = Standing.QUARANTINED if self.illness else Standing.FREE
+        self.standing = LaneStatus.QUARANTINED if self.illness else LaneStatus.FREE
         self.unwell_since = asyncio.get_running_loop().time()
         if self.illness:
             log.error("lane_quarantined", lane=self.title, reason=self.illness)
@@ -118,7 +118,7 @@ class DeviceLane:
         await self._process.close()
 
 
-class LaneSeat:
+class QueuedReservation:
     """One attempt's place at a lane; see `grader.grading.ports.Seat`."""
 
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
@@ -140,19 +140,19 @@ class LaneSeat:
         """What the lane's judge says of its device."""
         if self.here.carer is not None and self.here.seated == 1:
             await asyncio.wait([self.here.carer], timeout=CHECK_PATIENCE_S)
-        if self.here.standing is Standing.FREE:
+        if self.here.standing is LaneStatus.FREE:
             self._idle = True
             # A box that waits has opened its GPU already: nobody else may be there, and no check of the device meanwhile.
             self._kept = self.here.gpu is not None
-            self.here.standing = Standing.TAKEN if self._kept else Standing.FREE
+            self.here.standing = LaneStatus.TAKEN if self._kept else LaneStatus.FREE
         elif self.here.known:  # somebody else's untrusted code may run there: no judge is started beside it
             return self.here.environment
         try:
             return await self.here.look_up()
         except JudgeBroken:
-            if self._kept or self.here.standing is Standing.FREE:
+            if self._kept or self.here.standing is LaneStatus.FREE:
                 self._kept = False
-                self._lanes.look_after(self.here)
+                self._lanes.health_check(self.here)
             raise
 
     @asynccontextmanager
@@ -165,7 +165,7 @@ class LaneSeat:
             await self.here.look_up()
             yield self.here
         finally:
-            self._lanes.look_after(self.here)
+            self._lanes.health_check(self.here)
 
     def move(self, lane: DeviceLane) -> None:
         """Sit at another lane from now on."""
@@ -178,14 +178,14 @@ class LaneSeat:
         self.here.seated -= 1
         if self._kept:
             self._kept = False
-            self.here.standing = Standing.FREE
+            self.here.standing = LaneStatus.FREE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
+class _LaneRequest:
     """A seat that waits for its turn, since when by the loop's clock."""
 
-    seat: LaneSeat
+    seat: QueuedReservation
     turn: asyncio.Future[DeviceLane]
     since: float
 
@@ -195,7 +195,7 @@ class Lanes:
 
     def __init__(self, lanes: Sequence[DeviceLane], default: str, look_again_s: float = LOOK_AGAIN_S) -> None:
         self._lanes, self._default, self._look_again_s = tuple(lanes), default, look_again_s
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_LaneRequest] = []
         self._carers: set[asyncio.Task[None]] = set()
 
     @property
@@ -212,48 +212,48 @@ class Lanes:
         return tuple(LaneNow(name=f"{lane.kind}:{index}", state=LaneState[lane.standing.name]) for lane, index in found)
 
     @contextmanager
-    def seat(self, choice: str) -> Iterator[LaneSeat]:
+    def seat(self, choice: str) -> Iterator[QueuedReservation]:
         """A seat where the fewest sit; NoSuchDevice, or DeviceQuarantined where no such lane is left."""
         self._look_again()
         lane = min(self._usable(choice or self._default), key=lambda one: one.load)
-        seat = LaneSeat(self, choice or self._default, lane)
+        seat = QueuedReservation(self, choice or self._default, lane)
         lane.seated += 1
         try:
             yield seat
         finally:
             seat.leave()
-            self._deal()
+            self._assign_waiting()
 
     def _look_again(self) -> None:
         """A device may have come back since: whoever asks for one has those looked at that were unwell for a while."""
         now = asyncio.get_running_loop().time()
         for lane in self._lanes:
-            if lane.standing is Standing.QUARANTINED and now - lane.unwell_since > self._look_again_s:
-                self.look_after(lane)
+            if lane.standing is LaneStatus.QUARANTINED and now - lane.unwell_since > self._look_again_s:
+                self.health_check(lane)
 
-    async def take(self, seat: LaneSeat) -> DeviceLane:
-        """Wait for the seat's lane, or for one like it that is free before; see `_deal`."""
+    async def take(self, seat: QueuedReservation) -> DeviceLane:
+        """Wait for the seat's lane, or for one like it that is free before; see `_assign_waiting`."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[DeviceLane] = loop.create_future()
-        self._waiting.append(_Waiting(seat=seat, turn=turn, since=loop.time()))
-        self._deal()
+        self._waiting.append(_LaneRequest(seat=seat, turn=turn, since=loop.time()))
+        self._assign_waiting()
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:  # it came in the same moment
-                turn.result().standing = Standing.FREE
-                self._deal()
+                turn.result().standing = LaneStatus.FREE
+                self._assign_waiting()
             raise
 
-    def look_after(self, lane: DeviceLane) -> None:
+    def health_check(self, lane: DeviceLane) -> None:
         """Check the lane's device in a task of its own, for the verdict does not wait for it; the lane's next user does."""
 
         async def care() -> None:
-            await lane.look_after()
+            await lane.health_check()
             lane.carer = None
-            self._deal()
+            self._assign_waiting()
 
-        lane.standing = Standing.LOOKED_AFTER
+        lane.standing = LaneStatus.LOOKED_AFTER
         lane.carer = carer = asyncio.create_task(care())
         self._carers.add(carer)
         carer.add_done_callback(self._carers.discard)
@@ -267,7 +267,7 @@ class Lanes:
         for lane in self._lanes:
             await lane.close()
 
-    def _deal(self) -> None:
+    def _assign_waiting(self) -> None:
         """Give free lanes to those who wait, in order; tell those for whom there is none any more.
 
         Who sits at a lane has a box there that has opened its GPU: it is dealt to before others, but for those who have waited for long.
@@ -278,14 +278,14 @@ class Lanes:
             if one.since <= long_ago:
                 self._give(one, self._free_for(one))
         for one in self._waiting:
-            if not one.turn.done() and one.seat.here.standing is Standing.FREE:
+            if not one.turn.done() and one.seat.here.standing is LaneStatus.FREE:
                 self._give(one, one.seat.here)
         for one in self._waiting:
             if not one.turn.done():
                 self._give(one, self._free_for(one))
         self._waiting = [one for one in self._waiting if not one.turn.done()]
 
-    def _still_waits(self, one: _Waiting) -> bool:
+    def _still_waits(self, one: _LaneRequest) -> bool:
         """Whether there is a lane that it may get some time; it is told where there is none."""
         if one.turn.done():
             return False
@@ -298,21 +298,21 @@ class Lanes:
             one.turn.set_exception(error)
         return False
 
-    def _free_for(self, one: _Waiting) -> DeviceLane | None:
-        alike = (lane for lane in self._usable(one.seat.choice) if lane.is_like(one.seat.here) and lane.standing is Standing.FREE)
+    def _free_for(self, one: _LaneRequest) -> DeviceLane | None:
+        alike = (lane for lane in self._usable(one.seat.choice) if lane.is_like(one.seat.here) and lane.standing is LaneStatus.FREE)
         return min(alike, key=lambda lane: (lane is not one.seat.here, lane.load), default=None)
 
     @staticmethod
-    def _give(one: _Waiting, lane: DeviceLane | None) -> None:
+    def _give(one: _LaneRequest, lane: DeviceLane | None) -> None:
         if lane is not None:
-            lane.standing = Standing.TAKEN
+            lane.standing = LaneStatus.TAKEN
             one.turn.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
         found = [lane for lane in self._lanes if _is_meant(lane, choice)]
         if not found:
             raise NoSuchDevice(choice, self.offers)
-        usable = [lane for lane in found if lane.standing is not Standing.QUARANTINED]
+        usable = [lane for lane in found if lane.standing is not LaneStatus.QUARANTINED]
         if not usable:
             sick = found[0]
             raise DeviceQuarantined(sick.title, sick.illness)

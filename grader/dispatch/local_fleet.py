@@ -17,7 +17,7 @@ from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.grading import pipeline
-from grader.grading.ports import Profile, Seat, Workspace
+from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.isolation.runtime import box_output, run_directory
 from grader.isolation.settings import BoxSettings
@@ -106,7 +106,7 @@ class LocalFleet:
 
     # -- what the pipeline needs of a host -------------------------------------------------------------------------------
 
-    def seat(self, device_kind: str) -> AbstractContextManager[Seat]:
+    def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         """Sit down at a lane of that kind, where the fewest sit."""
         return self._lanes.seat(device_kind)
 

@@ -53,14 +53,14 @@ class Part(BaseModel):
         return self
 
 
-class Distribution(Part):
+class DistributionSchema(Part):
     """Where an input's values come from."""
 
     kind: _Kind | Literal["mixture"] = "normal"  # type: ignore[assignment]
     parts: list[Part] | None = Field(default=None, min_length=2, max_length=8)
 
     @model_validator(mode="after")
-    def _a_mixture_has_parts(self) -> Distribution:
+    def _a_mixture_has_parts(self) -> DistributionSchema:
         if self.kind == "mixture" and self.parts is None:
             raise ValueError("a mixture needs 'parts', such as [{ weight = 0.9, scale = 1.0 }, { weight = 0.1, scale = 100.0 }]")
         if self.weight is not None:

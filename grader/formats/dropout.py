@@ -15,7 +15,7 @@ _HOPS = 8  # from a parameter to the constant that it is made of
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DropoutCall:
     """A dropout with a probability above zero."""
 
     line: int
@@ -30,7 +30,7 @@ class Found:
         )
 
 
-def certain(tree: ast.Module) -> Found | None:
+def certain(tree: ast.Module) -> DropoutCall | None:
     """The first such dropout; None where there is none, or none that is certain."""
     if any(isinstance(node, ast.Call) and _name(node.func) in ("eval", "train") for node in ast.walk(tree)):
         return None
@@ -39,7 +39,7 @@ def certain(tree: ast.Module) -> Found | None:
         if isinstance(node, ast.Call) and _name(node.func) in _MODULES:
             p = _value(_argument(node), {**constants, **parameters}, constants) if _argument(node) is not None else _DEFAULT_P
             if p is not None and p > 0:
-                return Found(node.lineno, p)
+                return DropoutCall(node.lineno, p)
     return None
 
 

@@ -25,7 +25,7 @@ from grader.formats import flashinfer_schema as schema
 from grader.formats import safetensors
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.formats.inside import require_inside
-from grader.formats.validation_messages import said
+from grader.formats.validation_messages import describe
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
@@ -45,7 +45,7 @@ ENTRIES = (schema.RUN, "solution", "custom_kernel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Files:
+class _DefinitionFiles:
     definition: Path
     workloads: Path
     root: Path  # what paths of safetensors are relative to
@@ -116,18 +116,20 @@ def _entry(source: str, entry: str) -> ast.FunctionDef | None:
     return found or (next(iter(functions.values())) if len(functions) == 1 else None)
 
 
-def _files(path: Path) -> _Files | None:
+def _files(path: Path) -> _DefinitionFiles | None:
     directory = path.parent if path.name == DEFINITION else path
     if (directory / DEFINITION).is_file():
-        return _Files(definition=directory / DEFINITION, workloads=directory / WORKLOADS, root=directory, sol=True, root_of_set=directory)
+        return _DefinitionFiles(
+            definition=directory / DEFINITION, workloads=directory / WORKLOADS, root=directory, sol=True, root_of_set=directory
+        )
     if path.suffix != ".json" or path.parent.parent.name != DEFINITIONS or not path.is_file():
         return None
     root = path.parent.parent.parent
     workloads = root / "workloads" / path.parent.name / f"{path.stem}.jsonl"
-    return _Files(definition=path, workloads=workloads, root=root, sol=False, root_of_set=root)
+    return _DefinitionFiles(definition=path, workloads=workloads, root=root, sol=False, root_of_set=root)
 
 
-def _definition(files: _Files) -> schema.Definition:
+def _definition(files: _DefinitionFiles) -> schema.Definition:
     text = _text(files.definition)
     try:
         definition = schema.Definition.model_validate(json.loads(text))
@@ -146,7 +148,7 @@ def _definition(files: _Files) -> schema.Definition:
     return definition
 
 
-def _workloads(files: _Files, definition: schema.Definition) -> Iterator[wire.Workload]:
+def _workloads(files: _DefinitionFiles, definition: schema.Definition) -> Iterator[wire.Workload]:
     lines = [(number, line) for number, line in enumerate(_text(files.workloads).split("\n"), 1) if line.strip()]
     if len(lines) > ROW_LIMIT:
         raise ProblemInvalid(str(files.workloads), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
@@ -169,7 +171,7 @@ def _workloads(files: _Files, definition: schema.Definition) -> Iterator[wire.Wo
 
 
 def _workload(
-    files: _Files, definition: schema.Definition, row: schema.Workload, workload_id: str, left: safetensors.Left
+    files: _DefinitionFiles, definition: schema.Definition, row: schema.WorkloadSchema, workload_id: str, left: safetensors.Left
 ) -> wire.Workload:
     var = {name for name, axis in definition.axes.items() if axis.type == "var"}
     if set(row.axes) != var:
@@ -197,34 +199,39 @@ def _workload(
 
 
 def _input(
-    files: _Files, definition: schema.Definition, row: schema.Workload, name: str, sizes: dict[str, int], left: safetensors.Left
+    files: _DefinitionFiles,
+    definition: schema.Definition,
+    row: schema.WorkloadSchema,
+    name: str,
+    sizes: dict[str, int],
+    left: safetensors.Left,
 ) -> dict[str, Any]:
     """Where an input comes from, for the judge. What a workload does not say is random."""
-    tensor, said = definition.inputs[name], row.inputs.get(name, schema.Random(type="random"))
-    match said:
+    tensor, describe = definition.inputs[name], row.inputs.get(name, schema.Random(type="random"))
+    match describe:
         case schema.Scalar() if tensor.shape is not None:
-            raise ValueError(f"inputs.{name}: is a scalar, and the definition says that it is a tensor; mend one")
+            raise ValueError(f"inputs.{name}: is a scalar, and the definition says that it is a tensor; fix one")
         case schema.Custom() if definition.custom_inputs_entrypoint is None:
             raise ValueError(f"inputs.{name}: is custom, and the definition has no custom_inputs_entrypoint; add it")
         case schema.Safetensors():
-            path = require_inside(files.root / said.path, files.root_of_set, files.workloads)
+            path = require_inside(files.root / describe.path, files.root_of_set, files.workloads)
             try:
-                found = safetensors.find(path, said.tensor_key, limit_bytes=left.bytes)
+                found = safetensors.find(path, describe.tensor_key, limit_bytes=left.bytes)
             except (safetensors.SafetensorsInvalid, OSError, RuntimeError) as wrong:  # the last one: links in a circle
                 raise ValueError(f"inputs.{name}: {path} {wrong}") from None
             if (found.dtype, found.shape) != (tensor.dtype, _shape(tensor, sizes)):
                 expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"
-                raise ValueError(f"inputs.{name}: {path} has {found.dtype} {list(found.shape)}, and {expected} is expected; mend one")
+                raise ValueError(f"inputs.{name}: {path} has {found.dtype} {list(found.shape)}, and {expected} is expected; fix one")
             left.bytes -= found.end - found.begin
-            return {**said.model_dump(), "path": str(path), "begin": found.begin, "end": found.end, "digest": found.digest}
-    return said.model_dump()
+            return {**describe.model_dump(), "path": str(path), "begin": found.begin, "end": found.end, "digest": found.digest}
+    return describe.model_dump()
 
 
-def _rule(files: _Files, definition: schema.Definition, tolerance: schema.Tolerance | None) -> dict[str, Any]:
+def _rule(files: _DefinitionFiles, definition: schema.Definition, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
     if not files.sol and tolerance is None:
         ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
         return {"kind": "flashinfer", "atol": ATOL, "rtol": RTOL, "ratio": ratio, "cap": None, "negative_inf": False}
-    of = tolerance or schema.Tolerance()
+    of = tolerance or schema.ToleranceSchema()
     return {
         "kind": "sol",
         "atol": of.max_atol,
@@ -236,7 +243,7 @@ def _rule(files: _Files, definition: schema.Definition, tolerance: schema.Tolera
 
 
 def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
-    def tensors(of: dict[str, schema.Tensor]) -> tuple[wire.TensorSpec, ...]:
+    def tensors(of: dict[str, schema.TensorSchema]) -> tuple[wire.TensorSpec, ...]:
         return tuple(
             wire.TensorSpec(name=name, dtype=one.dtype, shape=tuple(int(axis) if axis.isdecimal() else axis for axis in one.shape or ()))
             for name, one in of.items()
@@ -276,11 +283,11 @@ def _is_plain(definition: schema.Definition) -> bool:
     return all(one.dtype in schema.SAFE_DTYPES for one in (*definition.inputs.values(), *definition.outputs.values()))
 
 
-def _shape(tensor: schema.Tensor, sizes: dict[str, int]) -> tuple[int, ...]:
+def _shape(tensor: schema.TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple(int(axis) if axis.isdecimal() else sizes[axis] for axis in tensor.shape or ())
 
 
-def _bytes(tensor: schema.Tensor, sizes: dict[str, int]) -> int:
+def _bytes(tensor: schema.TensorSchema, sizes: dict[str, int]) -> int:
     return BYTES.get(tensor.dtype, 1) * math.prod(_shape(tensor, sizes))
 
 
@@ -299,4 +306,4 @@ def _invalid(path: Path, text: str, line: int, error: ValidationError) -> Proble
     at, keys = 0, [str(part) for part in first["loc"] if part not in KINDS]
     for key in keys:
         at = max(at, text.find(f'"{key}"', at))
-    return ProblemInvalid(f"{path}:{line + text.count(chr(10), 0, at)}", f"{'.'.join(keys) or path.name}: {said(first)}")
+    return ProblemInvalid(f"{path}:{line + text.count(chr(10), 0, at)}", f"{'.'.join(keys) or path.name}: {describe(first)}")

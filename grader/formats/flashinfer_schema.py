@@ -26,11 +26,11 @@ DType = Literal[
 ]  # fmt: skip
 
 
-class _Strict(BaseModel):
+class _StrictSchema(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Const(_Strict):
+class Const(_StrictSchema):
     """An axis that never changes."""
 
     type: Literal["const"]
@@ -38,14 +38,14 @@ class Const(_Strict):
     description: str | None = None
 
 
-class Var(_Strict):
+class Var(_StrictSchema):
     """An axis that each workload gives."""
 
     type: Literal["var"]
     description: str | None = None
 
 
-class Expr(_Strict):
+class Expr(_StrictSchema):
     """An axis that follows from others; SOL's."""
 
     type: Literal["expr"]
@@ -53,7 +53,7 @@ class Expr(_Strict):
     description: str | None = None
 
 
-class Tensor(_Strict):
+class TensorSchema(_StrictSchema):
     """An input or output. shape: names of axes and whole numbers; None is a scalar."""
 
     shape: list[_Text] | None
@@ -61,15 +61,15 @@ class Tensor(_Strict):
     description: str | None = None
 
 
-class Definition(_Strict):
+class Definition(_StrictSchema):
     """definition.json."""
 
     name: _Text
     op_type: _Text | None = None
     axes: dict[_Name, Annotated[Const | Var | Expr, Field(discriminator="type")]] = Field(max_length=64)
     custom_inputs_entrypoint: _Name | None = None
-    inputs: dict[_Name, Tensor] = Field(min_length=1, max_length=23)
-    outputs: dict[_Name, Tensor] = Field(min_length=1, max_length=8)
+    inputs: dict[_Name, TensorSchema] = Field(min_length=1, max_length=23)
+    outputs: dict[_Name, TensorSchema] = Field(min_length=1, max_length=8)
     reference: _Text
     constraints: list[_Text] | None = None
     tags: list[str] | None = None
@@ -89,7 +89,7 @@ class Definition(_Strict):
             try:
                 ast.parse(text, mode="eval")
             except (SyntaxError, ValueError, RecursionError, MemoryError):
-                raise ValueError(f"constraint {text!r} is no expression; mend it, or leave it out") from None
+                raise ValueError(f"constraint {text!r} is no expression; fix it, or leave it out") from None
         return self
 
     @model_validator(mode="after")
@@ -125,13 +125,13 @@ class Definition(_Strict):
         return {name: known[name] for name in self.axes}
 
 
-class Random(_Strict):
+class Random(_StrictSchema):
     """Drawn anew for every trial."""
 
     type: Literal["random"]
 
 
-class Scalar(_Strict):
+class Scalar(_StrictSchema):
     """A number that never changes."""
 
     type: Literal["scalar"]
@@ -145,7 +145,7 @@ class Scalar(_Strict):
         return value
 
 
-class Safetensors(_Strict):
+class Safetensors(_StrictSchema):
     """A tensor of a file."""
 
     type: Literal["safetensors"]
@@ -153,13 +153,13 @@ class Safetensors(_Strict):
     tensor_key: _Text
 
 
-class Custom(_Strict):
+class Custom(_StrictSchema):
     """Made by the definition's custom_inputs_entrypoint; SOL's."""
 
     type: Literal["custom"]
 
 
-class Tolerance(_Strict):
+class ToleranceSchema(_StrictSchema):
     """SOL's, of one workload."""
 
     max_atol: _Finite = 1e-2
@@ -169,35 +169,35 @@ class Tolerance(_Strict):
     allow_negative_inf: bool = False
 
 
-class Workload(_Strict):
+class WorkloadSchema(_StrictSchema):
     """A line of workload.jsonl."""
 
     axes: dict[_Name, _Size]
     inputs: dict[_Name, Annotated[Random | Scalar | Safetensors | Custom, Field(discriminator="type")]]
     uuid: Annotated[str, Field(min_length=1, max_length=200)]
-    tolerance: Tolerance | None = None
+    tolerance: ToleranceSchema | None = None
 
     @model_validator(mode="after")
-    def _custom_is_all(self) -> Workload:
+    def _custom_is_all(self) -> WorkloadSchema:
         kinds = {one.type for one in self.inputs.values()}
         if "custom" in kinds and kinds & {"random", "safetensors"}:
-            raise ValueError("inputs has custom ones beside random ones or safetensors; make all of them custom")
+            raise ValueError("inputs has custom ones next to random ones or safetensors; make all of them custom")
         return self
 
 
-class Row(_Strict):
+class Row(_StrictSchema):
     """A line of a trace set: a trace without solution."""
 
     definition: str
-    workload: Workload
+    workload: WorkloadSchema
     solution: None = None
     evaluation: None = None
 
 
-def workload(row: Any, name: str) -> Workload:
+def workload(row: Any, name: str) -> WorkloadSchema:
     """The workload of a line, which may be that of a trace set; ValueError where it is of another definition."""
     if not isinstance(row, dict) or "workload" not in row:
-        return Workload.model_validate(row)
+        return WorkloadSchema.model_validate(row)
     found = Row.model_validate(row)
     if found.definition != name:
         raise ValueError(f"definition: it is of {found.definition!r}, not of {name!r}; leave the line out")
@@ -209,7 +209,7 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" at its line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise ValueError(f"reference is no Python{line}: {error}; mend it") from None
+        raise ValueError(f"reference is no Python{line}: {error}; fix it") from None
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
@@ -249,7 +249,7 @@ class _Whole(ast.NodeTransformer):
             return node
         left, right = (evaluate(ast.unparse(one), self._known) for one in (node.left, node.right))
         if right == 0 or left % right:
-            raise ExpressionInvalid(f"divides {left} by {right}, which is no whole number; write '//', or mend it")
+            raise ExpressionInvalid(f"divides {left} by {right}, which is no whole number; write '//', or fix it")
         return ast.BinOp(node.left, ast.FloorDiv(), node.right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

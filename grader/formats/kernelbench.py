@@ -30,7 +30,7 @@ _DOWNLOADS = ("transformers", "diffusers", "timm", "torchvision")
 _STATEMENT = f"""\
 Write a class {ENTRY} that does what {CLASS} below does, faster. It is made with the values of {ARGUMENTS}(), and gets the weights
 of {CLASS} where its parameters have the same names. It is called with tensors as those of {INPUTS}(), of dtype {{dtype}} where
-they are floating. An output that is small beside the tolerance has to be right within {{share:.0%}} of its own size as well.
+they are floating. An output that is small compared with the tolerance has to be right within {{share:.0%}} of its own size as well.
 
 """
 
@@ -118,7 +118,7 @@ def _parse(path: Path, source: str) -> ast.Module:
     try:
         return ast.parse(source, path.name)
     except SyntaxError as error:
-        raise ProblemInvalid(str(path), f"line {error.lineno}: is no Python: {error.msg}; mend the line") from None
+        raise ProblemInvalid(str(path), f"line {error.lineno}: is no Python: {error.msg}; fix the line") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ProblemInvalid(str(path), f"can't be parsed as Python: {error or type(error).__name__}; write it more simply") from None
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.formats.distributions import Distribution
+from grader.formats.distributions import DistributionSchema
 from grader.formats.inside import require_inside
-from grader.formats.validation_messages import said
+from grader.formats.validation_messages import describe
 from grader.model import Problem
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
@@ -33,21 +33,21 @@ _Size = Annotated[
 ]
 
 
-class _Strict(BaseModel):
+class _StrictTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)  # strict: "64" is no number, and a whole number is a float
 
 
-class _Output(_Strict):
+class _Output(_StrictTable):
     name: _Identifier
     dtype: _DType = "float32"
     shape: list[_Size] = Field(max_length=RANK_LIMIT)
 
 
-class _Tensor(_Output):
-    distribution: Distribution = Distribution()
+class _TensorTable(_Output):
+    distribution: DistributionSchema = DistributionSchema()
 
 
-class _Tolerance(_Strict):
+class _ToleranceTable(_StrictTable):
     atol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     rtol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     budget_factor: float = Field(default=32.0, gt=0)  # inf: no budget
@@ -59,7 +59,7 @@ class _Tolerance(_Strict):
         return wire.Tolerance(**{**given, "budget_factor": None if math.isinf(given["budget_factor"]) else given["budget_factor"]})
 
 
-class _OwnTolerance(_Strict):
+class _OwnTolerance(_StrictTable):
     """What differs from the problem's tolerance at one workload; None is the problem's."""
 
     atol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -68,16 +68,16 @@ class _OwnTolerance(_Strict):
     budget_floor: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
-class _Workload(_Strict):
+class _WorkloadTable(_StrictTable):
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
     axes: dict[_Identifier, Annotated[int, Field(ge=0, le=2**31 - 1)]]
     hidden: bool = False
     device: Literal["cuda", "emulated"] | None = None
     tolerance: _OwnTolerance | None = None
-    distributions: dict[str, Distribution] | None = None  # of inputs that are drawn from another one here
+    distributions: dict[str, DistributionSchema] | None = None  # of inputs that are drawn from another one here
 
 
-class _Problem(_Strict):
+class _ProblemFile(_StrictTable):
     """problem.toml, key by key."""
 
     name: _Identifier
@@ -85,10 +85,10 @@ class _Problem(_Strict):
     statement: str = ""
     entry: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "solve"
     axes: list[_Identifier] = Field(max_length=AXIS_LIMIT)
-    inputs: list[_Tensor] = Field(min_length=1, max_length=16)
+    inputs: list[_TensorTable] = Field(min_length=1, max_length=16)
     outputs: list[_Output] = Field(min_length=1, max_length=8)
-    workloads: list[_Workload] = Field(min_length=1)
-    tolerance: _Tolerance = _Tolerance()
+    workloads: list[_WorkloadTable] = Field(min_length=1)
+    tolerance: _ToleranceTable = _ToleranceTable()
     trials: int = Field(default=3, ge=2, le=100)
     trial_s: float = Field(default=10.0, gt=0, le=600)
     moved_bytes: str | None = None
@@ -97,7 +97,7 @@ class _Problem(_Strict):
     baselines: list[Literal["max-autotune"]] | None = None  # beside eager and compile
 
     @model_validator(mode="after")
-    def _names_agree(self) -> _Problem:
+    def _names_agree(self) -> _ProblemFile:
         known = set(self.axes)
         if len(known) != len(self.axes):
             raise ValueError("axes has a name twice; leave one out")
@@ -116,7 +116,7 @@ class _Problem(_Strict):
         return self
 
     @model_validator(mode="after")
-    def _distributions_can_be_drawn(self) -> _Problem:
+    def _distributions_can_be_drawn(self) -> _ProblemFile:
         inputs = {one.name: one for one in self.inputs}
         for workload in self.workloads:
             own = workload.distributions or {}
@@ -133,7 +133,7 @@ class _Problem(_Strict):
         return self
 
     @model_validator(mode="after")
-    def _expressions_have_values(self) -> _Problem:
+    def _expressions_have_values(self) -> _ProblemFile:
         for key, text in (("moved_bytes", self.moved_bytes), ("flops", self.flops)):
             for workload in self.workloads:
                 try:
@@ -155,7 +155,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         require_inside(one, root or path, one)
     try:
         text, reference = toml_path.read_text("utf-8"), reference_path.read_text("utf-8")
-        parsed = _Problem.model_validate(tomllib.loads(text))
+        parsed = _ProblemFile.model_validate(tomllib.loads(text))
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; a native problem is problem.toml and reference.py") from None
     except tomllib.TOMLDecodeError as error:
@@ -163,7 +163,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     except ValidationError as error:
         first = error.errors()[0]
         key = _key(first["loc"])
-        raise ProblemInvalid(str(toml_path), f"{key}: {said(first)}" if key else said(first)) from None
+        raise ProblemInvalid(str(toml_path), f"{key}: {describe(first)}" if key else describe(first)) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(toml_path), f"is no TOML that can be read: {error}") from None
     return Problem(
@@ -183,7 +183,7 @@ def _key(place: tuple[int | str, ...]) -> str:
     return ".".join(map(str, place[:-1] if tagged else place))
 
 
-def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
+def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:
     # Without None: what a problem does not say is no part of its digest, so that a new key does not make old problems other ones.
     canonical: dict[str, Any] = {
         **parsed.model_dump(mode="json", exclude={"title", "statement"}, exclude_none=True),
@@ -210,7 +210,7 @@ def _spec(parsed: _Problem, reference: str) -> wire.ProblemSpec:
     )
 
 
-def _workload(parsed: _Problem, one: _Workload) -> wire.Workload:
+def _workload(parsed: _ProblemFile, one: _WorkloadTable) -> wire.Workload:
     return wire.Workload(
         workload_id=one.id,
         axes=one.axes,
@@ -223,5 +223,5 @@ def _workload(parsed: _Problem, one: _Workload) -> wire.Workload:
     )
 
 
-def _amount(text: str | None, workload: _Workload) -> int | None:
+def _amount(text: str | None, workload: _WorkloadTable) -> int | None:
     return None if text is None else evaluate(text, workload.axes)

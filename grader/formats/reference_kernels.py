@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grader.errors import ProblemInvalid
 from grader.formats.inside import require_inside
-from grader.formats.validation_messages import said
+from grader.formats.validation_messages import describe
 from grader.model import Problem
 from sandbox.protocol import wire
 
@@ -41,20 +41,20 @@ _Case = dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")], _S
 _Timeout = Annotated[int, Field(gt=0, le=24 * 3600)]
 
 
-class _Strict(BaseModel):
+class _StrictYaml(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class _File(_Strict):
+class _File(_StrictYaml):
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$")]
     source: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class _Config(_Strict):
+class _Config(_StrictYaml):
     main: str
 
 
-class _Task(_Strict):
+class _TaskFile(_StrictYaml):
     """task.yml, key by key."""
 
     files: list[_File] = Field(min_length=1, max_length=64)
@@ -74,7 +74,7 @@ class _Task(_Strict):
     gpus: list[str] = []
 
     @model_validator(mode="after")
-    def _can_be_judged(self) -> _Task:
+    def _can_be_judged(self) -> _TaskFile:
         if self.lang != "py":
             raise ValueError("lang 'cu' has a reference in C++, which is not judged here; only 'py' is")
         if self.multi_gpu or any("world_size" in case for case in (*self.tests, *self.benchmarks)):
@@ -96,14 +96,14 @@ class _Task(_Strict):
         return self
 
 
-class _Listed(_Strict):
+class _Listed(_StrictYaml):
     directory: Annotated[str, Field(min_length=1, max_length=1000)]
     name: str | None = None
     deadline: Any = None
     gpus: list[str] = []
 
 
-class _Competition(_Strict):
+class _ListedProblems(_StrictYaml):
     """A competition's yaml, key by key."""
 
     name: str
@@ -112,7 +112,7 @@ class _Competition(_Strict):
     problems: list[_Listed] = Field(min_length=1, max_length=256)
 
 
-_Model = TypeVar("_Model", bound=_Strict)
+_Model = TypeVar("_Model", bound=_StrictYaml)
 
 
 def matches(path: Path) -> bool:
@@ -124,7 +124,7 @@ def members(path: Path) -> tuple[Path, ...]:
     """The directories that a competition's yaml names; () where path is none."""
     if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file():
         return ()
-    competition = _parsed(path, _Competition)
+    competition = _parsed(path, _ListedProblems)
     found = tuple(path.parent / one.directory for one in competition.problems)
     for one in found:
         require_inside(one, path.parent, path)
@@ -136,7 +136,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     task_path = path if path.name == FILE else path / FILE
     root = root or task_path.parent
     require_inside(task_path, root, task_path)
-    task = _parsed(task_path, _Task)
+    task = _parsed(task_path, _TaskFile)
     texts = {one.name: _text(task_path, one, root) for one in task.files if _is_executed(one, task)}
     trees = {name: _tree(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
@@ -149,7 +149,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     )
 
 
-def _spec(problem_id: str, task: _Task, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:
+def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:
     tests = [_workload(f"test-{index}", case, "") for index, case in enumerate(task.tests)]
     kind = "cuda" if tests else ""
     workloads = (*tests, *(_workload(f"benchmark-{index}", case, kind) for index, case in enumerate(task.benchmarks)))
@@ -176,7 +176,7 @@ def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:
     return wire.Workload(workload_id=workload_id, axes=axes, device_kind=kind, arguments=json.dumps({"case": case}))
 
 
-def _is_executed(file: _File, task: _Task) -> bool:
+def _is_executed(file: _File, task: _TaskFile) -> bool:
     """Whether the judge needs it: Python, but neither the submission nor their harness."""
     assert isinstance(task.config, _Config)
     return file.source != SUBMISSION and file.name.endswith(".py") and file.name not in (task.config.main, "eval.py")
@@ -196,11 +196,11 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if str(part).isidentifier() or isinstance(part, int)) or path.name
-        raise ProblemInvalid(str(path), f"{key}: {said(first)}") from None
+        raise ProblemInvalid(str(path), f"{key}: {describe(first)}") from None
     except yaml.YAMLError as error:
         raise ProblemInvalid(str(path), f"is no YAML: {' '.join(str(error).split())}") from None
     except (ValueError, RecursionError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error or 'it is nested too deep'}; mend the value") from None
+        raise ProblemInvalid(str(path), f"can't be read: {error or 'it is nested too deep'}; fix the value") from None
 
 
 def _yaml(text: str) -> Any:
@@ -214,7 +214,7 @@ def _text(task_path: Path, file: _File, root: Path) -> str:
     path = require_inside(task_path.parent / file.source, root, task_path)
     try:
         if not path.is_file() or path.stat().st_size > FILE_LIMIT_BYTES:
-            raise ProblemInvalid(str(task_path), f"files: {file.source!r} is no file of at most {FILE_LIMIT_BYTES} bytes; mend its path")
+            raise ProblemInvalid(str(task_path), f"files: {file.source!r} is no file of at most {FILE_LIMIT_BYTES} bytes; fix its path")
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; write it as UTF-8 text") from None
@@ -225,7 +225,7 @@ def _tree(path: Path, text: str) -> ast.Module:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; mend it") from None
+        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; fix it") from None
 
 
 def _defined(tree: ast.Module) -> set[str]:

@@ -28,7 +28,7 @@ class SafetensorsInvalid(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class StoredTensor:
     """A tensor in a file: bytes from begin to end, and their sha256."""
 
     dtype: str
@@ -45,7 +45,7 @@ class Left:
     bytes: int = TOTAL_LIMIT_BYTES
 
 
-def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Found:
+def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> StoredTensor:
     """The tensor of that key. limit_bytes: what the problem's other tensors leave."""
     if not path.is_file():
         raise SafetensorsInvalid(
@@ -60,7 +60,7 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Found
             begin, end = (8 + count + int(one) for one in entry["data_offsets"])
             dtype, shape = DTYPES[entry["dtype"]], tuple(int(size) for size in entry["shape"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise SafetensorsInvalid(f"has no tensor {key!r} of a known dtype ({type(error).__name__}: {error}); mend tensor_key") from None
+            raise SafetensorsInvalid(f"has no tensor {key!r} of a known dtype ({type(error).__name__}: {error}); fix tensor_key") from None
         size = path.stat().st_size
         if not (8 + count <= begin <= end <= size and end - begin <= TENSOR_LIMIT_BYTES and min(shape, default=1) >= 0):
             raise SafetensorsInvalid(f"is cut off, or {key!r} has over {TENSOR_LIMIT_BYTES} bytes; fetch it again")
@@ -74,4 +74,4 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Found
         digest = hashlib.sha256()
         while begin + (left := end - file.tell()) > begin:
             digest.update(file.read(min(left, 1 << 20)))
-    return Found(dtype=dtype, shape=shape, begin=begin, end=end, digest=digest.hexdigest())
+    return StoredTensor(dtype=dtype, shape=shape, begin=begin, end=end, digest=digest.hexdigest())

@@ -8,7 +8,7 @@ _OWN = "Value error, "  # before what a validator of ours says
 _NUMBERS = ("int_type", "float_type")
 
 
-def said(mistake: ErrorDetails) -> str:
+def describe(mistake: ErrorDetails) -> str:
     """One mistake as a sentence, without its key."""
     return mistake["msg"].removeprefix(_OWN) + _remedy(mistake["type"], mistake["input"])
 

@@ -34,7 +34,7 @@ ARCHITECTURE = re.compile(r"sm_\d{2,3}[a-z]?")
 FALLBACK_LIMIT_CHARS = 300
 HEADERS = frozenset({"", "light", "full"})
 # The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
-COMPILER_SAYS_NO = 7
+COMPILER_REJECTED = 7
 BUILD_REASONS = {3: "UNSUPPORTED", 4: "ENTRY_NOT_FOUND"}
 BUILDER_BROKEN = frozenset({1, 2, 5, 127})
 # So that __DATE__ and __TIME__ are the same in every build of the same source.
@@ -118,7 +118,7 @@ async def _build(host: Host, work: Workspace) -> Made:
         fallback=note.fallback,
         kernels=note.kernels,
     )
-    lasting = isinstance(artifact, bytes) or _compiler_said_no(end)
+    lasting = isinstance(artifact, bytes) or _compiler_rejected(end)
     return Made(build=build, artifact=artifact if isinstance(artifact, bytes) else None, lasting=lasting)
 
 
@@ -177,9 +177,9 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
     return BuildOutcome.REJECTED, "BUILDER_DIED"
 
 
-def _compiler_said_no(end: BoxExit) -> bool:
+def _compiler_rejected(end: BoxExit) -> bool:
     """Whether the source is at fault, so that every other build of it would be rejected too."""
-    return end.cause is BoxCause.EXITED and end.exit_code in {COMPILER_SAYS_NO, *BUILD_REASONS}
+    return end.cause is BoxCause.EXITED and end.exit_code in {COMPILER_REJECTED, *BUILD_REASONS}
 
 
 def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:

@@ -16,11 +16,11 @@ from grader import devices
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
-from grader.grading.ports import Host, Lane, Seat, Workspace
+from grader.grading.ports import Host, Lane, LaneReservation, Workspace
 from grader.grading.redaction import after_hidden, run_end
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation.cancellation import finish_despite_cancel
 from grader.isolation.errors import IsolationBroken
-from grader.isolation.uninterrupted import uninterrupted
 from grader.model import Lease
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
@@ -57,7 +57,7 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                         async with aclosing(_judged(lane, job, box, met_before=met_before)) as facts:
                             async for fact in facts:
                                 met = met or (isinstance(fact, wire.Progress) and fact.hidden_at_ns is not None)
-                                failed = failed or says_failed(fact)
+                                failed = failed or load_failed(fact)
                                 yield fact
                     if failed:  # right in every process, or not right
                         return
@@ -79,7 +79,7 @@ async def _judged(lane: Lane, job: wire.Job, box: Box, *, met_before: bool) -> A
         async for fact in lane.judge(job):
             if isinstance(fact, wire.Broken):
                 raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
-            gone = gone or says_gone(fact)
+            gone = gone or lost_runner(fact)
             if hidden_at_ns is None and isinstance(fact, wire.Progress):
                 hidden_at_ns = fact.hidden_at_ns
             yield after_hidden(fact) if met_before else fact
@@ -88,7 +88,7 @@ async def _judged(lane: Lane, job: wire.Job, box: Box, *, met_before: bool) -> A
 
 @asynccontextmanager
 async def started_early(
-    seat: Seat, start: Callable[[], AbstractAsyncContextManager[Box]]
+    seat: LaneReservation, start: Callable[[], AbstractAsyncContextManager[Box]]
 ) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[Box]]]:
     """Start the run box while the kernel is being built, if its device is free, or is a GPU, which it then leaves alone until it has a job;
     else when it is first asked for.
@@ -135,13 +135,13 @@ class _EarlyBox:
         """Whether it was begun."""
         return self._holder is not None
 
-    def open(self, seat: Seat) -> None:
+    def open(self, seat: LaneReservation) -> None:
         """Begin it, unless it was."""
         if self._holder is None:
             self._gpu, self._since = seat.gpu, asyncio.get_running_loop().time()
             self._holder = asyncio.create_task(self._hold())
 
-    async def serves(self, seat: Seat) -> bool:
+    async def serves(self, seat: LaneReservation) -> bool:
         """Whether it is of this seat's device, fresh and alive; one that could not be started says so to whoever takes it."""
         if seat.gpu != self._gpu or asyncio.get_running_loop().time() - self._since > STALE_S:
             return False
@@ -158,7 +158,7 @@ class _EarlyBox:
         self._finished.set()
         if self._holder is None:
             return
-        await uninterrupted(_end(self._holder))
+        await finish_despite_cancel(_end(self._holder))
         if self.box.done() and not self.box.cancelled():
             self.box.exception()  # seen: whoever asked for the box got it
         self._holder.result()
@@ -196,7 +196,7 @@ def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
     return dataclasses.replace(environment, isolation=host.isolation.NAME)
 
 
-def _run_spec(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, seat: Seat, number: int) -> BoxSpec:
+def _run_spec(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, seat: LaneReservation, number: int) -> BoxSpec:
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
     language = languages()[lease.submission.new.language]
     options: tuple[str, ...] = ("--language", language.module)
@@ -233,14 +233,14 @@ def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, b
     )
 
 
-def says_gone(fact: wire.Fact) -> bool:
+def lost_runner(fact: wire.Fact) -> bool:
     """Whether the judge lost the runner, so that the box ends by itself and knows why."""
     if isinstance(fact, wire.Trial):
         return fact.outcome is wire.TrialOutcome.CRASHED
     return isinstance(fact, wire.Load) and fact.outcome is wire.LoadOutcome.CRASHED
 
 
-def says_failed(fact: wire.Fact) -> bool:
+def load_failed(fact: wire.Fact) -> bool:
     """Whether this decides against the kernel, so that it need not be run again."""
     match fact:
         case wire.Violation():

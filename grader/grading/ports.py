@@ -28,7 +28,7 @@ class Lane(Protocol):
         """The judge's facts up to Finished or Broken; JudgeBroken where it died."""
 
 
-class Seat(Protocol):
+class LaneReservation(Protocol):
     """One attempt's place at a lane, from before the build on. It may end up at another lane whose device is alike."""
 
     @property
@@ -93,5 +93,5 @@ class Host(Protocol):
     def builder(self) -> AbstractAsyncContextManager[None]:
         """Wait for a core to build on."""
 
-    def seat(self, device_kind: str) -> AbstractContextManager[Seat]:
+    def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         """Sit down at a lane of that kind, where the fewest sit."""

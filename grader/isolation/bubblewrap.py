@@ -24,8 +24,8 @@ from grader.isolation import (
     gpu,
     host_box,
     launch,
+    probe,
     processes,
-    trial,
 )
 from grader.isolation.container import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
 from grader.isolation.errors import IsolationBroken
@@ -54,7 +54,7 @@ class BubblewrapIsolation:
     SAFE = True
 
     def __init__(
-        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.Driver] = driver.find
+        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.DriverFiles] = driver.find
     ) -> None:
         self._settings = settings
         self._protections = protections or Protections()
@@ -71,7 +71,7 @@ class BubblewrapIsolation:
             return Availability(usable=False, detail="bwrap is not installed; install the package bubblewrap")
         if self._settings.box_root != HOST_ROOT:
             return Availability(usable=False, detail=f"box root {self._settings.box_root} needs a container engine; use box root 'host'")
-        failure = await trial.failure(self)
+        failure = await probe.failure(self)
         if failure is not None:
             return Availability(usable=False, detail=failure)
         warnings = []

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation.ending import Counters
 from grader.isolation.errors import IsolationBroken
+from grader.isolation.exit_cause import Counters
 
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids")

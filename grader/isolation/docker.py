@@ -18,7 +18,8 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import Availability, Box, BoxSpec, GpuAccess, container, driver, gpu, trial
+from grader.isolation import Availability, Box, BoxSpec, GpuAccess, container, driver, gpu, probe
+from grader.isolation.cancellation import finish_despite_cancel, settled
 from grader.isolation.docker_box import DockerBox
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.fingerprint import HostFingerprint
@@ -27,7 +28,6 @@ from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.slots import slot_uid
 from grader.isolation.stdio import StdioSocket
 from grader.isolation.toolchain import Toolchain, host_toolchain, image_toolchain, profile, write_own_etc
-from grader.isolation.uninterrupted import settled, uninterrupted
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 EMPTY_REPOSITORY, EMPTY_TAG = "grader-box", "empty"
@@ -60,7 +60,7 @@ class Engine:
             if self._client is None:
                 self._client = await self._in_thread(self._connect)
         client = self._client
-        return await uninterrupted(self._in_thread(lambda: work(client)))
+        return await finish_despite_cancel(self._in_thread(lambda: work(client)))
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -86,7 +86,7 @@ class DockerIsolation:
     SAFE = True
 
     def __init__(
-        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.Driver] = driver.find
+        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.DriverFiles] = driver.find
     ) -> None:
         self._settings = settings
         self._protections = protections or Protections()
@@ -103,10 +103,10 @@ class DockerIsolation:
             version = await asyncio.wait_for(self._engine.call(lambda client: client.version()), CHECK_TIMEOUT_S)
         except (*ENGINE_FAULTS, TimeoutError) as error:
             return Availability(usable=False, detail=f"no Docker engine answers at {self._engine.host} ({_first_line(error)}); start one")
-        failure = await trial.failure(self)
+        failure = await probe.failure(self)
         if failure is not None:
             return Availability(usable=False, detail=f"a container does not start: {failure}")
-        if self._settings.image is not None and (failure := await trial.outdated(self)) is not None:
+        if self._settings.image is not None and (failure := await probe.outdated(self)) is not None:
             return Availability(usable=False, detail=failure)
         number = str(version.get("Version", "?"))
         major = number.split(".")[0]
@@ -134,7 +134,7 @@ class DockerIsolation:
                     box.end()
                     await settled(supervision)
             finally:
-                await uninterrupted(box.remove())
+                await finish_despite_cancel(box.remove())
 
     async def fingerprint(self) -> str:
         """The image, or the host's toolchain where a box is made of that."""

@@ -14,8 +14,8 @@ import docker.errors
 import requests.exceptions
 
 from grader.isolation import BoxCause, BoxExit, BoxSpec, cgroups, processes
-from grader.isolation.ending import Counters, Ending
 from grader.isolation.errors import IsolationBroken
+from grader.isolation.exit_cause import Counters, FirstCause
 from grader.isolation.host_memory import MemoryWatch
 from grader.isolation.output import OutputReader
 from grader.isolation.stdio import StdioSocket
@@ -27,7 +27,7 @@ REMOVE_ATTEMPTS = 3
 Result = TypeVar("Result")
 
 
-class _Engine(Protocol):
+class _EngineClient(Protocol):
     @property
     def local(self) -> bool: ...
 
@@ -38,7 +38,7 @@ class DockerBox:
     """One container.  `supervise` runs beside it and enforces every limit, whether anybody waits or not."""
 
     def __init__(
-        self, engine: _Engine, container_id: str, spec: BoxSpec, uid: int, stdio: StdioSocket, *, watch_memory: bool = True
+        self, engine: _EngineClient, container_id: str, spec: BoxSpec, uid: int, stdio: StdioSocket, *, watch_memory: bool = True
     ) -> None:
         self.container_id = container_id
         self._engine = engine
@@ -46,7 +46,7 @@ class DockerBox:
         self._uid = uid
         self._stdio = stdio
         self._watch_memory = watch_memory
-        self._ending = Ending()
+        self._ending = FirstCause()
         self._exit: asyncio.Future[BoxExit] = asyncio.get_running_loop().create_future()
         self._reader: OutputReader | None = None
         self._directories: tuple[Path, ...] = ()
@@ -71,7 +71,7 @@ class DockerBox:
 
     def end(self) -> None:
         """Begin to end it; `supervise` does the rest."""
-        self._ending.strike(BoxCause.KILLED)
+        self._ending.record_cause(BoxCause.KILLED)
 
     async def start(self) -> None:
         """Start the container's first process."""
@@ -128,12 +128,12 @@ class DockerBox:
         except docker.errors.NotFound:
             return  # removed by us meanwhile
         self._code = int(answer["StatusCode"])
-        self._ending.strike(BoxCause.EXITED)
+        self._ending.record_cause(BoxCause.EXITED)
 
     async def _converse(self) -> None:
         connection = await self._stdio.accept()
         self._reader = OutputReader(
-            connection.fileno(), cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.strike(BoxCause.OUTPUT_LIMIT)
+            connection.fileno(), cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.record_cause(BoxCause.OUTPUT_LIMIT)
         )
         await self._reader.ended.wait()
         if self._ending.cause is None:
@@ -142,7 +142,7 @@ class DockerBox:
 
     async def _count_down(self) -> None:
         await asyncio.sleep(self._spec.limits.wall_s)
-        self._ending.strike(BoxCause.WALL_LIMIT)
+        self._ending.record_cause(BoxCause.WALL_LIMIT)
 
     async def _sample(self) -> None:
         if not self._engine.local:
@@ -158,8 +158,8 @@ class DockerBox:
     async def _watch_host_memory(self) -> None:
         """Hold the memory limit where the driver takes memory for the box."""
         if self._spec.gpu is not None and self._watch_memory and self._engine.local:
-            strike = functools.partial(self._ending.strike, BoxCause.MEMORY_LIMIT)
-            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, strike=strike).run()
+            record_cause = functools.partial(self._ending.record_cause, BoxCause.MEMORY_LIMIT)
+            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, record_cause=record_cause).run()
 
     def _members(self) -> set[int]:
         return processes.descendants(self._first_pid, processes.table())

@@ -38,7 +38,7 @@ class DriverMissing(IsolationBroken):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class DriverFiles:
     """What of the host a GPU box needs.
 
     nodes: of one GPU and no other; the names are the same inside.
@@ -57,7 +57,7 @@ class Driver:
         return self.directory in COMMON_DIRECTORIES
 
 
-def find(minor: int, *, root: Path = Path("/"), library_path: str | None = None, loader_cache: str | None = None) -> Driver:
+def find(minor: int, *, root: Path = Path("/"), library_path: str | None = None, loader_cache: str | None = None) -> DriverFiles:
     """Return what a box needs for the GPU with node /dev/nvidia{minor}; raises DriverMissing.
 
     root: where the host's files are looked for. library_path: LD_LIBRARY_PATH. loader_cache: what `ldconfig -p` prints.
@@ -71,7 +71,7 @@ def find(minor: int, *, root: Path = Path("/"), library_path: str | None = None,
         versions = _versions(directory)
         if wanted is None or wanted in versions:
             version = wanted or next(iter(versions), None)
-            return Driver(nodes=nodes, directory=directory, libraries=_libraries(directory), version=version)
+            return DriverFiles(nodes=nodes, directory=directory, libraries=_libraries(directory), version=version)
         refused.append(f"{directory} has {' and '.join(versions) or 'one without a version'}")
     if refused:
         raise DriverMissing(

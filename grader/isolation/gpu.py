@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.isolation import GpuAccess
-from grader.isolation.driver import Driver
+from grader.isolation.driver import DriverFiles
 from grader.isolation.toolchain import Bind, at_resident
 
 DRIVER, TRITON = "/grader/driver", "/grader/triton"
@@ -38,7 +38,7 @@ class Grant:
 NOTHING = Grant()
 
 
-def plain(gpu: GpuAccess, driver: Driver, resident_dir: Path | None = None) -> Grant:
+def plain(gpu: GpuAccess, driver: DriverFiles, resident_dir: Path | None = None) -> Grant:
     """Grant the nodes and the driver's files themselves: no hook, no toolkit.
 
     The libraries one by one, so that nothing else that lies beside them is in the loader's way; of one that is in the toolchain's copy in
@@ -52,7 +52,7 @@ def plain(gpu: GpuAccess, driver: Driver, resident_dir: Path | None = None) -> G
     )
 
 
-def shared(gpu: GpuAccess, driver: Driver) -> Grant:
+def shared(gpu: GpuAccess, driver: DriverFiles) -> Grant:
     """Grant a plain process its GPU by name; it could open any other too."""
     directory = str(driver.directory)
     found = (("TRITON_LIBCUDA_PATH", directory),) if driver.common else _libraries_at(directory)
@@ -67,10 +67,10 @@ def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
     environment = (*ALWAYS, ("CUDA_VISIBLE_DEVICES", "0"), ("TRITON_CACHE_DIR", TRITON), *_libraries_at(TOOLKIT_DIRECTORY))
     cdi = named_by_cdi(gpu, engine)
     if cdi is not None:
-        return Grant(binds=(_triton(gpu),), environment=environment, requests=({"Driver": "cdi", "DeviceIDs": [cdi]},))
+        return Grant(binds=(_triton(gpu),), environment=environment, requests=({"DriverFiles": "cdi", "DeviceIDs": [cdi]},))
     if "nvidia" in (engine.get("Runtimes") or {}):
         # Only `compute`: no NVML, no graphics. The hook reads this variable, so here it may not say "void".
-        request: dict[str, Any] = {"Driver": "nvidia", "DeviceIDs": [gpu.uuid], "Capabilities": [["gpu", "compute"]]}
+        request: dict[str, Any] = {"DriverFiles": "nvidia", "DeviceIDs": [gpu.uuid], "Capabilities": [["gpu", "compute"]]}
         return Grant(binds=(_triton(gpu),), environment=(*environment, ("NVIDIA_VISIBLE_DEVICES", gpu.uuid)), requests=(request,))
     return None
 

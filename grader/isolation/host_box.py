@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, processes
+from grader.isolation.cancellation import settled
 from grader.isolation.cgroups import BoxCgroup
-from grader.isolation.ending import Counters, Ending
 from grader.isolation.errors import IsolationBroken
+from grader.isolation.exit_cause import Counters, FirstCause
 from grader.isolation.host_memory import MemoryWatch
 from grader.isolation.output import OutputReader
-from grader.isolation.uninterrupted import settled
 
 STAGE_SCRIPT = Path(__file__).with_name("stage.py")
 WATCH_S = 0.05
@@ -57,7 +57,7 @@ class HostBox:
         self._spec = spec
         self._launch = launch
         self._cgroup = cgroup
-        self._ending = Ending()
+        self._ending = FirstCause()
         self._exit: asyncio.Future[BoxExit] = asyncio.get_running_loop().create_future()
         self._process: asyncio.subprocess.Process | None = None
         self._counters = Counters()
@@ -82,7 +82,7 @@ class HostBox:
 
     def end(self) -> None:
         """Begin to end it; `supervise` does the rest."""
-        self._ending.strike(BoxCause.KILLED)
+        self._ending.record_cause(BoxCause.KILLED)
 
     async def start(self) -> None:
         """Start the launcher."""
@@ -112,7 +112,7 @@ class HostBox:
             for end in (output_end, entered_end, status_end):
                 os.close(end)
         self._reader = OutputReader(
-            output, cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.strike(BoxCause.OUTPUT_LIMIT)
+            output, cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.record_cause(BoxCause.OUTPUT_LIMIT)
         )
         asyncio.get_running_loop().add_reader(self._status, self._meet_first)
         self._ending.begin()
@@ -155,11 +155,11 @@ class HostBox:
     async def _await_exit(self) -> None:
         if self._process is not None:
             await self._process.wait()
-        self._ending.strike(BoxCause.EXITED)
+        self._ending.record_cause(BoxCause.EXITED)
 
     async def _count_down(self) -> None:
         await asyncio.sleep(self._spec.limits.wall_s)
-        self._ending.strike(BoxCause.WALL_LIMIT)
+        self._ending.record_cause(BoxCause.WALL_LIMIT)
 
     async def _watch_processes(self) -> None:
         """Hold the limits of a box that has no cgroup to do it."""
@@ -169,18 +169,18 @@ class HostBox:
             resident_bytes, count = await asyncio.to_thread(self._usage)
             self._counters = self._counters.merged(Counters(peak_memory_bytes=resident_bytes))
             if self._launch.watch_memory and resident_bytes > self._spec.limits.memory_bytes:
-                self._ending.strike(BoxCause.MEMORY_LIMIT)
+                self._ending.record_cause(BoxCause.MEMORY_LIMIT)
             elif (
                 self._launch.watch_count and count > 2 * self._spec.limits.process_count
             ):  # RLIMIT_NPROC comes first, where it binds at all
-                self._ending.strike(BoxCause.PROCESS_LIMIT)
+                self._ending.record_cause(BoxCause.PROCESS_LIMIT)
             await asyncio.sleep(WATCH_S)
 
     async def _watch_host_memory(self) -> None:
         """Hold the memory limit where the driver takes memory for the box."""
         if self._spec.gpu is not None and self._launch.watch_memory:
-            strike = functools.partial(self._ending.strike, BoxCause.MEMORY_LIMIT)
-            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, strike=strike).run()
+            record_cause = functools.partial(self._ending.record_cause, BoxCause.MEMORY_LIMIT)
+            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, record_cause=record_cause).run()
 
     def _usage(self) -> tuple[int, int]:
         seen = processes.table()
@@ -199,10 +199,10 @@ class HostBox:
 
     def _meet_first(self) -> None:
         """Hold the process that the launcher names: by descriptor, for a number may soon be another's."""
-        said = os.read(self._status, STATUS_BYTES)
-        self._said += said
+        message = os.read(self._status, STATUS_BYTES)
+        self._said += message
         named = CHILD_PID.search(self._said)  # it is written in pieces
-        if said and named is None:
+        if message and named is None:
             return
         asyncio.get_running_loop().remove_reader(self._status)
         if named is None or self._process is None:
@@ -228,8 +228,8 @@ class HostBox:
         if self._ending.cause is not BoxCause.OUTPUT_LIMIT:
             self._reader.drain()
         if self._ending.cause is BoxCause.EXITED and not self._has_entered():
-            said = self._reader.head.decode(errors="replace").strip()[-500:]
-            raise IsolationBroken(f"a box did not come up (exit code {code}): {said}")
+            message = self._reader.head.decode(errors="replace").strip()[-500:]
+            raise IsolationBroken(f"a box did not come up (exit code {code}): {message}")
         code = 128 - code if code is not None and code < 0 else code
         return self._ending.summary(code, self._counters, self._reader, self._spec.limits.memory_bytes)
 

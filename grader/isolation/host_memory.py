@@ -48,7 +48,7 @@ class MemoryWatch:
 
     limit_bytes: int
     members: Callable[[], Iterable[int]]
-    strike: Callable[[], None]
+    record_cause: Callable[[], None]
     proc: Path = Path("/proc")
 
     async def run(self) -> None:
@@ -60,7 +60,7 @@ class MemoryWatch:
             if amiss(start, now, self.limit_bytes):
                 own_bytes = await asyncio.to_thread(self._own_bytes)
                 if to_blame(start, now, own_bytes, self.limit_bytes):
-                    self.strike()
+                    self.record_cause()
                     return
 
     def _own_bytes(self) -> int:

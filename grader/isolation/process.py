@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from grader.isolation import Availability, Box, BoxSpec, cgroups, driver, gpu, host_box, launch, processes, trial
+from grader.isolation import Availability, Box, BoxSpec, cgroups, driver, gpu, host_box, launch, probe, processes
 from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.output import output_directory
 from grader.isolation.runtime import link_directory, run_directory, sweep_runtime
@@ -27,7 +27,7 @@ class ProcessIsolation:
     NAME = "process"
     SAFE = False
 
-    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], driver.Driver] = driver.find) -> None:
+    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], driver.DriverFiles] = driver.find) -> None:
         self._settings = settings
         self._find_driver = find_driver
         self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
@@ -40,7 +40,7 @@ class ProcessIsolation:
         """Start a trivial box."""
         if self._settings.image is not None:
             return Availability(usable=False, detail=f"box root {self._settings.box_root} needs a container engine; use box root 'host'")
-        failure = await trial.failure(self)
+        failure = await probe.failure(self)
         if failure is not None:
             return Availability(usable=False, detail=failure)
         warnings = [UNSAFE]

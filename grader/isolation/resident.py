@@ -39,7 +39,7 @@ class ResidentCopyImpossible(IsolationBroken):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ToolchainFile:
     """One file, directory or link to be copied. size: bytes of a file, 0 of others."""
 
     source: str
@@ -132,7 +132,7 @@ def _made(settings: BoxSettings, directory: Path) -> int:
     return held
 
 
-def copy(parts: list[Part], directory: Path) -> None:
+def copy(parts: list[ToolchainFile], directory: Path) -> None:
     """Copy all parts to below `directory`, at their own paths there; OSError where one can't be copied whole."""
     files = []
     for part in parts:
@@ -153,7 +153,7 @@ def copy(parts: list[Part], directory: Path) -> None:
             os.utime(mirrored(directory, Path(part.source)), ns=(facts.st_mtime_ns, facts.st_mtime_ns))
 
 
-def _copy_file(part: Part, target: Path) -> None:
+def _copy_file(part: ToolchainFile, target: Path) -> None:
     try:
         source = os.open(part.source, os.O_RDONLY | os.O_NOFOLLOW)
     except PermissionError:
@@ -179,7 +179,7 @@ def _copy_file(part: Part, target: Path) -> None:
         os.close(source)
 
 
-def _parts(toolchain: Toolchain) -> Iterator[Part]:
+def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
     """What is copied: everything that the binds show, once, less what `resident_parts` leaves out and what boxes must not see."""
     hidden = frozenset(toolchain.hidden_sources)
     roots: list[str] = []
@@ -192,9 +192,9 @@ def _parts(toolchain: Toolchain) -> Iterator[Part]:
             yield from _below(source, frozenset())
 
 
-def _below(path: str, hidden: frozenset[str]) -> Iterator[Part]:
+def _below(path: str, hidden: frozenset[str]) -> Iterator[ToolchainFile]:
     facts = os.lstat(path)
-    yield Part(path, facts.st_mode, facts.st_size if stat.S_ISREG(facts.st_mode) else 0)
+    yield ToolchainFile(path, facts.st_mode, facts.st_size if stat.S_ISREG(facts.st_mode) else 0)
     if not stat.S_ISDIR(facts.st_mode) or path in hidden or left_out(path):
         return  # of what is left out there is an empty directory
     try:

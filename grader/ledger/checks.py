@@ -20,7 +20,7 @@ Ask = Callable[[sa.Connection], Iterable[str]]  # what is wrong, if anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class LedgerCheck:
     """One thing that was looked at. detail: what is wrong, or how much was looked at."""
 
     name: str
@@ -28,16 +28,16 @@ class Check:
     detail: str
 
 
-def schema(connection: sa.Connection) -> Check:
+def schema(connection: sa.Connection) -> LedgerCheck:
     """Whether the tables are those of this program; without that nothing else can be asked."""
     found = migrate.current(connection)
     detail = {migrate.HEAD: f"version {found}", None: "there is no ledger here"}.get(
         found, f"version {found}, and this program has {migrate.HEAD}: start its server once, which upgrades, or take a newer program"
     )
-    return Check(name="schema", ok=found == migrate.HEAD, detail=detail)
+    return LedgerCheck(name="schema", ok=found == migrate.HEAD, detail=detail)
 
 
-def contents(connection: sa.Connection) -> list[Check]:
+def contents(connection: sa.Connection) -> list[LedgerCheck]:
     """Everything else, one after the other."""
     asked = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
     return [
@@ -46,14 +46,14 @@ def contents(connection: sa.Connection) -> list[Check]:
     ]
 
 
-def _looked(connection: sa.Connection, name: str, claim: str, ask: Ask) -> Check:
+def _looked(connection: sa.Connection, name: str, claim: str, ask: Ask) -> LedgerCheck:
     """The claim, or what speaks against it; a database that is damaged may not even answer."""
     try:
         with connection.begin_nested():
             wrong = list(ask(connection))
     except sa.exc.DBAPIError as error:
         wrong = [str(error.orig).splitlines()[0]]
-    return Check(name=name, ok=not wrong, detail="; ".join(wrong[:SHOWN]) or claim)
+    return LedgerCheck(name=name, ok=not wrong, detail="; ".join(wrong[:SHOWN]) or claim)
 
 
 def _broken(query: sa.Select[tuple[str]], connection: sa.Connection) -> Iterable[str]:

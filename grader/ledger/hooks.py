@@ -117,7 +117,7 @@ def _new(now: datetime, number: int, hook_id: str, event: HookEvent) -> dict[str
     }
 
 
-class Hooks:
+class WebhookOutbox:
     """Hooks and their deliveries, a transaction a method. The ledger has it as `ledger.hooks`."""
 
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:

@@ -15,12 +15,12 @@ from grader.ledger import queue, transactions
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database, open_database
-from grader.ledger.depths import depths
-from grader.ledger.hooks import Hooks
+from grader.ledger.hooks import WebhookOutbox
 from grader.ledger.keys import Keys
+from grader.ledger.queue_depth import depths
 from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
-from grader.ledger.whose import EVERYBODYS, Whose
+from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, QueueDepth, Report, Submission, SubmissionState
 from grader.rules.quotas import Terms
 from sandbox.protocol import wire
@@ -42,7 +42,7 @@ class Ledger:
         self._now = now
         self.changes = changes or Changes()
         self.boards = Boards(database)
-        self.hooks = Hooks(database, now)
+        self.hooks = WebhookOutbox(database, now)
         self.keys = Keys(database, now)
         self.rejudges = Rejudges(database, now)
         self.retention = Retention(database)
@@ -92,10 +92,10 @@ class Ledger:
         before: int | None = None,
         problem_id: str = "",
         states: Sequence[SubmissionState] = (),
-        whose: Whose = EVERYBODYS,
+        which: SubmissionFilter = ALL_SUBMISSIONS,
     ) -> tuple[list[Submission], int | None]:
         """Submissions, newest first, without sources and with the head of the report; and `before` of the next page."""
-        return await self._database.read(lambda connection: transactions.page(connection, size, before, problem_id, states, whose))
+        return await self._database.read(lambda connection: transactions.page(connection, size, before, problem_id, states, which))
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
@@ -163,7 +163,7 @@ class Ledger:
         return released
 
     async def expire(self) -> list[Submission]:
-        """End leases that nobody kept alive, as counted releases."""
+        """End leases that expired, as counted releases."""
         return await self._reclaim(expired_only=True)
 
     async def reclaim_all(self, worker_prefix: str = "") -> list[Submission]:

@@ -43,8 +43,8 @@ class Listener:
             self._hear(News(kind=NewsKind.MISSED))  # from now on nothing is missed; before, nobody knows
             while True:
                 await self._measure(connection)
-                async for told in connection.notifies(timeout=MEASURE_S):
-                    if (news := heard(told.payload, self._origin)) is not None:
+                async for sentence in connection.notifies(timeout=MEASURE_S):
+                    if (news := heard(sentence.payload, self._origin)) is not None:
                         self._hear(news)
 
     async def _measure(self, connection: psycopg.AsyncConnection[tuple[datetime]]) -> None:

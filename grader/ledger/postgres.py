@@ -164,8 +164,8 @@ class PostgresDatabase:
             self._measured(time_there - datetime.now(UTC))
             await self.write(migrate)
         except (LedgerBusy, DBAPIError) as error:
-            said = error if isinstance(error, DBAPIError) else error.__cause__
-            raise LedgerUnreachable(self._shown, first_line(getattr(said, "orig", None) or error)) from None
+            message = error if isinstance(error, DBAPIError) else error.__cause__
+            raise LedgerUnreachable(self._shown, first_line(getattr(message, "orig", None) or error)) from None
 
     @property
     def shown(self) -> str:

@@ -21,7 +21,7 @@ Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Parameter:
     """Where a parameter of the driver comes from."""
 
     name: str | None  # None: it is part of the statement
@@ -35,7 +35,7 @@ class _Compiled:
 
     text: str
     parameter_count: int
-    taken: tuple[_Taken, ...]
+    taken: tuple[_Parameter, ...]
     names: tuple[str, ...]  # of the columns that it returns
     converted: tuple[tuple[int, Convert], ...]  # which of them, and how
 
@@ -91,7 +91,7 @@ class Prepared:
             bind = compiled.binds[name]
             convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
             taken.append(
-                _Taken(name, None, convert) if bind.required or name in parameters else _Taken(None, bind.effective_value, convert)
+                _Parameter(name, None, convert) if bind.required or name in parameters else _Parameter(None, bind.effective_value, convert)
             )
         columns = list(cast(Any, element).exported_columns) if isinstance(element, sa.sql.expression.ReturnsRows) else []
         processors = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]

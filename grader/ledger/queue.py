@@ -19,12 +19,12 @@ from sandbox.protocol import wire
 
 PRIORITIES = {wire.Mode.TEST: 0, wire.Mode.BENCHMARK: 1, wire.Mode.PROFILE: 1, wire.Mode.RANKED: 2}  # smaller is sooner
 REJUDGE_PRIORITY = 3
-LATELY_COUNT = 200  # graded submissions that estimates are drawn from
+RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class QueuedSubmission:
     """One in the queue."""
 
     submission_id: str
@@ -36,9 +36,9 @@ class Waiting:
 class Snapshot:
     """The queue at one time: who waits, in order; what runs, each (mode, device kind, seconds so far); what was graded lately, alike."""
 
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[QueuedSubmission, ...]
     running: tuple[tuple[str, str, float], ...]
-    lately: tuple[tuple[str, str, float], ...]
+    recent: tuple[tuple[str, str, float], ...]
 
 
 def next_number(device_kinds: Sequence[str]) -> sa.Select[tuple[int]]:
@@ -70,13 +70,13 @@ def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
         .where(submissions.c.state == SubmissionState.QUEUED)
         .order_by(submissions.c.priority, turn, weight, submissions.c.number)
     )
-    waiting = tuple(Waiting(submission_id=row[0], mode=row[1], device_kind=row[2]) for row in connection.execute(query))
-    return Snapshot(waiting=waiting, running=_running(connection, now_s), lately=_lately(connection))
+    waiting = tuple(QueuedSubmission(submission_id=row[0], mode=row[1], device_kind=row[2]) for row in connection.execute(query))
+    return Snapshot(waiting=waiting, running=_running(connection, now_s), recent=_recent(connection))
 
 
 def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
     """Where each one that waits is. Those for another kind of device are not in its way."""
-    mean_s = _means(of.lately)
+    mean_s = _means(of.recent)
     left_s: defaultdict[str, float] = defaultdict(float)  # by kind of device, of which there are few
     for mode, kind, seconds in of.running:
         left_s[_base(kind)] += max(_mean(mean_s, mode, kind) or 0.0, seconds) - seconds
@@ -120,19 +120,19 @@ def _running(connection: sa.Connection, now_s: float) -> tuple[tuple[str, str, f
     return tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in connection.execute(query))
 
 
-def _lately(connection: sa.Connection) -> tuple[tuple[str, str, float], ...]:
+def _recent(connection: sa.Connection) -> tuple[tuple[str, str, float], ...]:
     query = (
         sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time, submissions.c.end_time)
         .where(submissions.c.state == SubmissionState.SUCCEEDED)
         .order_by(submissions.c.number.desc())
-        .limit(LATELY_COUNT)
+        .limit(RECENT_COUNT)
     )
     return tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in connection.execute(query))
 
 
-def _means(lately: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
+def _means(recent: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for mode, kind, took_s in lately:
+    for mode, kind, took_s in recent:
         seconds[mode, _base(kind)].append(took_s)
     return {key: fmean(values) for key, values in seconds.items()}
 

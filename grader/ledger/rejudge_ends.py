@@ -83,7 +83,7 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
         .returning(submissions.c.number, submissions.c.event_count, submissions.c.attempt)
     ).all()
     for start in range(0, len(waiting), CHUNK):
-        told = [
+        sentence = [
             {
                 "number": row.number,
                 "sequence": row.event_count,
@@ -93,7 +93,7 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
             }
             for row in waiting[start : start + CHUNK]
         ]
-        connection.execute(sa.insert(events), told)
+        connection.execute(sa.insert(events), sentence)
     running = sa.update(submissions).where(runs, submissions.c.state == SubmissionState.RUNNING).values(cancel_requested=True)
     stopped = connection.scalars(running.returning(submissions.c.submission_id)).all()
     _end(connection, now, rejudge_id, RejudgeState.DISCARDED)

@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 from grader.errors import LedgerBusy
 from grader.ledger.group_commit import GroupCommit
 from grader.ledger.migrate import migrate
-from grader.state_dir import kept_in
+from grader.state_dir import writable_directory
 
 BUSY_TIMEOUT_MS = 10_000
 READER_COUNT = 2
@@ -73,7 +73,7 @@ class SqliteDatabase:
     @asynccontextmanager
     async def open(cls, path: Path) -> AsyncIterator[SqliteDatabase]:
         """Open the file, making or migrating it if need be; SettingsInvalid where it can't lie there."""
-        with kept_in(path.parent):
+        with writable_directory(path.parent):
             path.touch(mode=0o600)  # sources and webhook secrets are in it; what SQLite makes beside it has the same mode
         database = cls(path)
         try:

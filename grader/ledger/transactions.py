@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import hooks, queue, records, rejudge_items, shares, spent, statements
+from grader.ledger import fair_share, hooks, queue, quota_check, records, rejudge_items, statements
 from grader.ledger.news import NewsKind, tell
+from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import events, judgements, problems, submissions
-from grader.ledger.whose import EVERYBODYS, Whose
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import Terms
 from sandbox.protocol import wire
@@ -65,8 +65,8 @@ def submit(
             if before.body_digest != digest:
                 raise RequestIdReused(request_id)
             return records.submission(before)
-    spent.check(connection, now, new.user, terms)
-    spent.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
+    quota_check.check(connection, now, new.user, terms)
+    quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
     keep_problem(connection, now, problem)
     number = statements.INSERT_SUBMISSION.execute(
         connection,
@@ -128,10 +128,15 @@ def get_problem(connection: sa.Connection, digest: str) -> Problem:
 
 
 def page(
-    connection: sa.Connection, size: int, before: int | None, problem_id: str, states: Sequence[SubmissionState], whose: Whose = EVERYBODYS
+    connection: sa.Connection,
+    size: int,
+    before: int | None,
+    problem_id: str,
+    states: Sequence[SubmissionState],
+    which: SubmissionFilter = ALL_SUBMISSIONS,
 ) -> tuple[list[Submission], int | None]:
     """Newest first, without sources; the second value is `before` of the next page."""
-    shown = (submissions.c.rejudge_id.is_(None), *whose.where())
+    shown = (submissions.c.rejudge_id.is_(None), *which.where())
     query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
     if before is not None:
         query = query.where(submissions.c.number < min(before, _LARGEST))
@@ -209,7 +214,7 @@ def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report
         raise LeaseLost(held.submission.submission_id, held.attempt)
     _insert_facts(connection, now, row.number, row.event_count - 1, row.attempt, facts)
     _moved(connection, row, now, SubmissionState.SUCCEEDED)
-    shares.charge(connection, now, row)
+    fair_share.charge(connection, now, row)
     judgement = {
         "number": row.number,
         "sequence": row.judgement_count,
@@ -247,7 +252,7 @@ def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bo
     if found.cancel_requested:
         row = _move(connection, where, now, SubmissionState.CANCELLED)
         if row is not None and not counted:  # what we spoiled is not charged
-            shares.charge(connection, now, row)
+            fair_share.charge(connection, now, row)
     elif failure.final:
         row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults, failure=records.to_text(failure))
     elif counted and faults >= ATTEMPT_LIMIT:
@@ -267,7 +272,7 @@ def release(connection: sa.Connection, now: datetime, held: Lease, counted: bool
 
 
 def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failure: Failure, worker_prefix: str = "") -> list[Submission]:
-    """Take leases away: those that nobody kept alive, or all of them; of workers whose ids begin so."""
+    """Take leases away: those that expired, or all of them; of workers whose ids begin so."""
     lost: sa.ColumnElement[bool] = submissions.c.state == SubmissionState.RUNNING
     if worker_prefix:
         lost = sa.and_(lost, submissions.c.worker_id.startswith(worker_prefix, autoescape=True))

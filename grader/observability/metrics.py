@@ -64,7 +64,7 @@ class Metrics(Observer):
         self._verdicts = self._counter("grader_verdicts", "Verdicts recorded by this server.", "verdict", "reason")
         self._failures = self._counter("grader_failures", "Attempts that the grader failed at.", "reason")
         self._stages = self._histogram("grader_stage_seconds", "An attempt's time in a stage, all of its rounds.", _SECONDS, "stage")
-        self._lost = self._counter("grader_lease_losses", "Leases that this server lost, or found that nobody kept alive.", "by")
+        self._lost = self._counter("grader_lease_losses", "Leases that this server lost, or found that expired.", "by")
         self._artifacts = self._counter("grader_artifacts", "Artifacts found in the cache, or built.", "found")
 
     def _host_metrics(self) -> None:
@@ -134,7 +134,7 @@ class Metrics(Observer):
         self._turn(lease, WAITING)
         for stage, duration_s in self._timings.pop(_key(lease)).spent.items():
             self._stages.labels(stage).observe(duration_s)
-        self._attempts.labels(lease.submission.new.mode, self._told(ended)).inc()
+        self._attempts.labels(lease.submission.new.mode, self._count_outcome(ended)).inc()
 
     def leases_expired(self, count: int) -> None:
         """Count them."""
@@ -161,7 +161,7 @@ class Metrics(Observer):
         """Count it."""
         self._sent.labels(sent).inc()
 
-    def _told(self, ended: Ended) -> str:
+    def _count_outcome(self, ended: Ended) -> str:
         match ended:
             case Report():
                 self._verdicts.labels(ended.verdict, self._bounded(ended.reason)).inc()

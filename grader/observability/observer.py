@@ -61,7 +61,7 @@ class Observer:
         """It is over, once for each that began."""
 
     def leases_expired(self, count: int) -> None:
-        """So many leases that nobody kept alive were ended."""
+        """So many leases that expired were ended."""
 
     def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
         """A box was asked for, and is there or could not be had."""

@@ -30,11 +30,11 @@ def _zoned(value: object) -> object:
 _Time = Annotated[datetime, BeforeValidator(_zoned)]
 
 
-class _Strict(BaseModel):
+class _StrictSecretTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
-class SizeRange(_Strict):
+class SizeRange(_StrictSecretTable):
     """A size that the secret seed draws."""
 
     low: int = Field(ge=0, le=_AXIS_LIMIT)
@@ -62,7 +62,7 @@ _Size = Annotated[
 ]
 
 
-class Secret(_Strict):
+class Secret(_StrictSecretTable):
     """One or more workloads of a problem that nobody is told of. What is left out is as the problem has it."""
 
     problem: str
@@ -79,7 +79,7 @@ class Secret(_Strict):
         return self
 
 
-class CompetitionFile(_Strict):
+class CompetitionFile(_StrictSecretTable):
     """All of it."""
 
     name: _Identifier
@@ -104,9 +104,9 @@ class CompetitionFile(_Strict):
     @model_validator(mode="after")
     def _times_are_in_order(self) -> CompetitionFile:
         if self.end <= self.start:
-            raise ValueError("'end' is not after 'start'; mend one")
+            raise ValueError("'end' is not after 'start'; fix one")
         if self.freeze is not None and not self.start <= self.freeze < self.end:
-            raise ValueError("'freeze' is not between 'start' and 'end'; mend it, or leave it out")
+            raise ValueError("'freeze' is not between 'start' and 'end'; fix it, or leave it out")
         return self
 
     @model_validator(mode="after")

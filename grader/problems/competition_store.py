@@ -20,7 +20,7 @@ from grader import devices
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.formats.validation_messages import said
+from grader.formats.validation_messages import describe
 from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems.competition_file import CompetitionFile, Secret
 from grader.problems.store import Problems
@@ -120,7 +120,7 @@ def _read(path: Path) -> CompetitionFile:
     except ValidationError as error:
         first = error.errors()[0]
         key = tuple(part for index, part in enumerate(first["loc"]) if index != _TAG_INDEX)
-        raise _invalid(path, key, said(first)) from None
+        raise _invalid(path, key, describe(first)) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(path), "is no TOML that can be read: a number is too long, or it nests too deep") from None
 

@@ -195,7 +195,7 @@ def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None,
     found = [fact for fact in facts if isinstance(fact, wire.Evidence)]
     process_count = max(1, sum(isinstance(fact, wire.Round) for fact in facts))
     if len(found) < process_count:
-        return "nobody looked for libraries in it"
+        return "it was not searched for libraries"
     if new is Libraries.FORBIDDEN and not any(used(one) for one in found):
         return "libraries are forbidden now, which is looked for more thoroughly"
     return None

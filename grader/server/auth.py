@@ -48,7 +48,7 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"  #
 _UNKNOWN = "this key is not known here"
 
 
-class Gate:
+class Authenticator:
     """Lets calls through whose key is valid and has the scope."""
 
     def __init__(self, keys: Keys) -> None:
@@ -108,20 +108,20 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Security:
     """What a server asks of those who come. gate None: no keys; credentials None: no TLS."""
 
-    gate: Gate | None
+    gate: Authenticator | None
     credentials: grpc.ServerCredentials | None
 
 
-async def door_for(settings: Settings, keys: Keys) -> Door:
+async def security_for(settings: Settings, keys: Keys) -> Security:
     """The door that these settings mean; SettingsInvalid where strangers could get in, or listen."""
     credentials = server_credentials(settings)
-    return Door(gate=await _gate(settings, keys), credentials=credentials)
+    return Security(gate=await _gate(settings, keys), credentials=credentials)
 
 
-async def _gate(settings: Settings, keys: Keys) -> Gate | None:
+async def _gate(settings: Settings, keys: Keys) -> Authenticator | None:
     if not settings.asks_keys:
         if settings.loopback:
             return None
@@ -134,7 +134,7 @@ async def _gate(settings: Settings, keys: Keys) -> Gate | None:
             "grader-server admin keys create USER (with the --state-dir or --database of this server)"
         )
         raise SettingsInvalid("auth", text)
-    return Gate(keys)
+    return Authenticator(keys)
 
 
 def _sent(metadata: Iterable[tuple[str, Any]]) -> tuple[str, str]:

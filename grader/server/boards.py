@@ -11,7 +11,7 @@ from grader.problems.competition_store import Competitions
 from grader.rules import leaderboard
 from grader.rules.leaderboard import Board
 from grader.server import paging
-from grader.server.competing import competition_id
+from grader.server.submission_admission import competition_id
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
 

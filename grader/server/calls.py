@@ -60,8 +60,8 @@ class CallsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  #
             yield
             code = "OK"
         except grpc.aio.AbortError:
-            said = context.code()
-            code = said.name if isinstance(said, grpc.StatusCode) else "UNKNOWN"
+            statement = context.code()
+            code = statement.name if isinstance(statement, grpc.StatusCode) else "UNKNOWN"
             raise
         except (asyncio.CancelledError, GeneratorExit):  # the caller went away
             code = "CANCELLED"

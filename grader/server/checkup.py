@@ -36,7 +36,7 @@ CLOCK_WARNING, CLOCK_WRONG = timedelta(seconds=2), timedelta(seconds=60)
 CONNECT_S = 1.0
 
 
-class Standing(StrEnum):
+class CheckupStatus(StrEnum):
     """How something stands."""
 
     OK = "ok"
@@ -45,31 +45,31 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckupFinding:
     """One thing that was looked at. remedy: what to do; "" where there is nothing to do, or where detail says it."""
 
     name: str
-    standing: Standing
+    standing: CheckupStatus
     detail: str
     remedy: str = ""
 
 
-def ok(name: str, detail: str) -> Finding:
+def ok(name: str, detail: str) -> CheckupFinding:
     """Nothing to do."""
-    return Finding(name=name, standing=Standing.OK, detail=detail)
+    return CheckupFinding(name=name, standing=CheckupStatus.OK, detail=detail)
 
 
-def warning(name: str, detail: str, remedy: str) -> Finding:
+def warning(name: str, detail: str, remedy: str) -> CheckupFinding:
     """Soon to be done."""
-    return Finding(name=name, standing=Standing.WARNING, detail=detail, remedy=remedy)
+    return CheckupFinding(name=name, standing=CheckupStatus.WARNING, detail=detail, remedy=remedy)
 
 
-def wrong(name: str, detail: str, remedy: str = "") -> Finding:
+def wrong(name: str, detail: str, remedy: str = "") -> CheckupFinding:
     """To be done before it works."""
-    return Finding(name=name, standing=Standing.WRONG, detail=detail, remedy=remedy)
+    return CheckupFinding(name=name, standing=CheckupStatus.WRONG, detail=detail, remedy=remedy)
 
 
-def look(settings: Settings, now: datetime | None = None) -> Iterator[Finding]:
+def look(settings: Settings, now: datetime | None = None) -> Iterator[CheckupFinding]:
     """Everything, one after the other."""
     now = now or datetime.now(UTC)
     holder = lock_holder(settings.lock_path)
@@ -85,7 +85,7 @@ def look(settings: Settings, now: datetime | None = None) -> Iterator[Finding]:
     yield toolchain(settings)
 
 
-def toolchain(settings: Settings) -> Finding:
+def toolchain(settings: Settings) -> CheckupFinding:
     """Whether a server would keep a copy of the toolchain in memory for its boxes; see docs/security.md for what that is for."""
     name = "toolchain in memory"
     if settings.box_root != HOST_ROOT:
@@ -118,7 +118,7 @@ def lock_holder(path: Path) -> int | None:
     return None
 
 
-def ledger(settings: Settings, now: datetime) -> Iterator[Finding]:
+def ledger(settings: Settings, now: datetime) -> Iterator[CheckupFinding]:
     """Its schema, whether the clock goes by it, and keys where callers need one."""
     if not settings.database and not settings.ledger_path.exists():
         yield ok("ledger", f"{settings.ledger_path} is made when the server starts")
@@ -137,7 +137,7 @@ def ledger(settings: Settings, now: datetime) -> Iterator[Finding]:
         yield wrong("ledger", f"{error.database} can't be opened: {error.detail}", "start the database, and let this user connect to it")
 
 
-def _schema(found: str | None) -> Finding:
+def _schema(found: str | None) -> CheckupFinding:
     if found == migrate.HEAD:
         return ok("ledger", f"schema version {found}, the newest")
     if found is None:
@@ -147,7 +147,7 @@ def _schema(found: str | None) -> Finding:
     return wrong("ledger", f"schema version {found}, and this program knows {migrate.HEAD}", "take the newer program that wrote it")
 
 
-def _clock(connection: sa.Connection, now: datetime) -> Finding:
+def _clock(connection: sa.Connection, now: datetime) -> CheckupFinding:
     """Against what the ledger has seen, and against the database's own clock where that is another host's."""
     newest = connection.scalar(sa.select(sa.func.max(submissions.c.create_time)))
     ahead = newest - now if newest is not None else timedelta()
@@ -161,7 +161,7 @@ def _clock(connection: sa.Connection, now: datetime) -> Finding:
     return ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, which agrees with the ledger")
 
 
-def _keys(connection: sa.Connection, now: datetime) -> Finding:
+def _keys(connection: sa.Connection, now: datetime) -> CheckupFinding:
     opens = sa.and_(keys.c.revoke_time.is_(None), sa.or_(keys.c.expire_time.is_(None), keys.c.expire_time > now))
     count = connection.scalar(sa.select(sa.func.count()).select_from(keys).where(opens)) or 0
     if not count:
@@ -169,7 +169,7 @@ def _keys(connection: sa.Connection, now: datetime) -> Finding:
     return ok("keys", f"{count} valid")
 
 
-def _tls(settings: Settings, now: datetime) -> Finding:
+def _tls(settings: Settings, now: datetime) -> CheckupFinding:
     certificate, key = settings.tls_certificate, settings.tls_key
     try:
         server_credentials(settings)
@@ -185,7 +185,7 @@ def _tls(settings: Settings, now: datetime) -> Finding:
     return ok("TLS", detail)
 
 
-def _contents(settings: Settings) -> Iterator[Finding]:
+def _contents(settings: Settings) -> Iterator[CheckupFinding]:
     try:
         problems = Problems.load(settings.problems, settings.imported_path)
         count = len(problems.all())
@@ -198,14 +198,14 @@ def _contents(settings: Settings) -> Iterator[Finding]:
             yield ok("competitions", f"{len(competitions.all())} loaded")
 
 
-def space(settings: Settings) -> Iterator[Finding]:
+def space(settings: Settings) -> Iterator[CheckupFinding]:
     """What is left where the server writes."""
     yield _space("state directory", settings.state_dir, DISK_WARNING_BYTES)
     if settings.cache_bytes:
         yield _space("cache directory", settings.cache_path, settings.cache_bytes - _used(settings.cache_path))
 
 
-def _space(name: str, directory: Path, wanted_bytes: int) -> Finding:
+def _space(name: str, directory: Path, wanted_bytes: int) -> CheckupFinding:
     there = next(one for one in (directory, *directory.parents) if one.is_dir())
     if not os.access(there, os.W_OK | os.X_OK):
         return wrong(name, f"{there} can't be written by this user", f"chown it, or take another: {_OPTIONS[name]} DIR")
@@ -227,7 +227,7 @@ def _used(directory: Path) -> int:
         return 0
 
 
-def _port(name: str, option: str, address: str, holder: int | None) -> Finding:
+def _port(name: str, option: str, address: str, holder: int | None) -> CheckupFinding:
     """Whether it can be bound. The server that has the state directory may well be the one that has it."""
     try:
         busy = _answers(address.removeprefix("unix:")) if address.startswith("unix:") else not _bindable(*web_address(address))
@@ -260,7 +260,7 @@ def _bindable(host: str, port: int) -> bool:
     return True
 
 
-def _traces(settings: Settings) -> Finding:
+def _traces(settings: Settings) -> CheckupFinding:
     if not settings.trace:
         return ok("traces", "off")
     missing = missing_packages()

@@ -19,7 +19,7 @@ from grpc_status import rpc_status
 from grader.api.statuses import to_status
 from grader.errors import CallRefused, FieldViolation, InvalidRequest
 from grader.model import Caller
-from grader.server.auth import Gate
+from grader.server.auth import Authenticator
 from grader.server.caller import enter
 from grader.server.open_calls import PREFIX as HEALTH_PREFIX
 from grader.server.open_calls import OpenCalls
@@ -46,7 +46,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  #
     """Wraps both kinds of handler that the API has. gate None: anybody may call, else whoever has a key, which is looked at before the
     request is taken. Health is open to all, within the limits of open_calls; reflection is as every other method."""
 
-    def __init__(self, gate: Gate | None, open_calls: OpenCalls) -> None:
+    def __init__(self, gate: Authenticator | None, open_calls: OpenCalls) -> None:
         self._gate, self._open_calls = gate, open_calls
 
     async def intercept_service(
@@ -106,7 +106,7 @@ def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, caller: Call
 
 
 def _stream(
-    method: Callable[[Any, Any], AsyncIterator[Any]], name: str, gate: Gate | None, caller: Caller | None
+    method: Callable[[Any, Any], AsyncIterator[Any]], name: str, gate: Authenticator | None, caller: Caller | None
 ) -> Callable[[Any, Any], AsyncIterator[Any]]:
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
         try:
@@ -129,7 +129,7 @@ def _enter(caller: Caller | None) -> None:
         structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
 
 
-async def _next(messages: AsyncIterator[Any], gate: Gate | None, caller: Caller | None) -> Any:
+async def _next(messages: AsyncIterator[Any], gate: Authenticator | None, caller: Caller | None) -> Any:
     """The next message, _END after the last; Unauthenticated where the caller's key ends before it comes."""
     if gate is None or caller is None:
         return await anext(messages, _END)

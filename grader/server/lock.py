@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from grader.errors import StateDirectoryInUse
-from grader.state_dir import kept_in
+from grader.state_dir import writable_directory
 
 RETRY_S = 0.2
 
@@ -23,7 +23,7 @@ async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -
 
     SettingsInvalid where there can be no lock. The system gives the lock up when the process ends, however it ends.
     """
-    with kept_in(path.parent):
+    with writable_directory(path.parent):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _try_lock(descriptor):

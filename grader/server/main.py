@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         "--hourly-limit",
         type=int,
         metavar="N",
-        help="submissions that each user may make in an hour, beside a competition's own limit (0: any)",
+        help="submissions that each user may make in an hour, in addition to a competition's own limit (0: any)",
     )
     add("--daily-limit", type=int, metavar="N", help="likewise in 24 hours (0: any)")
     add("--sandbox", choices=choices(), help="what keeps kernels in (auto: the strongest that works)")
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         "($GRADER_RESIDENT_TOOLCHAIN, or where three times the copy's size is free)",
     )
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
-    add("--lanes", type=int, metavar="N", help="emulated devices used at once, beside one lane for each GPU (1)")
+    add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
     add("--builders", type=int, metavar="N", help="builds done at once (2)")
     add("--auth", choices=("auto", "keys", "none"), help="ask callers for keys (auto: where other hosts can connect, and there always)")
     add("--tls-certificate", metavar="FILE", help="the certificate to serve with, in PEM, with those between it and its authority")
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
         "--insecure-no-tls",
         action="store_true",
         default=None,
-        help="serve other hosts in plain text: a proxy in front does TLS, and nobody else can connect",
+        help="serve other hosts in plain text: a proxy in front does TLS, and no one else can connect",
     )
     add("--queue-limit", type=int, metavar="N", help="submissions that may wait before more are refused (1000)")
     add(

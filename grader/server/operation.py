@@ -37,7 +37,7 @@ _Queue = tuple[list[QueueDepth], int]  # and how many deliveries to webhooks wai
 STARTING, LEAVING = "the server is starting", "the server is shutting down"
 
 
-class Operation:
+class ServerTelemetry:
     """Watches one server. Made before it grades, so that everything can be told of from the first attempt on."""
 
     def __init__(self, settings: Settings) -> None:

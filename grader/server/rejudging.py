@@ -9,13 +9,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
 import structlog
 
 from grader import devices
 from grader.api.messages import REJUDGE_PREFIX
 from grader.api.rejudges import order_from_proto, rejudge_to_proto
+from grader.dispatch import Worker
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import submission_check
 from grader.ledger import Ledger
@@ -36,16 +36,6 @@ log = structlog.get_logger()
 BATCH = 16  # submissions decided in one transaction: so long others wait for the writer
 POLL_S = 5.0  # what another server left undone is found so late
 PATIENCE_S = 2.0  # for what facts decide, before CreateRejudge answers
-
-
-class Worker(Protocol):
-    """Who grades."""
-
-    def wake(self) -> None:
-        """There are runs in the queue."""
-
-    def check(self, submission_id: str) -> None:
-        """This run is to be cancelled."""
 
 
 class Rejudging:
@@ -234,7 +224,7 @@ class Rejudging:
         try:
             return self._competitions.redrawn(competition_id, drawn_for)
         except ProblemInvalid as error:
-            text = f"can't be drawn: {error}; mend the file, restart the server and ask again, or leave it out"
+            text = f"can't be drawn: {error}; fix the file, restart the server and ask again, or leave it out"
             raise InvalidRequest([FieldViolation("fresh_sizes", text)]) from None
 
 

@@ -27,14 +27,14 @@ from grader.peers import loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import of_server
-from grader.server.auth import Door, door_for
+from grader.server.auth import Security, security_for
 from grader.server.calls import CallsInterceptor
 from grader.server.connections import grpc_options, health_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.interceptors import ErrorInterceptor
 from grader.server.lock import state_lock, worker_prefix
 from grader.server.open_calls import KnownHealth, OpenCalls
-from grader.server.operation import Operation
+from grader.server.operation import ServerTelemetry
 from grader.server.service import GraderService
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 from grader.webhooks.sender import HookSender
@@ -83,10 +83,10 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger))
-        door = await door_for(settings, ledger.keys)
+        door = await security_for(settings, ledger.keys)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
-        operation = Operation(settings)
+        operation = ServerTelemetry(settings)
         pages = partial(_pages, settings, ledger, problems, competitions)
         await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all()))
         # The lock is ours and the boxes are swept: whoever held these leases is dead, and nothing of it runs.
@@ -144,7 +144,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     competitions = Competitions.load(settings.competitions, problems)
     async with Ledger.open(settings.ledger) as ledger:
         service = GraderService(ledger, problems, worker=None, competitions=competitions)
-        running = await _start(settings, service, None, await door_for(settings, ledger.keys))
+        running = await _start(settings, service, None, await security_for(settings, ledger.keys))
         try:
             yield running
         finally:
@@ -163,14 +163,14 @@ def refuse_unsafe(settings: Settings, grading: Grading) -> None:
     """Strangers' kernels are kept in by a SAFE isolation, or are not taken."""
     if not grading.safe and not settings.loopback:
         text = (
-            f"{settings.listen!r} can be reached from other hosts, and the isolation {grading.isolation!r} keeps nobody's kernel in; "
+            f"{settings.listen!r} can be reached from other hosts, and the isolation {grading.isolation!r} isolates nothing; "
             "listen on 127.0.0.1 or unix:PATH, or install Docker or bubblewrap"
         )
         raise SettingsInvalid("listen", text)
 
 
 async def _start(
-    settings: Settings, service: GraderService, dispatcher: Dispatcher | None, door: Door, observer: Observer | None = None
+    settings: Settings, service: GraderService, dispatcher: Dispatcher | None, door: Security, observer: Observer | None = None
 ) -> Serving:
     refusing = ErrorInterceptor(door.gate, OpenCalls(health_limits(settings)))
     server = grpc.aio.server(interceptors=[CallsInterceptor(observer or Observer()), refusing], options=grpc_options(settings))
@@ -195,8 +195,8 @@ def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredenti
     try:
         port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
     except RuntimeError as error:
-        told = str(error).split(";")[0]  # then gRPC tells how to have it print more
-        raise SettingsInvalid("listen", f"can't listen on {listen!r}: {told}; is another program there?") from None
+        sentence = str(error).split(";")[0]  # then gRPC tells how to have it print more
+        raise SettingsInvalid("listen", f"can't listen on {listen!r}: {sentence}; is another program there?") from None
     return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
 
 

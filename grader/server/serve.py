@@ -14,14 +14,14 @@ from pydantic import ValidationError
 
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
-from grader.formats.validation_messages import said
+from grader.formats.validation_messages import describe
 from grader.isolation.errors import IsolationBroken
 from grader.observability import log as log_setup
 from grader.server.grading import Wiring
 from grader.server.resources import bound_arenas, raise_descriptor_limit
 from grader.server.running import serving
 from grader.server.wiring import wired
-from grader.state_dir import kept_in
+from grader.state_dir import writable_directory
 
 log = structlog.get_logger()
 
@@ -37,14 +37,14 @@ def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
     except ValidationError as error:
         for one in error.errors():
             option = "--" + str(one["loc"][0]).replace("_", "-")
-            sys.stderr.write(f"grader-server: {option}: {said(one)}\n")
+            sys.stderr.write(f"grader-server: {option}: {describe(one)}\n")
         return MISUSED
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     sys.setswitchinterval(SWITCH_S)
     bound_arenas()
     raise_descriptor_limit()
     try:
-        with kept_in(settings.state_dir):  # before problems are looked for in it
+        with writable_directory(settings.state_dir):  # before problems are looked for in it
             pass
         asyncio.run(_serve(settings, wiring))
     except (GraderError, IsolationBroken) as error:

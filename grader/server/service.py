@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import structlog
@@ -15,6 +15,7 @@ import structlog
 from grader import access
 from grader.api import messages
 from grader.api.competitions import placed_event, position_to_proto
+from grader.dispatch import Worker
 from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
@@ -22,10 +23,10 @@ from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
-from grader.server.competing import Competing
-from grader.server.discretion import Discreet
-from grader.server.positions import PATIENCE_S, Positions, Teller
+from grader.server.event_redaction import RedactedEvents
+from grader.server.queue_position import PATIENCE_S, PositionNotifier, Positions
 from grader.server.rejudging import Rejudging
+from grader.server.submission_admission import SubmissionAdmission
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
@@ -35,16 +36,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time than a thread takes to begin
 WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
-
-
-class Worker(Protocol):
-    """Who is told that there is something to do."""
-
-    def wake(self) -> None:
-        """Something was put into the queue."""
-
-    def check(self, submission_id: str) -> None:
-        """A running submission is to be cancelled."""
 
 
 class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
@@ -67,11 +58,11 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         self._device_kinds = tuple(device_kinds)
         self._queue_limit, self._user_queue_limit = queue_limit, user_queue_limit
         self._competitions = competitions or Competitions()
-        self._competing = Competing(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._competing = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
         self._positions = Positions(ledger, lane_count)
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
         self._poll_s = READER_POLL_S if worker is None else WATCH_POLL_S
-        self._masks: dict[str, messages.Mask] = {}
+        self._masks: dict[str, messages.Redactor] = {}
         self._accepting = True
         self._leaving = asyncio.Event()
 
@@ -117,10 +108,10 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         size = paging.page_size(request.page_size)
         problem_id, states = _problem_id(request.problem) if request.problem else "", _states(request.states)
         competition_id = _competition_id(request.competition) if request.competition else ""
-        whose = access.whose(caller.current(), request.user, competition_id, self._competitions.all(), self._ledger.now())
+        which = access.which(caller.current(), request.user, competition_id, self._competitions.all(), self._ledger.now())
         asked = (problem_id, states, competition_id, request.user)
         before = paging.decode(request.page_token, int, *asked)
-        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, whose=whose)
+        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, which=which)
         return api.ListSubmissionsResponse(
             submissions=[await self._shown(one) for one in found], next_page_token=paging.encode(following, *asked)
         )
@@ -139,12 +130,12 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, after = _submission_id(request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
-        teller = Teller(self._positions, submission_id)
+        teller = PositionNotifier(self._positions, submission_id)
         with self._ledger.changes.of(submission_id) as changed:
             submission = await self._ledger.get(submission_id)
             access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
             mask = await self._mask_of_events(submission)
-            discreet = Discreet(self._ledger, submission_id, mask)
+            discreet = RedactedEvents(self._ledger, submission_id, mask)
             await discreet.begin(after)
             while True:
                 changed.clear()
@@ -165,7 +156,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                     queued = submission.state is SubmissionState.QUEUED
                     # Not all at once: watches that were opened together would all look in the same second, every time.
                     poll_s = random.uniform(0.5, 1.5) * self._poll_s
-                    await _either(changed, self._leaving, timeout_s=teller.quiet_s if queued else poll_s)
+                    await _either(changed, self._leaving, timeout_s=teller.idle_timeout_s if queued else poll_s)
                     if queued and not changed.is_set() and (position := await teller.news()) is not None:
                         yield placed_event(position, after, submission, self._ledger.now())
 
@@ -239,17 +230,17 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                 message.queue_position.CopyFrom(position_to_proto(position))
         return message
 
-    async def _mask(self, digest: str) -> messages.Mask:
+    async def _mask(self, digest: str) -> messages.Redactor:
         """Of the problem as it was when the submission was made."""
         if digest not in self._masks:
-            self._masks[digest] = messages.Mask.of(await self._ledger.problem(digest))
+            self._masks[digest] = messages.Redactor.of(await self._ledger.problem(digest))
         return self._masks[digest]
 
-    async def _mask_of_events(self, submission: Submission) -> messages.Mask:
+    async def _mask_of_events(self, submission: Submission) -> messages.Redactor:
         """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
         mask = await self._mask(submission.problem_digest)
         for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
-            mask = mask.over(await self._mask(judgement.problem_digest))
+            mask = mask.merged_with(await self._mask(judgement.problem_digest))
         return mask
 
 

@@ -62,9 +62,7 @@ class _Files:
             read, end_time = self._read()
         except (SettingsInvalid, OSError) as error:  # half of it is written, or it is no good: what was served is better than nothing
             self._looked_at = stamp
-            log.error(
-                "tls_certificate_not_renewed", path=str(self._certificate), problem=str(error), remedy="mend it; no restart is needed"
-            )
+            log.error("tls_certificate_not_renewed", path=str(self._certificate), problem=str(error), remedy="fix it; no restart is needed")
             return None
         if stamp != self._stamp():  # it changed meanwhile, and what was tried may not be what was read
             return None
@@ -109,7 +107,7 @@ def usable_until(certificate: Path, key: Path) -> datetime:
     try:
         server.load_cert_chain(certificate, key, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
-        text = f"{certificate} and {key} are no certificate and its key in PEM without a password: {_said(error)}"
+        text = f"{certificate} and {key} are no certificate and its key in PEM without a password: {_tls_reason(error)}"
         raise SettingsInvalid("tls_certificate", text) from None
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -118,7 +116,7 @@ def usable_until(certificate: Path, key: Path) -> datetime:
     try:
         end = _shake_hands(server, client)
     except ssl.SSLError as error:
-        raise SettingsInvalid("tls_certificate", f"{certificate} can't be used: {_said(error)}; renew it") from None
+        raise SettingsInvalid("tls_certificate", f"{certificate} can't be used: {_tls_reason(error)}; renew it") from None
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC)
 
 
@@ -140,5 +138,5 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
-def _said(error: Exception) -> str:
+def _tls_reason(error: Exception) -> str:
     return str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or error)

@@ -19,7 +19,7 @@ from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import SettingsInvalid
-from grader.isolation.observed import ObservedIsolation
+from grader.isolation.metered import ObservedIsolation
 from grader.isolation.resident import ResidentCopyImpossible, resident
 from grader.isolation.runtime import leave_runtime
 from grader.isolation.select import choose

@@ -98,8 +98,8 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
                 "where the reference is finite; look for overflow.",
             )
         case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
-            told = "An output has another shape or dtype than the problem asks for" if trial.hidden else trial.message
-            return Verdict.WRONG_ANSWER, trial.outcome.name, f"{told[:1].upper()}{told[1:]} ({where})."
+            sentence = "An output has another shape or dtype than the problem asks for" if trial.hidden else trial.message
+            return Verdict.WRONG_ANSWER, trial.outcome.name, f"{sentence[:1].upper()}{sentence[1:]} ({where})."
         case TrialOutcome.INPUT_MODIFIED:
             return Verdict.WRONG_ANSWER, "INPUT_MODIFIED", f"It changed its inputs {where}; write to the outputs only."
         case TrialOutcome.OUT_OF_BOUNDS:
@@ -130,21 +130,21 @@ def _device(message: str, where: str) -> Decision:
     code = device_code(message) or "a fault without a name"
     seen = f"The device stopped the kernel {where} ({code})"
     if code == OUT_OF_MEMORY:
-        told = f"The device's memory did not do {where}; allocate less, and free or reuse what earlier calls allocated."
-        return Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY", told
+        sentence = f"The device's memory did not do {where}; allocate less, and free or reuse what earlier calls allocated."
+        return Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY", sentence
     if code in _ADDRESS_CODES:
-        told = f"{seen}: {_ADDRESS_CODES[code]}; check every index, and run it under compute-sanitizer."
-        return Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS", told
+        sentence = f"{seen}: {_ADDRESS_CODES[code]}; check every index, and run it under compute-sanitizer."
+        return Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS", sentence
     match code:
         case "CUDA_ERROR_ASSERT":
-            told = f"{seen}: an assert() in device code failed; its condition does not hold for these inputs."
-            return Verdict.RUNTIME_ERROR, "DEVICE_ASSERT", told
+            sentence = f"{seen}: an assert() in device code failed; its condition does not hold for these inputs."
+            return Verdict.RUNTIME_ERROR, "DEVICE_ASSERT", sentence
         case "CUDA_ERROR_HARDWARE_STACK_ERROR":
-            told = f"{seen}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
-            return Verdict.RUNTIME_ERROR, "STACK_OVERFLOW", told
+            sentence = f"{seen}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
+            return Verdict.RUNTIME_ERROR, "STACK_OVERFLOW", sentence
         case "CUDA_ERROR_LAUNCH_TIMEOUT":
-            told = f"{seen}: it ran longer than the device allows; look for a loop or a wait without end."
-            return Verdict.RUNTIME_ERROR, "DEVICE_FAULT", told
+            sentence = f"{seen}: it ran longer than the device allows; look for a loop or a wait without end."
+            return Verdict.RUNTIME_ERROR, "DEVICE_FAULT", sentence
     return Verdict.RUNTIME_ERROR, "DEVICE_FAULT", f"{seen}; run it under compute-sanitizer, which names the line."
 
 

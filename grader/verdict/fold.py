@@ -98,7 +98,7 @@ def _build(build: wire.Build) -> Decision:
         case BuildOutcome.OUT_OF_MEMORY:
             return Verdict.MEMORY_LIMIT_EXCEEDED, "BUILD", "The compiler took more memory than a build may; make the source simpler."
         case BuildOutcome.OUTPUT_EXCEEDED:
-            return Verdict.OUTPUT_LIMIT_EXCEEDED, "BUILD", "The compiler printed more than a build may; mend the first error of the log."
+            return Verdict.OUTPUT_LIMIT_EXCEEDED, "BUILD", "The compiler printed more than a build may; fix the first error in the log."
     sentences = {
         "UNSUPPORTED": "The source uses what this device does not have; the log names the line.",
         "ENTRY_NOT_FOUND": "It compiled, but the entry point is not in it; the log says what to add.",

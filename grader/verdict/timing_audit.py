@@ -42,13 +42,13 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
     slack_ns = TAMPERED_FLOOR_NS[measurement.clock] + FORGIVEN_TIMES * _host_noise_ns(measurement)
     if seen <= TAMPERED_FACTOR * claim or seen - claim <= slack_ns:
         return None
-    told = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms"
+    sentence = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms"
     if measurement.hidden:  # times would tell its size
-        told = "far less time per launch on a hidden workload than the judge's clock ever saw"
+        sentence = "far less time per launch on a hidden workload than the judge's clock ever saw"
     return (
         Verdict.DISQUALIFIED,
         "TIMING_TAMPERED",
-        f"Its process claims {told}; "
+        f"Its process claims {sentence}; "
         "do all work on the caller's stream, or join every other stream and thread to it before returning, and leave the timer alone.",
     )
 
@@ -80,8 +80,8 @@ def _below_floor(measurement: wire.Measurement) -> Decision | None:
 def _impossibly_fast(measurement: wire.Measurement, who: str, time_ns: float, floor_ns: int) -> Decision:
     advice = "compute every output from this call's inputs, on the caller's stream, and leave the timer alone."
     if measurement.hidden:  # floor and amounts would tell its size
-        told = "less time per launch on a hidden workload than this device needs to move its data and to do its arithmetic"
-        return Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR", f"{who} {told}; {advice}"
+        sentence = "less time per launch on a hidden workload than this device needs to move its data and to do its arithmetic"
+        return Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR", f"{who} {sentence}; {advice}"
     parts = [f"move {_amount(measurement.moved_bytes, 'B')}"] if measurement.moved_bytes else []
     parts += [f"do {_amount(measurement.flops, 'flop')}"] if measurement.flops else []
     return (

@@ -16,7 +16,7 @@ FLAGS = {
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
     "DONE_TOO_EARLY": "its process said that it had ended while its work still ran; it is forgiven the least that the clock itself takes",
     "DEVICE_NOT_QUIET": "device or host were busy while this kernel was timed; it is forgiven the least the clock costs, and may be faster",
-    "BASELINE_SLOWED": "PyTorch ran slower beside this kernel than alone; its time alone was taken",
+    "BASELINE_SLOWED": "PyTorch ran slower next to this kernel than alone; its time alone was taken",
     "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, for the judge's clock to tell; that workload is not scored",
     "THROTTLED": "the device slowed itself down while it was timed, for heat or power; cool it, and grade again",
     "NOT_SCORED": "some workload has no figure that boards compare, in some process; it is on no board",
@@ -78,10 +78,10 @@ def spread(samples: report_pb2.Samples) -> str:
 
 def ceilings(of: Mapping[str, float]) -> str:
     """What a device does at most: bandwidth first, then arithmetic by dtype."""
-    said = [f"{of['bytes_per_s'] / 1e12:.3g} TB/s"] if "bytes_per_s" in of else []
+    message = [f"{of['bytes_per_s'] / 1e12:.3g} TB/s"] if "bytes_per_s" in of else []
     rates = {name.removeprefix("flops_per_s:"): value for name, value in of.items() if name.startswith("flops_per_s:")}
-    said += [f"{one_line(name)} {rates[name] / 1e12:.3g} Tflop/s" for name in sorted(rates)]
-    return ", ".join(said) or "nothing"
+    message += [f"{one_line(name)} {rates[name] / 1e12:.3g} Tflop/s" for name in sorted(rates)]
+    return ", ".join(message) or "nothing"
 
 
 def share(count: int, of: int) -> str:

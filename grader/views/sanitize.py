@@ -9,7 +9,7 @@ import unicodedata
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def visible(text: str, *, most_chars: int | None = None) -> str:
+def escape_unprintable(text: str, *, most_chars: int | None = None) -> str:
     """Write every character that a terminal would obey, or not show, as its escape; newlines stay, tabs become spaces."""
     lines = text.replace("\r\n", "\n").expandtabs(4)
     cut = lines if most_chars is None or len(lines) <= most_chars else lines[:most_chars] + " [...]"
@@ -19,7 +19,7 @@ def visible(text: str, *, most_chars: int | None = None) -> str:
 
 def one_line(text: str, *, most_chars: int = 300) -> str:
     """The same on one line."""
-    return visible(" ".join(text.split()), most_chars=most_chars)
+    return escape_unprintable(" ".join(text.split()), most_chars=most_chars)
 
 
 def _escaped(line: str) -> str:

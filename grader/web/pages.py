@@ -29,7 +29,7 @@ from grader.rules import leaderboard
 from grader.rules.leaderboard import Standing
 from grader.v1 import submission_pb2
 from grader.views import formatting
-from grader.views.sanitize import visible
+from grader.views.sanitize import escape_unprintable
 from grader.web import views
 from grader.web.visibility import viewer
 
@@ -72,7 +72,7 @@ def environment(autoescape: bool = True) -> jinja2.Environment:
 
 def _harmless(value: Any) -> Any:
     """What a template shows, with every character that could hide or reorder text written as its escape."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return escape_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def routes(
@@ -192,7 +192,7 @@ class Pages:
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
-        mask = messages.Mask.of(await self._ledger.problem(submission.problem_digest))
+        mask = messages.Redactor.of(await self._ledger.problem(submission.problem_digest))
         return messages.submission_to_proto(submission, mask, full=True)
 
     async def _counted(self, competition: Competition, problem_id: str) -> list[Standing]:

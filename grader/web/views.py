@@ -18,7 +18,7 @@ from grader.web import plot
 
 PAGE_SIZE = 50
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
-_SAID_BESIDE = "EMULATED_NOT_RANKED"  # with the environment
+_SHOWN_WITH_ENVIRONMENT = "EMULATED_NOT_RANKED"  # with the environment
 _PHASES = {
     Phase.UPCOMING: "not yet begun",
     Phase.OPEN: "open",
@@ -34,7 +34,7 @@ _VISIBILITIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PagePosition:
     """Where on a list of pages: page counts from 1."""
 
     page: int
@@ -55,7 +55,7 @@ def competitions(found: Sequence[Competition], now: datetime, *, page: int = 1) 
     """The list of competitions: those that go on first, then those to come, then the ended, latest first."""
     order = {Phase.OPEN: 0, Phase.FROZEN: 0, Phase.UPCOMING: 1, Phase.ENDED: 2}
     listed = sorted(found, key=lambda one: (order[one.phase(now)], -one.end_time.timestamp(), one.competition_id))
-    place = Place(page, len(listed))
+    place = PagePosition(page, len(listed))
     return {"competitions": [_head(one, now) for one in listed[place.first : place.first + PAGE_SIZE]], "place": place}
 
 
@@ -75,7 +75,7 @@ def board(
     competition: Competition, found: Board, now: datetime, titles: Mapping[str, str], *, page: int = 1, linked: bool = False
 ) -> dict[str, Any]:
     """A competition with one of its boards. titles: of problems; linked: whether submissions may be looked at."""
-    place = Place(page, len(found.entries))
+    place = PagePosition(page, len(found.entries))
     scores = [_score(one) for one in found.entries]
     shown = slice(place.first, place.first + PAGE_SIZE)
     drawn = plot.bars(scores[shown], among=scores)
@@ -116,7 +116,7 @@ def _entry(one: Entry, bar: plot.Bar | None, kind: ScoreKind, *, tied: bool, lin
     return {
         "rank": one.rank,
         "tied": tied,
-        "user": one.user or "(nobody named)",
+        "user": one.user or "(no one named)",
         "score": _figure(one.score.value, kind),
         "low": _figure(one.score.low, kind),
         "high": _figure(one.score.high, kind),
@@ -211,7 +211,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
 
 def flags(names: Sequence[str]) -> list[dict[str, str]]:
     """What else a reader should know."""
-    return [{"name": one, "meaning": formatting.FLAGS.get(one, "")} for one in names if one != _SAID_BESIDE]
+    return [{"name": one, "meaning": formatting.FLAGS.get(one, "")} for one in names if one != _SHOWN_WITH_ENVIRONMENT]
 
 
 def _workloads(report: report_pb2.Report) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class PostFailed(GraderError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WebhookTarget:
     """Where a POST goes. path: with the query, as it is sent."""
 
     tls: bool
@@ -65,14 +65,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpReply:
     """What came back: the status, and the first bytes of the body. Untrusted."""
 
     status: int
     body: bytes
 
 
-def target(url: str) -> Target:
+def target(url: str) -> WebhookTarget:
     """The parts of a URL that POSTs may be sent to as far as can be said without looking; UrlRefused."""
     if len(url) > URL_CHARS or not re.fullmatch(r"[!-~]+", url):
         raise UrlRefused(f"write the URL in ASCII without spaces, at most {URL_CHARS} characters, with anything else percent-encoded")
@@ -87,10 +87,10 @@ def target(url: str) -> Target:
         raise UrlRefused("leave out user, password and #fragment; what is sent is signed")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     tls = parts.scheme == "https"
-    return Target(tls=tls, host=parts.hostname, port=(443 if tls else 80) if port is None else port, path=path)
+    return WebhookTarget(tls=tls, host=parts.hostname, port=(443 if tls else 80) if port is None else port, path=path)
 
 
-def why_not(to: Target, address: str, *, allow_private: bool) -> str | None:
+def why_not(to: WebhookTarget, address: str, *, allow_private: bool) -> str | None:
     """Why this address is not connected to; None where it is."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if not to.tls and not (allow_private and found.is_loopback):
@@ -123,7 +123,7 @@ def resolver(threads: Executor | None = None) -> Resolve:
 
 
 async def post(
-    to: Target,
+    to: WebhookTarget,
     headers: Mapping[str, str],
     body: bytes,
     *,
@@ -131,7 +131,7 @@ async def post(
     resolve: Resolve | None = None,
     context: ssl.SSLContext | None = None,
     limit_s: float = POST_S,
-) -> Answer:
+) -> HttpReply:
     """Send it and read the answer's status; UrlRefused where it may not go there, PostFailed where it did not get there."""
     try:
         async with asyncio.timeout(limit_s):
@@ -148,7 +148,7 @@ async def post(
         raise PostFailed(f"{type(error).__name__}: {error}") from None
 
 
-async def _addresses(to: Target, allow_private: bool, resolve: Resolve) -> list[str]:
+async def _addresses(to: WebhookTarget, allow_private: bool, resolve: Resolve) -> list[str]:
     """Every one must do: of a name that is public and private at once, nobody means well."""
     addresses = await resolve(to.host, to.port)
     for address in addresses:
@@ -157,7 +157,9 @@ async def _addresses(to: Target, allow_private: bool, resolve: Resolve) -> list[
     return addresses
 
 
-async def _connect(to: Target, addresses: list[str], context: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(
+    to: WebhookTarget, addresses: list[str], context: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to one of these very addresses; the name is asked for no more, only the certificate is compared with it."""
     tls = (context or ssl.create_default_context()) if to.tls else None
     failed: OSError = OSError("the name has no address")
@@ -169,13 +171,13 @@ async def _connect(to: Target, addresses: list[str], context: ssl.SSLContext | N
     raise failed
 
 
-def _request(to: Target, headers: Mapping[str, str], body: bytes) -> bytes:
+def _request(to: WebhookTarget, headers: Mapping[str, str], body: bytes) -> bytes:
     own = {"Host": to.host_header, "Content-Length": str(len(body)), "Connection": "close", "User-Agent": "grader"}
     lines = [f"POST {to.path} HTTP/1.1", *(f"{name}: {value}" for name, value in {**own, **headers}.items())]
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
-async def _answer(reader: asyncio.StreamReader) -> Answer:
+async def _answer(reader: asyncio.StreamReader) -> HttpReply:
     while True:
         found = _STATUS_LINE.match(await reader.readline())
         if found is None:
@@ -188,4 +190,4 @@ async def _answer(reader: asyncio.StreamReader) -> Answer:
         status = int(found.group(1))
         if status >= 200:
             # A success needs no words, and whoever keeps the connection open is not waited for.
-            return Answer(status, b"" if status < 300 else await reader.read(ANSWER_BYTES))
+            return HttpReply(status, b"" if status < 300 else await reader.read(ANSWER_BYTES))

@@ -51,7 +51,7 @@ class HookSender:
         self._resolve = resolve or public_http.resolver(self._threads)
         self._context, self._poll_s = context, poll_s
         self._observer = observer or Observer()
-        self._masks: dict[str, messages.Mask] = {}
+        self._masks: dict[str, messages.Redactor] = {}
         self._busy: set[str] = set()
         self._stopped = asyncio.Event()
 
@@ -124,12 +124,12 @@ class HookSender:
             )
         except (public_http.UrlRefused, public_http.PostFailed) as error:
             return False, one_line(str(error), most_chars=STATUS_CHARS)
-        said = one_line(answer.body.decode("utf-8", "replace"))
-        return 200 <= answer.status < 300, f"HTTP {answer.status}{': ' + said if said else ''}"[:STATUS_CHARS]
+        message = one_line(answer.body.decode("utf-8", "replace"))
+        return 200 <= answer.status < 300, f"HTTP {answer.status}{': ' + message if message else ''}"[:STATUS_CHARS]
 
-    async def _mask(self, digest: str) -> messages.Mask:
+    async def _mask(self, digest: str) -> messages.Redactor:
         if digest not in self._masks:
-            self._masks[digest] = messages.Mask.of(await self._ledger.problem(digest))
+            self._masks[digest] = messages.Redactor.of(await self._ledger.problem(digest))
         return self._masks[digest]
 
 
@@ -139,7 +139,7 @@ def retry_s(attempt: int, uniform: Callable[[float, float], float] = random.unif
     return full * uniform(0.5, 1.0)
 
 
-def body(delivery: Delivery, submission: Submission, mask: messages.Mask, sent_time: datetime) -> bytes:
+def body(delivery: Delivery, submission: Submission, mask: messages.Redactor, sent_time: datetime) -> bytes:
     """What is sent: the submission as it is now, as its owner sees it, but without its sources."""
     shown = messages.submission_to_proto(submission, mask)
     shown.ClearField("sources")

@@ -19,7 +19,7 @@ from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
 from sandbox.compilers import gcc, nvcc, ptxas, steps
-from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, Attempt, spoiled
+from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
 from sandbox.languages.registry import implementation
@@ -79,7 +79,7 @@ def _place() -> Iterator[Path]:
             directory.cleanup()
 
 
-def _leave(tried: Attempt, note: wire.BuildNote, out_dir: Path) -> int:
+def _leave(tried: BuildAttempt, note: wire.BuildNote, out_dir: Path) -> int:
     leave(out_dir, NOTE, wire.encode(note))
     _say(tried.log)
     if tried.artifact is not None:
@@ -93,24 +93,24 @@ def _say(text: str) -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
 
 
-def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     if not _compiled(job):
         log = f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}\n"
-        return Attempt(code=REJECTED, log=log), wire.BuildNote()
+        return BuildAttempt(code=REJECTED, log=log), wire.BuildNote()
     try:
         return compile_sources(job, language, files, place)
     except Unsupported as refusal:
         log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
-        return Attempt(code=UNSUPPORTED, log=log), wire.BuildNote()
+        return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
 
 
-def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     """Compile the sources of a job that lie in `files`; `place` is an empty directory. Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     compiler = COMPILERS[job.device_kind](job, sources, files, place)
     ways = list(language.headers(job, sources, _made(place / "headers")))
 
-    def attempt(headers: Headers, timeout_s: float | None) -> Attempt:
+    def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
         return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
@@ -127,7 +127,9 @@ def leave(out_dir: Path, name: str, content: bytes) -> None:
         file.write(content)
 
 
-def first_that_does(ways: Sequence[Headers | str], attempt: Callable[[Headers, float | None], Attempt]) -> tuple[Attempt, wire.BuildNote]:
+def first_that_does(
+    ways: Sequence[Headers | str], attempt: Callable[[Headers, float | None], BuildAttempt]
+) -> tuple[BuildAttempt, wire.BuildNote]:
     """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
 
     Unless an earlier one's log proves that the last would say no as well. A sentence among them says why there is one less.
@@ -148,25 +150,25 @@ def first_that_does(ways: Sequence[Headers | str], attempt: Callable[[Headers, f
 
 def _attempt(
     job: wire.BuildJob, language: Any, compiler: steps.Compiler, headers: Headers, place: Path, timeout_s: float | None
-) -> Attempt:
+) -> BuildAttempt:
     """Compile every source and link, and look whether all is there."""
     sources = list(enumerate(_compiled(job)))
     plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
     plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)
     ran = steps.run(plan, place, timeout_s=timeout_s)
     if not ran.succeeded:
-        return Attempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
+        return BuildAttempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
     artifact = (place / ARTIFACT).read_bytes()
     try:
         missing = headers.missing(artifact) or language.check(artifact, job.entry)
     except NotAnObject as error:
         missing = f"the linker's result is no shared object: {error}"
     if missing is not None:
-        return Attempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n")
-    return Attempt(code=BUILT, log=ran.log, artifact=artifact)
+        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n")
+    return BuildAttempt(code=BUILT, log=ran.log, artifact=artifact)
 
 
-def _ptx_of(plan: Sequence[steps.Step], place: Path) -> dict[str, ptxas.Ptx]:
+def _ptx_of(plan: Sequence[steps.CompilerStep], place: Path) -> dict[str, ptxas.Ptx]:
     """What was given to ptxas, by the names that its errors have for it."""
     names = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
     return {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in names.items()}

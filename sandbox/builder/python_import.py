@@ -49,7 +49,7 @@ def main() -> None:
 
 def import_once(job: wire.BuildJob, place: Path) -> tuple[int, str, wire.BuildNote]:
     """Import the module: exit code, log, and what is said of its extensions."""
-    module = python_module.Place(directory=place / "module")
+    module = python_module.ModuleDirectory(directory=place / "module")
     source = module.sources / job.sources[0]
     compiling = Compiling(job, source, extensions=module.extensions, work=place / "work")
     text = source.read_text("utf-8")
@@ -64,7 +64,7 @@ def import_once(job: wire.BuildJob, place: Path) -> tuple[int, str, wire.BuildNo
     return code, f"{''.join(compiling.logs) if code == BUILT else ''}{log}", _joined(compiling.notes)
 
 
-def _failed(error: BaseException, module: python_module.Place, device_kind: str) -> tuple[int, str]:
+def _failed(error: BaseException, module: python_module.ModuleDirectory, device_kind: str) -> tuple[int, str]:
     """What an import that raised comes to."""
     failed = next((one for one in chain(error) if isinstance(one, CompileFailed)), None)
     if failed is not None:
@@ -87,8 +87,8 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def wants_gpu(error: BaseException) -> bool:
     """Whether an import failed for want of a GPU."""
-    said = f"{type(error).__name__}: {error}".lower()
-    return any(words in said for words in WANTS_GPU)
+    message = f"{type(error).__name__}: {error}".lower()
+    return any(words in message for words in WANTS_GPU)
 
 
 def _imported(job: wire.BuildJob, source: Path) -> tuple[int, str]:

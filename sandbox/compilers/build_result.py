@@ -10,7 +10,7 @@ BUILT, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN, IMPORT_FAILED, REJECTED = 0, 3, 4, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class BuildAttempt:
     """How a build ended, with one kind of headers. code: one of the above but BROKEN; artifact: None unless BUILT."""
 
     code: int
@@ -18,7 +18,7 @@ class Attempt:
     artifact: bytes | None = None
 
 
-def spoiled(error: Exception) -> Attempt:
+def spoiled(error: Exception) -> BuildAttempt:
     """What becomes of a build where something failed once the submission had run in its box: that is the submission's doing."""
     sentence = f"the submission left the build box unusable when it was imported: {type(error).__name__}: {error}"
-    return Attempt(code=IMPORT_FAILED, log=f"error: {sentence}\n")
+    return BuildAttempt(code=IMPORT_FAILED, log=f"error: {sentence}\n")

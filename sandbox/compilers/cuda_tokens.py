@@ -33,7 +33,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SourcePosition:
     """Where in the tree a walk stands."""
 
     in_function: bool = False
@@ -51,7 +51,7 @@ def parse(code: bytes) -> list[Token]:
     tokens: list[Token] = []
     masked = _mask_specifiers(code)
     starts_region = True
-    for token in _walk(_parser().parse(masked).root_node, code, 0, 1, _Place()):
+    for token in _walk(_parser().parse(masked).root_node, code, 0, 1, _SourcePosition()):
         if token is None:
             starts_region = True
             continue
@@ -89,9 +89,9 @@ def _descendants(root: Node) -> Iterator[Node]:
         waiting.extend(node.children)
 
 
-def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _Place) -> Iterator[Token | None]:
+def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Iterator[Token | None]:
     """Tokens of a tree, None where a directive parts them.  `offset` is where in `code` the tree's text starts."""
-    waiting: list[tuple[Node | None, _Place]] = [(root, place)]
+    waiting: list[tuple[Node | None, _SourcePosition]] = [(root, place)]
     while waiting:
         node, place = waiting.pop()
         if node is None:
@@ -107,7 +107,7 @@ def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _Place) 
                 yield _token(node, code, offset, first_line, place)
         else:
             inside = _enter(node, place)
-            children: list[tuple[Node | None, _Place]] = [(child, inside) for child in _parts(node)]
+            children: list[tuple[Node | None, _SourcePosition]] = [(child, inside) for child in _parts(node)]
             if node.type in CONDITIONALS:
                 children = [(None, inside), *children, (None, inside)]
             waiting.extend(reversed(children))
@@ -132,7 +132,7 @@ def _condition(node: Node) -> Node | None:
     return node.child_by_field_name("condition") or node.child_by_field_name("name")
 
 
-def _enter(node: Node, place: _Place) -> _Place:
+def _enter(node: Node, place: _SourcePosition) -> _SourcePosition:
     if node.type in ("function_definition", "lambda_expression"):
         kinds = {child.type for child in node.children}
         device = "__global__" in kinds or ("__device__" in kinds and "__host__" not in kinds)
@@ -142,7 +142,7 @@ def _enter(node: Node, place: _Place) -> _Place:
     return place
 
 
-def _directive(node: Node, code: bytes, offset: int, first_line: int, place: _Place) -> Iterator[Token | None]:
+def _directive(node: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Iterator[Token | None]:
     if node.type == "preproc_include":
         path = node.child_by_field_name("path")
         if path is not None and path.text is not None:
@@ -155,7 +155,7 @@ def _directive(node: Node, code: bytes, offset: int, first_line: int, place: _Pl
             yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
 
 
-def _fragment(body: bytes, code: bytes, start: int, line: int, place: _Place) -> Iterator[Token | None]:
+def _fragment(body: bytes, code: bytes, start: int, line: int, place: _SourcePosition) -> Iterator[Token | None]:
     """A macro's body: first taken for statements, else for definitions.  `a##b` is one name to the parser."""
     clean = body.replace(b"\\\n", b" \n").replace(b"\\\r\n", b"  \n").replace(b"##", b"__").replace(b"#", b" ")
     clean = _mask_specifiers(clean)
@@ -172,7 +172,7 @@ def _fragment(body: bytes, code: bytes, start: int, line: int, place: _Place) ->
             yield token
 
 
-def _token(node: Node, code: bytes, offset: int, first_line: int, place: _Place) -> Token:
+def _token(node: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Token:
     start, end = offset + node.start_byte, offset + node.end_byte
     callee = _callee(node) if node.type == "<<<" else None
     span = (offset + callee.start_byte, offset + callee.end_byte) if callee is not None else (0, 0)
@@ -209,7 +209,7 @@ def tested_macros(code: bytes) -> Iterator[str]:
 def left_out_of_device_code(code: bytes, macro: str) -> Iterator[int]:
     """The lines of conditionals within device code that leave work out where the macro is not defined: true only where it is, with another
     statement than a call behind them, and nothing instead."""
-    waiting = [(_parser().parse(_mask_specifiers(code)).root_node, _Place())]
+    waiting = [(_parser().parse(_mask_specifiers(code)).root_node, _SourcePosition())]
     while waiting:
         node, place = waiting.pop()
         inside = _enter(node, place)

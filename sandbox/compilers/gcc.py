@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sandbox.compilers import emulation, precompiled
 from sandbox.compilers.headers import Headers
-from sandbox.compilers.steps import Compiler, Step, object_name
+from sandbox.compilers.steps import Compiler, CompilerStep, object_name
 from sandbox.protocol import elf, wire
 
 TRANSLATED = "translated"
@@ -28,12 +28,12 @@ class Emulated:
     sources: Mapping[str, str]
     ready: Path
 
-    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan g++; it stands beside the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
         words = [f"-I{self.translated}", *flags(headers), *precompiled.prefix(path, self.sources[path], headers, self.ready)]
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
 
-    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++."""
         return link_steps(objects, libraries, output, place)
 
@@ -60,14 +60,14 @@ def include_flags(headers: Headers, *, device: Sequence[str]) -> list[str]:
     return [*(f"-D{name}" for name in headers.defines), *directories]
 
 
-def compile_step(source: Path, path: str, number: int, flags: Sequence[str], files: Path, place: Path) -> Step:
+def compile_step(source: Path, path: str, number: int, flags: Sequence[str], files: Path, place: Path) -> CompilerStep:
     """Plan g++ for the text in `source`, which is called `path` in the artifact, and stands in `files`."""
     own = ["-fPIC", "-fdiagnostics-color=never", f"-frandom-seed={path}"]
     command = (*compiler(), *flags, *own, "-x", "c++", "-c", str(source), "-o", str(place / object_name(number)))
-    return Step(command=command, directory=files, outputs=(object_name(number),), source=path)
+    return CompilerStep(command=command, directory=files, outputs=(object_name(number),), source=path)
 
 
-def link_steps(objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+def link_steps(objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
     """Plan the link of a shared object; what is undefined in it is looked for when it is loaded.
 
     A library that is given by its path is only named in the object: an empty one of that name is linked. To read the names in torch's
@@ -81,11 +81,11 @@ def link_steps(objects: Sequence[str], libraries: Sequence[str], output: str, pl
         else:
             named.append(f"named/{name}")
     empty = (*compiler(), "-shared", "-nostdlib", "-x", "assembler", os.devnull)
-    steps = [Step(command=(*empty, f"-Wl,-soname,{Path(one).name}", "-o", one), directory=place, outputs=(one,)) for one in named]
+    steps = [CompilerStep(command=(*empty, f"-Wl,-soname,{Path(one).name}", "-o", one), directory=place, outputs=(one,)) for one in named]
     # The shared libstdc++, before all: a static one, or the copies of its functions that torch exports, crash when a number is printed.
     needed = ["-Wl,--push-state,--no-as-needed", "-l:libstdc++.so.6", *named, "-Wl,--pop-state"] if named else []
     command = (*compiler(), "-shared", *objects, "-o", output, *needed, *others, "-pthread")
-    return [*steps, Step(command=command, directory=place, inputs=(*objects, *named), outputs=(output,))]
+    return [*steps, CompilerStep(command=command, directory=place, inputs=(*objects, *named), outputs=(output,))]
 
 
 def _soname(library: Path) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sandbox.compilers import gcc
 from sandbox.compilers.headers import Headers
-from sandbox.compilers.steps import OBJECT, Compiler, Step, object_name
+from sandbox.compilers.steps import OBJECT, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
 
 ARCHITECTURE = "sm_90"
@@ -64,7 +64,7 @@ class Parallel:
     files: Path
     dryrun: Dryrun
 
-    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan the passes of a .cu file, or g++ for any other."""
         includes = ["-I.", *gcc.include_flags(headers, device=())]
         if not path.endswith(".cu"):
@@ -75,11 +75,11 @@ class Parallel:
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
         return self._passes(path, number, includes, folder)
 
-    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++ with the toolkit's libraries."""
         return gcc.link_steps(objects, [*self._words("LIBRARIES"), *libraries], output, place)
 
-    def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[Step]:
+    def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[CompilerStep]:
         variables = self.dryrun.variables
         environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
         made = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
@@ -87,7 +87,7 @@ class Parallel:
         for command in self.dryrun.commands:
             named = [f"{number}/{_filled(name, path, folder)}" for name in _files(command)]
             program, *words = (_filled(word, path, folder) for word in command)
-            step = Step(
+            step = CompilerStep(
                 command=(program, *(includes if "-E" in words else ()), *words),
                 # ptxas notes the time of every source that it finds; where it stands it finds none.
                 directory=folder if Path(program).name == "ptxas" else self.files,
@@ -113,16 +113,16 @@ class Plain:
     flags: tuple[str, ...]
     files: Path
 
-    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan nvcc."""
         includes = ["-I.", *gcc.include_flags(headers, device=())]
         command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
-        return [Step(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
+        return [CompilerStep(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
 
-    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan nvcc, without the runtime that it adds by itself."""
         command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
-        return [Step(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
+        return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path) -> Compiler:

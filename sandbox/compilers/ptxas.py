@@ -25,7 +25,7 @@ _PROPERTIES = re.compile(rf"{_INFO}Function properties for (\S+)")
 _FRAME = re.compile(r"\s+(\d{1,9}) bytes stack frame, (\d{1,9}) bytes spill stores, (\d{1,9}) bytes spill loads")
 _USED = re.compile(_INFO + r"Used (\d{1,9}) registers(.*)")
 _PART = re.compile(r"(\d{1,9}(?:\+\d{1,9})*) bytes (smem|cmem\[\d+\]|cumulative stack size)")
-_TOLD = re.compile(rf"(?:{_INFO}|    \d+ bytes stack frame, ).*\n")
+_INFO_LINES = re.compile(rf"(?:{_INFO}|    \d+ bytes stack frame, ).*\n")
 # In the shape of a namespace with an identifier of its file, `sandbox/compilers/nvcc.py:module_id`.
 _UNNAMED = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?(?=::)")
 _MANGLED = re.compile(r"'(_Z\w+)'")
@@ -98,7 +98,7 @@ def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:
 
     ptx: by the name that the log has for it.
     """
-    log = _TOLD.sub("", log)
+    log = _INFO_LINES.sub("", log)
     log = _COMPLAINT.sub(lambda match: _in_source(match[0], ptx), log)
     mangled = list(dict.fromkeys(name for line in _COMPLAINT.findall(log) for name in _MANGLED.findall(line)))[:KERNEL_LIMIT]
     readable = dict(zip(mangled, demangled(mangled), strict=True))

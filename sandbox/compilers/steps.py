@@ -22,7 +22,7 @@ _COUNT = re.compile(r"^\d+ errors?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CompilerStep:
     """One command. inputs and outputs are names of our own making, relative to the directory of the plan.
 
     source: what it compiles, as submitted; "" for the link. environment: what is set beside the builder's own variables.
@@ -47,10 +47,10 @@ class Ran:
 class Compiler(Protocol):
     """A device kind's compiler, made for the files of one job; plans nothing that another plan's directory would show."""
 
-    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[Step]:
+    def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan what makes `object_name(number)` in `place` of a source."""
 
-    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[Step]:
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan what makes a shared object in `place` of objects that lie there. libraries: paths, and flags of the linker."""
 
 
@@ -59,7 +59,7 @@ def object_name(number: int) -> str:
     return f"{number}/{OBJECT}"
 
 
-def run(steps: Sequence[Step], place: Path, *, timeout_s: float | None = None) -> Ran:
+def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None = None) -> Ran:
     """Run a plan in a directory of its own.
 
     A command that fails keeps those from running that need its files, and no others; but where the plan is a try, with a time limit, all.
@@ -94,7 +94,7 @@ def merged(logs: Iterable[tuple[str, str]]) -> str:
     return "".join(kept)
 
 
-def _for_people(log: str, steps: Sequence[Step], place: Path) -> str:
+def _for_people(log: str, steps: Sequence[CompilerStep], place: Path) -> str:
     """The log without names of our own: an object is called what it was made of."""
     log = log.replace(f"{place}/", "")
     objects = {name: step.source for step in steps for name in step.outputs if step.source and name.endswith(f"/{OBJECT}")}
@@ -109,7 +109,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def _ninja(steps: Sequence[Step]) -> str:
+def _ninja(steps: Sequence[CompilerStep]) -> str:
     lines = ["rule step", "  command = $line"]
     for number, step in enumerate(steps):
         variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.environment)

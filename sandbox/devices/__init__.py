@@ -37,7 +37,7 @@ class Arena(Protocol):
         """Give the memory back; no tensor over it may be used afterwards."""
 
 
-class Source(Protocol):
+class RandomSource(Protocol):
     """Random numbers as tensors on a device; the same key gives the same numbers."""
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
@@ -109,7 +109,7 @@ class Device(Protocol):
 
     # -- the judge's side only ---------------------------------------------------------------------------------------------
 
-    def take_over(self) -> None:
+    def acquire_context(self) -> None:
         """Bring the device into this process's hands, whatever a runner did before, and wait until it is."""
 
     def start_clock(self) -> None:
@@ -118,13 +118,13 @@ class Device(Protocol):
     def identify(self) -> Identity:
         """Which device it is."""
 
-    def source(self, key: str) -> Source:
+    def source(self, key: str) -> RandomSource:
         """Random numbers from a 128-bit key, given as hex."""
 
     def reserve(self, size_bytes: int) -> None:
         """Take so much memory for this process's later tensors, before untrusted code can take it."""
 
-    def levelled(self) -> AbstractContextManager[None]:
+    def round_free_memory(self) -> AbstractContextManager[None]:
         """Hold so much that what an untrusted process sees free on the device is a round number."""
 
     def conditions(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ class Device(Protocol):
     def ceilings(self) -> dict[str, float]:
         """What the device can do at most, measured once: "bytes_per_s", "flops_per_s:DTYPE"."""
 
-    def remember(self, before: Others, kept: Path | None) -> None:
+    def record_baseline_usage(self, before: ForeignUsage, kept: Path | None) -> None:
         """Take judge and baseline, which have begun since before, for what belongs on the device; of others only what was there when the
         server's first judge began, which is kept in a file: a judge that is started anew must not take a leftover for its own."""
 
@@ -142,7 +142,7 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Others:
+class ForeignUsage:
     """What is on a device that is not ours: whose contexts, and memory that belongs to no process."""
 
     pids: frozenset[int] = frozenset()

@@ -36,7 +36,7 @@ FUNCTIONS = (
 SHADE_COUNT = 8  # of 60 us each on an H200: a launch takes 20 to 50, and up to 500 where others use the core
 
 
-class Ending(IntEnum):
+class WaitEnd(IntEnum):
     """How a turn ended."""
 
     DONE = 0
@@ -45,7 +45,7 @@ class Ending(IntEnum):
     VIOLATED = 3
 
 
-class _Driver(ctypes.Structure):
+class _DriverLibrary(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in FUNCTIONS]
 
 
@@ -82,12 +82,12 @@ class _Turn(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class TurnTime:
     """How long a turn took, how long of it was after `done`, and how it ended; code: the driver's first error, or 0."""
 
     duration_ns: int
     read_ns: int
-    ending: Ending = Ending.DONE
+    ending: WaitEnd = WaitEnd.DONE
     code: int = 0
 
 
@@ -109,7 +109,7 @@ class Signals:
 Pairs = Sequence[tuple["torch.Tensor", "torch.Tensor"]]  # (to, from), contiguous and of the same size
 
 
-class _Stage:
+class _ClockStage:
     """One place in this process's memory for what is copied inside the clock, the same in every turn: torch's allocator hands places out
     by turns, and where a copy reads from is nothing that should be in anybody's time (docs/decisions/0014)."""
 
@@ -151,13 +151,13 @@ class NativeClock:
 
     def __init__(self, cache: torch.Tensor, libcuda: ctypes.CDLL | None = None) -> None:
         self._cache = cache
-        self.stage = _Stage(cache.device)
+        self.stage = _ClockStage(cache.device)
         self._library = _compiled()
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
         self._events = [self._event() for _ in range(2)]
-        self._driver = _Driver(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
+        self._driver = _DriverLibrary(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
 
-    def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> Taken:
+    def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> TurnTime:
         """Publish, go, wait, snapshot."""
         publish, snapshot = ([pair for pair in pairs if pair[0].numel()] for pairs in (publish, snapshot))
         staged = self.stage.places([*(private for _, private in publish), *(private for private, _ in snapshot)])
@@ -190,7 +190,7 @@ class NativeClock:
         if turn.code == 0:
             for place, (private, _) in zip(targets, snapshot, strict=True):
                 private.copy_(place)
-        return Taken(duration_ns=turn.duration_ns, read_ns=turn.read_ns, ending=Ending(turn.ending), code=turn.code)
+        return TurnTime(duration_ns=turn.duration_ns, read_ns=turn.read_ns, ending=WaitEnd(turn.ending), code=turn.code)
 
     def _event(self) -> ctypes.c_void_p:
         event = ctypes.c_void_p()

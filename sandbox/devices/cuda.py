@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox.devices import Arena, DeviceFault, Identity, Others, State
+from sandbox.devices import Arena, DeviceFault, ForeignUsage, Identity, State
 from sandbox.devices.clock import EVICT_BYTES, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.gate import SAMPLE_LIMIT
 
 if TYPE_CHECKING:
-    from sandbox.devices.nvml import Watch
+    from sandbox.devices.nvml import GpuWatch
 
 FLAG_BYTES = 256  # the last of an arena: `published`
 STIR_COUNT = 16
@@ -109,7 +109,7 @@ class CudaDevice:
         self.wait: Callable[[], int] = ctypes.CDLL("libcuda.so.1").cuCtxSynchronize  # the bindings take microseconds after it
         self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
-        self._watch: Watch | None = None
+        self._watch: GpuWatch | None = None
         self._known: frozenset[int] = frozenset()
         self._untold_bytes = 0
 
@@ -149,7 +149,7 @@ class CudaDevice:
         """One thread writes one number."""
         self._one.fill_(1.0)
 
-    def take_over(self) -> None:
+    def acquire_context(self) -> None:
         """By random numbers of the driver's small operations. How many there were before decides, in a cycle of four, how long those of
         the judge's turn take, by up to 2 us: a kernel whose turns always fall on one of the four looked slower or faster (record 0014)."""
         self.launch_null()
@@ -199,9 +199,9 @@ class CudaDevice:
         versions |= {"cuda": str(torch.version.cuda), "triton": str(triton.__version__)}
         return Identity(name=seen["name"], versions=versions, architecture=f"sm_{major}{minor}", uuid=seen["uuid"])
 
-    def source(self, key: str) -> _Philox:
+    def source(self, key: str) -> _CudaPhilox:
         """torch's Philox, with a seed of 64 bits and a place in its sequence of 61."""
-        return _Philox(key)
+        return _CudaPhilox(key)
 
     def start_clock(self) -> None:
         """Make this process the judge; DeviceFault on a device whose streams can't wait for a value, which `hold` does."""
@@ -219,7 +219,7 @@ class CudaDevice:
             torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
 
     @contextmanager
-    def levelled(self) -> Iterator[None]:
+    def round_free_memory(self) -> Iterator[None]:
         """Hold so much that what is free is a round number: a kernel can ask for it, and to the byte it would tell how large the hidden
         workloads are at which judge and baselines have worked."""
         free, total = torch.cuda.mem_get_info()
@@ -241,15 +241,15 @@ class CudaDevice:
 
         return ceilings.measure("cuda")
 
-    def remember(self, before: Others, kept: Path | None) -> None:
+    def record_baseline_usage(self, before: ForeignUsage, kept: Path | None) -> None:
         """Ours is what has begun since before; the rest is as the server's first judge saw it."""
         watch = self._nvml()
         own = set(watch.compute_pids()) - before.pids
         # What the driver keeps for itself while there is a context shows only now.
         before = replace(before, untold_bytes=max(before.untold_bytes, watch.untold_bytes()))
         if kept is not None and kept.exists():
-            told = json.loads(kept.read_text("utf-8"))
-            before = Others(pids=frozenset(told["pids"]), untold_bytes=int(told["untold_bytes"]))
+            sentence = json.loads(kept.read_text("utf-8"))
+            before = ForeignUsage(pids=frozenset(sentence["pids"]), untold_bytes=int(sentence["untold_bytes"]))
         elif kept is not None:
             kept.write_text(json.dumps({"pids": sorted(before.pids), "untold_bytes": before.untold_bytes}), "utf-8")
         self._known, self._untold_bytes = frozenset(own | before.pids), before.untold_bytes
@@ -268,7 +268,7 @@ class CudaDevice:
             if strangers:
                 detail = f"processes {sorted(strangers)} are still on the device"
             elif leaked > LEAK_BYTES:
-                detail = f"{leaked >> 20} MiB of the device's memory belong to nobody"
+                detail = f"{leaked >> 20} MiB of the device's memory belong to no process"
             elif took_ns > CANARY_LIMIT_NS:
                 detail = f"a tiny kernel took {took_ns / 1e6:.0f} ms"
             if not detail or time.monotonic() > deadline:
@@ -283,11 +283,11 @@ class CudaDevice:
             raise DeviceFault("a wrong sum")
         return took_ns
 
-    def _nvml(self) -> Watch:
-        from sandbox.devices.nvml import Watch
+    def _nvml(self) -> GpuWatch:
+        from sandbox.devices.nvml import GpuWatch
 
         if self._watch is None:
-            self._watch = Watch(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+            self._watch = GpuWatch(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
         return self._watch
 
 
@@ -298,18 +298,18 @@ def _small_operations() -> tuple[Callable[[], object], ...]:
     return partial(second.copy_, first), two.zero_, partial(first.copy_, word), event.record
 
 
-def others() -> Others:
+def others() -> ForeignUsage:
     """What is on the GPU of CUDA_VISIBLE_DEVICES now; asked before this process has a context there."""
-    from sandbox.devices.nvml import Watch
+    from sandbox.devices.nvml import GpuWatch
 
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if not named.startswith("GPU-"):
-        return Others()
-    watch = Watch(named)
-    return Others(pids=frozenset(watch.compute_pids()), untold_bytes=watch.untold_bytes())
+        return ForeignUsage()
+    watch = GpuWatch(named)
+    return ForeignUsage(pids=frozenset(watch.compute_pids()), untold_bytes=watch.untold_bytes())
 
 
-class _Philox:
+class _CudaPhilox:
     """Values from torch's CUDA generator (Philox4x32-10): 125 of the key's bits say where in which sequence."""
 
     def __init__(self, key: str) -> None:

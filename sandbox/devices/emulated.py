@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox.devices import Arena, Identity, Others, State
+from sandbox.devices import Arena, ForeignUsage, Identity, State
 from sandbox.protocol import wire
 from sandbox.protocol.gate import SPIN_NS, create_sealed
 
@@ -141,17 +141,17 @@ class EmulatedDevice:
     def start_clock(self) -> None:
         """Nothing: the host's clock is at hand."""
 
-    def source(self, key: str) -> _Philox:
+    def source(self, key: str) -> _EmulatedPhilox:
         """numpy's Philox with all 128 bits: torch's CPU generator keeps 32 bits of a seed, which can be searched."""
-        return _Philox(key)
+        return _EmulatedPhilox(key)
 
-    def take_over(self) -> None:
+    def acquire_context(self) -> None:
         """Nothing: the judge has its cores."""
 
     def reserve(self, size_bytes: int) -> None:
         """Nothing: the box's limit keeps memory for the judge."""
 
-    def levelled(self) -> AbstractContextManager[None]:
+    def round_free_memory(self) -> AbstractContextManager[None]:
         """Nothing: there is no memory but the host's."""
         return nullcontext()
 
@@ -163,7 +163,7 @@ class EmulatedDevice:
         """None: it is never compared with a physical floor."""
         return {}
 
-    def remember(self, before: Others, kept: Path | None) -> None:
+    def record_baseline_usage(self, before: ForeignUsage, kept: Path | None) -> None:
         """Nothing to keep apart."""
 
     def check(self) -> State:
@@ -176,7 +176,7 @@ class EmulatedDevice:
         ctypes.memset(self._cache, len(self._cache) & 0xFF, CACHE_BYTES)
 
 
-class _Philox:
+class _EmulatedPhilox:
     """Values from numpy's Philox4x64."""
 
     def __init__(self, key: str) -> None:

@@ -26,7 +26,7 @@ REASONS = {
 }
 
 
-class Watch:
+class GpuWatch:
     """One GPU, by its UUID."""
 
     def __init__(self, uuid: str) -> None:
@@ -36,12 +36,12 @@ class Watch:
     def identity(self) -> dict[str, str]:
         """Name, uuid, and versions of what drives it."""
         found = {
-            "name": _told(lambda: _text(pynvml.nvmlDeviceGetName(self._gpu))),
-            "uuid": _told(lambda: _text(pynvml.nvmlDeviceGetUUID(self._gpu))),
-            "driver": _told(lambda: _text(pynvml.nvmlSystemGetDriverVersion())),
-            "cuda_driver": _told(_cuda_driver),
-            "vbios": _told(lambda: _text(pynvml.nvmlDeviceGetVbiosVersion(self._gpu))),
-            "memory_bytes": _told(lambda: str(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).total)),
+            "name": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetName(self._gpu))),
+            "uuid": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetUUID(self._gpu))),
+            "driver": _answer_or_none(lambda: _text(pynvml.nvmlSystemGetDriverVersion())),
+            "cuda_driver": _answer_or_none(_cuda_driver),
+            "vbios": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetVbiosVersion(self._gpu))),
+            "memory_bytes": _answer_or_none(lambda: str(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).total)),
         }
         return {key: value for key, value in found.items() if value is not None}
 
@@ -54,15 +54,15 @@ class Watch:
             "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
             "memory_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
             "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-            "power_w": _told(lambda: f"{pynvml.nvmlDeviceGetPowerUsage(self._gpu) / 1000:.0f}"),
-            "power_limit_w": _told(lambda: f"{pynvml.nvmlDeviceGetEnforcedPowerLimit(self._gpu) / 1000:.0f}"),
-            "performance_state": _told(lambda: f"P{pynvml.nvmlDeviceGetPerformanceState(self._gpu)}"),
-            "throttle_reasons": _told(lambda: ",".join(reasons(self._reason_bits()))),
-            "utilization_percent": _told(lambda: str(pynvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu)),
-            "persistence": _told(lambda: "on" if pynvml.nvmlDeviceGetPersistenceMode(self._gpu) else "off"),
-            "ecc": _told(lambda: "on" if pynvml.nvmlDeviceGetEccMode(self._gpu)[0] else "off"),
-            "ecc_uncorrected": _told(self._uncorrected),
-            "mig": _told(lambda: "on" if pynvml.nvmlDeviceGetMigMode(self._gpu)[0] else "off"),
+            "power_w": _answer_or_none(lambda: f"{pynvml.nvmlDeviceGetPowerUsage(self._gpu) / 1000:.0f}"),
+            "power_limit_w": _answer_or_none(lambda: f"{pynvml.nvmlDeviceGetEnforcedPowerLimit(self._gpu) / 1000:.0f}"),
+            "performance_state": _answer_or_none(lambda: f"P{pynvml.nvmlDeviceGetPerformanceState(self._gpu)}"),
+            "throttle_reasons": _answer_or_none(lambda: ",".join(reasons(self._reason_bits()))),
+            "utilization_percent": _answer_or_none(lambda: str(pynvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu)),
+            "persistence": _answer_or_none(lambda: "on" if pynvml.nvmlDeviceGetPersistenceMode(self._gpu) else "off"),
+            "ecc": _answer_or_none(lambda: "on" if pynvml.nvmlDeviceGetEccMode(self._gpu)[0] else "off"),
+            "ecc_uncorrected": _answer_or_none(self._uncorrected),
+            "mig": _answer_or_none(lambda: "on" if pynvml.nvmlDeviceGetMigMode(self._gpu)[0] else "off"),
         }
         return {key: value for key, value in found.items() if value is not None}
 
@@ -80,7 +80,7 @@ class Watch:
         return 0 if not owned or any(one is None for one in owned) else max(0, self.used_bytes() - sum(map(int, owned)))
 
     def _processes(self) -> list[Any]:
-        return _told(lambda: list(pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu))) or []
+        return _answer_or_none(lambda: list(pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu))) or []
 
     def _reason_bits(self) -> int:
         try:
@@ -93,7 +93,7 @@ class Watch:
         return str(pynvml.nvmlDeviceGetTotalEccErrors(self._gpu, kind, counter))
 
     def _asked(self, question: Callable[..., object], *words: object) -> str | None:
-        return _told(lambda: str(question(self._gpu, *words)))
+        return _answer_or_none(lambda: str(question(self._gpu, *words)))
 
 
 def reasons(bits: int) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _cuda_driver() -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _told(question: Callable[[], T]) -> T | None:
+def _answer_or_none(question: Callable[[], T]) -> T | None:
     try:
         return question()
     except pynvml.NVMLError:

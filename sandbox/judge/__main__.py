@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import torch
 
-from sandbox.devices import Device, Others, open_device
+from sandbox.devices import Device, ForeignUsage, open_device
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 from sandbox.judge.parent import end_with_parent
@@ -62,17 +62,17 @@ def start(kind: str) -> tuple[Device, Baseline]:
     try:
         baseline.started()
         kept = os.environ.get(DEVICE_KNOWN)
-        device.remember(before, Path(kept) if kept else None)
+        device.record_baseline_usage(before, Path(kept) if kept else None)
     except BaseException:
         baseline.close()
         raise
     return device, baseline
 
 
-def others(kind: str) -> Others:
+def others(kind: str) -> ForeignUsage:
     """What is on the device before we are."""
     if kind != "cuda":
-        return Others()
+        return ForeignUsage()
     from sandbox.devices import cuda  # its own imports are paid by its users only
 
     return cuda.others()

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import torch
 
-from sandbox.devices import Device, Source
+from sandbox.devices import Device, RandomSource
 from sandbox.protocol import wire
 
 LARGEST_INTEGER = 100.0  # of an integer tensor whose distribution is made for floats
@@ -70,14 +70,14 @@ def draw(
     others = distributions or {}
     drawn = []
     for tensor in tensors:
-        wanted = _Wanted(shape=shape_of(tensor, axes), dtype=getattr(torch, tensor.dtype), axes=axes, where=device.TORCH)
+        wanted = _DrawRequest(shape=shape_of(tensor, axes), dtype=getattr(torch, tensor.dtype), axes=axes, where=device.TORCH)
         one = _draw_one(others.get(tensor.name, tensor.distribution), wanted, values, structure)
         drawn.append(one if tensor.shape else one.cpu())
     return drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _DrawRequest:
     """The tensor that is to be drawn."""
 
     shape: tuple[int, ...]
@@ -93,7 +93,7 @@ class _Wanted:
         return float(self.axes[of.high_axis]) if of.high_axis else of.high
 
 
-def _draw_one(of: wire.Distribution, wanted: _Wanted, values: Source, structure: random.Random) -> torch.Tensor:
+def _draw_one(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, structure: random.Random) -> torch.Tensor:
     """One tensor, contiguous and of its dtype."""
     match of.kind:
         case "mixture":
@@ -121,16 +121,16 @@ def _draw_one(of: wire.Distribution, wanted: _Wanted, values: Source, structure:
     return result
 
 
-def _uniform(of: wire.Distribution, wanted: _Wanted, values: Source) -> torch.Tensor:
+def _uniform(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource) -> torch.Tensor:
     return values.uniform(wanted.shape) * (wanted.high(of) - of.low) + of.low
 
 
-def _index(of: wire.Distribution, wanted: _Wanted, values: Source) -> torch.Tensor:
+def _index(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource) -> torch.Tensor:
     low, high = int(of.low), math.ceil(wanted.high(of)) - 1
     return values.integers(low, max(low, high), wanted.shape)
 
 
-def _mixture(of: wire.Distribution, wanted: _Wanted, values: Source, structure: random.Random) -> torch.Tensor:
+def _mixture(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, structure: random.Random) -> torch.Tensor:
     total = sum(part.weight for part in of.parts)
     bounds = itertools.accumulate(part.weight / total for part in of.parts)
     chosen = values.uniform(wanted.shape)
@@ -140,7 +140,7 @@ def _mixture(of: wire.Distribution, wanted: _Wanted, values: Source, structure: 
     return drawn
 
 
-def _scaled(of: wire.Distribution, wanted: _Wanted, values: Source, structure: random.Random) -> torch.Tensor:
+def _scaled(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, structure: random.Random) -> torch.Tensor:
     drawn: torch.Tensor = values.normal(wanted.shape)
     if of.kind == "heavy_tail":
         chi = values.normal((3, *wanted.shape))

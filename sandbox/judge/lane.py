@@ -24,9 +24,9 @@ from sandbox.judge.baseline import Baseline, runner_job
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.run.placement import byte_count, rounded
 from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
-from sandbox.judge.run.trial import Bench, How, run
+from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
 from sandbox.judge.timing.box_load import box_load
-from sandbox.judge.timing.interleaved import EAGER, VARIANTS, Alone, Parties, time_alone
+from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone
 from sandbox.judge.timing.measure import measure
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
@@ -50,12 +50,12 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         with ExitStack() as open_links:
             clock = None
             if _measured(job):
-                clock = _Clock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
+                clock = _JobClock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
                 yield from _time_alone(job, clock, task)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
-            open_links.enter_context(device.levelled())
+            open_links.enter_context(device.round_free_memory())
             yield wire.Progress(stage=wire.Stage.LOADING)
-            work = runner_job(task.spec, job.language, job.entry, device, _told_at_once(task))
+            work = runner_job(task.spec, job.language, job.entry, device, public_templates(task))
             subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             # From here on the runner has run untrusted code: believe nothing it says.
             yield _load_fact(subject)
@@ -93,26 +93,26 @@ def working_bytes(problem: wire.ProblemSpec) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Clock:
+class _JobClock:
     """The trusted runner, its times while it was alone, by workload, and what the device can do at most."""
 
     trusted: RunnerLink
     ceilings: Mapping[str, float]
-    alone: dict[str, Alone] = field(default_factory=dict)
+    alone: dict[str, SoloTimings] = field(default_factory=dict)
 
 
-def _time_alone(job: wire.Job, clock: _Clock, task: Task) -> Iterator[wire.Fact]:
+def _time_alone(job: wire.Job, clock: _JobClock, task: Task) -> Iterator[wire.Fact]:
     """Time the baselines while there is no subject; says so, for what is compiled for the first time takes a while."""
     compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
     variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
     for workload in _measured(job):
         yield wire.Progress(stage=wire.Stage.LOADING)
-        bench = Bench.of(task, workload)
-        with _discreet(hidden=workload.hidden):
+        bench = WorkloadContext.of(task, workload)
+        with redact_reference_errors(hidden=workload.hidden):
             clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
 
 
-def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _Clock | None, artifact: bytes) -> Iterator[wire.Fact]:
+def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock | None, artifact: bytes) -> Iterator[wire.Fact]:
     """The public workloads to their last measurement, then the hidden ones: whatever a kernel that has met those says, in an error, a
     claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. The
     device's memory was reserved: where it runs out, the subject has it."""
@@ -120,7 +120,7 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
     found: wire.Evidence | None = None
     try:
         for part in _parts(job.problem.workloads):
-            with _discreet(hidden=part[0].hidden):
+            with redact_reference_errors(hidden=part[0].hidden):
                 if part[0].hidden and any(task.templates):
                     subject.tell(task.templates, job.load_s)
                 for workload in part:
@@ -149,7 +149,7 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
 
 
 @contextmanager
-def _discreet(*, hidden: bool) -> Iterator[None]:
+def redact_reference_errors(*, hidden: bool) -> Iterator[None]:
     """What goes wrong with the reference on a hidden workload is not quoted: it may tell its size."""
     try:
         yield
@@ -159,7 +159,7 @@ def _discreet(*, hidden: bool) -> Iterator[None]:
         raise ReferenceFailed("the reference fails on a hidden workload; `grader-cli problems check` says how") from None
 
 
-def _told_at_once(task: Task) -> tuple[str, ...]:
+def public_templates(task: Task) -> tuple[str, ...]:
     """The templates, but for those of hidden workloads: the values in them would tell."""
     return tuple("" if one.hidden else template for one, template in zip(task.spec.workloads, task.templates, strict=False))
 
@@ -173,9 +173,9 @@ def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload
 
 def _verify(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
     yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=_hidden_at(workload))
-    bench = Bench.of(task, workload)
+    bench = WorkloadContext.of(task, workload)
     for index in range(job.problem.trial_count):
-        done = run(subject, bench, How(poison_allocations=True, stir=True))
+        done = run(subject, bench, RunOptions(poison_allocations=True, stir=True))
         yield judge_run(done, bench, wire.TrialPhase.VERIFY, index)
 
 
@@ -191,9 +191,9 @@ def _hidden_at(workload: wire.Workload) -> int | None:
     return time.monotonic_ns()
 
 
-def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: _Clock) -> Iterator[wire.Fact]:
+def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: _JobClock) -> Iterator[wire.Fact]:
     problem = job.problem
-    parties = Parties(
+    parties = TimingSetup(
         subject=subject,
         trusted=clock.trusted,
         copies=languages()[job.language].returns_outputs and problem.convention is not wire.Convention.DESTINATION,
@@ -209,7 +209,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         sum(byte_count(one, workload.axes) for one in problem.outputs),
         clock.ceilings,
     )
-    bench, own = (Bench.of(task, workload) for _ in range(2))
+    bench, own = (WorkloadContext.of(task, workload) for _ in range(2))
     yield from measure(parties, bench, own, floor_ns)
 
 

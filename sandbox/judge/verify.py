@@ -7,12 +7,12 @@ from functools import partial
 
 import torch
 
-from sandbox.judge.compare.rounding_noise import excused
+from sandbox.judge.compare.rounding_noise import forgive_rounding_noise
 from sandbox.judge.compare.tolerance import Comparison, compare
 from sandbox.judge.references import Reference, ReferenceFailed
 from sandbox.judge.run import poison
 from sandbox.judge.run.runner_link import Silence
-from sandbox.judge.run.trial import Bench, Run
+from sandbox.judge.run.trial import Run, WorkloadContext
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
 
@@ -30,7 +30,7 @@ def expected(reference: Reference, drawn: list[torch.Tensor], problem: wire.Prob
     return results
 
 
-def judge_run(done: Run, bench: Bench, phase: wire.TrialPhase, index: int) -> wire.Trial:
+def judge_run(done: Run, bench: WorkloadContext, phase: wire.TrialPhase, index: int) -> wire.Trial:
     """Draw the fact of a run. The reference is computed only now, when the snapshot is in private memory."""
     workload = bench.workload
     trial = partial(
@@ -85,7 +85,7 @@ def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome | None, str]:
     return wire.TrialOutcome.RAISED, reply.message
 
 
-def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
+def _compare_all(done: Run, bench: WorkloadContext) -> list[Comparison]:
     problem = bench.problem
     references = expected(bench.reference, done.inputs, problem)
     triples = zip(done.unwritten, done.outputs, references, strict=True)
@@ -105,13 +105,15 @@ def _compare_all(done: Run, bench: Bench) -> list[Comparison]:
             )
         found.append(compare(output, reference, wide[index], unwritten[index], bench.tolerance))
 
-    def again(index: int, shaken: Sequence[torch.Tensor]) -> Comparison:
-        return compare(done.outputs[index], references[index], wide[index], unwritten[index], bench.tolerance, shaken)
+    def again(index: int, perturbed: Sequence[torch.Tensor]) -> Comparison:
+        return compare(done.outputs[index], references[index], wide[index], unwritten[index], bench.tolerance, perturbed)
 
-    return excused(found, done.inputs, references, lambda given: expected(bench.reference64 or bench.reference, given, problem), again)
+    return forgive_rounding_noise(
+        found, done.inputs, references, lambda given: expected(bench.reference64 or bench.reference, given, problem), again
+    )
 
 
-def _expected64(done: Run, bench: Bench, references: list[torch.Tensor]) -> list[torch.Tensor | None]:
+def _expected64(done: Run, bench: WorkloadContext, references: list[torch.Tensor]) -> list[torch.Tensor | None]:
     """The reference in double precision, for the error budget; None where the problem has no budget or no floats."""
     if bench.tolerance.budget_factor is None or not any(one.dtype.is_floating_point for one in references):
         return [None] * len(references)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sandbox.compilers.headers import Headers
 from sandbox.devices import Arena
-from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
 from sandbox.protocol.gate import Call, Slot, Status
 
@@ -47,11 +47,11 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     try:
         library = ctypes.CDLL(f"/proc/self/fd/{artifact_fd}", mode=ctypes.RTLD_LOCAL)
     except OSError as error:
-        raise Refused(Status.RAISED, f"the artifact can't be loaded: {error}") from None
+        raise LaunchRefused(Status.RAISED, f"the artifact can't be loaded: {error}") from None
     try:
         function = getattr(library, job.entry)
     except AttributeError:
-        raise Refused(Status.ENTRY_NOT_FOUND, f"the artifact has no function '{job.entry}'") from None
+        raise LaunchRefused(Status.ENTRY_NOT_FOUND, f"the artifact has no function '{job.entry}'") from None
     function.restype = None
     dtypes = [tensor.dtype for tensor in job.inputs]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sandbox.devices import Arena
 from sandbox.languages import python_build, python_call, python_emulated, python_extensions, python_module
-from sandbox.launch.kernel import Loaded, Refused
+from sandbox.launch.kernel import LaunchRefused, Loaded
 from sandbox.protocol import python_archive, wire
 from sandbox.protocol.gate import Status
 
@@ -22,12 +22,12 @@ build = python_build.build
 
 def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
     """Unpack the artifact and import the module; its body runs here."""
-    place = python_module.Place(directory=Path(tempfile.mkdtemp(prefix="module-")))
+    place = python_module.ModuleDirectory(directory=Path(tempfile.mkdtemp(prefix="module-")))
     try:
         python_archive.unpack(Path(f"/proc/self/fd/{artifact_fd}").read_bytes(), place.directory)
         source = python_module.only_file(place.sources)
-    except (python_archive.Refused, python_module.NoEntry) as refused:
-        raise Refused(Status.RAISED, str(refused)) from None
+    except (python_archive.ArchiveRefused, python_module.NoEntry) as refused:
+        raise LaunchRefused(Status.RAISED, str(refused)) from None
     _seal(place)
     os.environ.update(place.environment(job.device_kind))
     import torch
@@ -42,29 +42,29 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     return Loaded(bind=lambda call: python_call.bind(kernel, call, job, arena), uses_torch=True)
 
 
-def _kernel(source: Path, place: python_module.Place, job: wire.RunnerJob, state_fd: int) -> python_call.Kernel:
+def _kernel(source: Path, place: python_module.ModuleDirectory, job: wire.RunnerJob, state_fd: int) -> python_call.Kernel:
     try:
         module = python_module.import_file(source)
         kernel = python_call.kernel_of(python_module.find_entry(module, job.entry), job, state_fd)
     except python_module.NoEntry as missing:
-        raise Refused(Status.ENTRY_NOT_FOUND, str(missing)) from None
+        raise LaunchRefused(Status.ENTRY_NOT_FOUND, str(missing)) from None
     except SystemExit as left:
-        raise Refused(Status.RAISED, f"the module ended its process when it was imported: SystemExit: {left}") from None
+        raise LaunchRefused(Status.RAISED, f"the module ended its process when it was imported: SystemExit: {left}") from None
     except Exception as error:
         python_module.explain(error, place.sources)
         raise
 
-    def told(*arguments: object) -> object:
+    def sentence(*arguments: object) -> object:
         try:
             return kernel(*arguments)
         except Exception as error:
             python_module.explain(error, place.sources)
             raise
 
-    return told
+    return sentence
 
 
-def _seal(place: python_module.Place) -> None:
+def _seal(place: python_module.ModuleDirectory) -> None:
     """What was submitted and compiled is read only; caches are their compilers' to write to."""
     for part in (place.sources, place.extensions):
         part.mkdir(exist_ok=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from sandbox.compilers import nvcc
-from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, Attempt, spoiled
-from sandbox.languages.python_module import Place, names_extensions
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
+from sandbox.languages.python_module import ModuleDirectory, names_extensions
 from sandbox.protocol import python_archive, wire
 
 OUTPUT_KEPT_BYTES = 16 * 1024
@@ -28,12 +28,12 @@ IMPORTER = "sandbox.builder.python_import"
 CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED})
 
 
-def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[Attempt, wire.BuildNote]:
+def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     """Import the one file of a job in `place`, an empty directory, and pack it."""
     if len(job.sources) != 1:
         log = f"error: a submission in Python is one file, and these are {len(job.sources)}; join them\n"
-        return Attempt(code=REJECTED, log=log), wire.BuildNote()
-    path, module = job.sources[0], Place(directory=place / "module")
+        return BuildAttempt(code=REJECTED, log=log), wire.BuildNote()
+    path, module = job.sources[0], ModuleDirectory(directory=place / "module")
     source = (files / path).read_bytes()
     if job.device_kind == "cuda" and names_extensions(source.decode("utf-8", "replace")) and shutil.which("nvcc") is None:
         raise nvcc.NoCompiler  # our fault, and said where it is believed
@@ -63,20 +63,22 @@ def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> 
     )
 
 
-def _made(process: subprocess.Popen[bytes], report_path: Path, module: Place, path: str, source: bytes) -> tuple[Attempt, wire.BuildNote]:
+def _made(
+    process: subprocess.Popen[bytes], report_path: Path, module: ModuleDirectory, path: str, source: bytes
+) -> tuple[BuildAttempt, wire.BuildNote]:
     """What came of an import."""
     output, exit_code = _ended(process)
     reported, note = _reported(report_path)
     if reported is None:
         log = f"error: the module ended its process while it was imported (exit code {exit_code}); let it end by itself\n{output}"
-        return Attempt(code=IMPORT_FAILED, log=log), note
+        return BuildAttempt(code=IMPORT_FAILED, log=log), note
     if reported.code != BUILT:
-        return Attempt(code=reported.code, log=f"{reported.log}{output}"), note
+        return BuildAttempt(code=reported.code, log=f"{reported.log}{output}"), note
     try:
         artifact = python_archive.pack({path: source}, module.directory)
-    except python_archive.Refused as refused:
-        return Attempt(code=REJECTED, log=f"error: {refused}\n{output}"), note
-    return Attempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
+    except python_archive.ArchiveRefused as refused:
+        return BuildAttempt(code=REJECTED, log=f"error: {refused}\n{output}"), note
+    return BuildAttempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
 
 
 def _ended(process: subprocess.Popen[bytes]) -> tuple[str, int]:
@@ -103,16 +105,16 @@ def _keep(stream: IO[bytes], kept: bytearray) -> None:
         kept += chunk[: OUTPUT_KEPT_BYTES + 1 - len(kept)]
 
 
-def _reported(path: Path) -> tuple[Attempt | None, wire.BuildNote]:
+def _reported(path: Path) -> tuple[BuildAttempt | None, wire.BuildNote]:
     """What the importing process left; None where that is nothing that it writes."""
     note = wire.BuildNote()
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             content = file.read(REPORT_LIMIT_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-        said = json.loads(content)
-        code, log, noted = said["code"], said["log"], wire.decode(said["note"].encode())
+        message = json.loads(content)
+        code, log, noted = message["code"], message["log"], wire.decode(message["note"].encode())
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None, note
     if type(code) is not int or code not in CODES or not isinstance(log, str):  # 7.0 is in CODES, too, and no exit code
         return None, note
-    return Attempt(code=code, log=log), noted if isinstance(noted, wire.BuildNote) else note
+    return BuildAttempt(code=code, log=log), noted if isinstance(noted, wire.BuildNote) else note

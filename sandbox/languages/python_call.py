@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox.devices import Arena
 from sandbox.languages import model_state, torch_extension
 from sandbox.languages.python_module import ready
-from sandbox.launch.kernel import Bound, Refused
+from sandbox.launch.kernel import Bound, LaunchRefused
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import Call, Status
 
@@ -58,12 +58,12 @@ def _data(template: str, inputs: list[object], targets: list[torch.Tensor]) -> o
 
 def _tensor_count(template: str) -> int:
     found, _ = pytree.flatten(
-        pytree.build(template, list(map(_Tensor, range(template.count('"tensor"'))))), lambda one: isinstance(one, _Tensor)
+        pytree.build(template, list(map(_TensorSlot, range(template.count('"tensor"'))))), lambda one: isinstance(one, _TensorSlot)
     )
     return len(found)
 
 
-class _Tensor:
+class _TensorSlot:
     """Stands for a tensor while they are counted."""
 
     def __init__(self, number: int) -> None:
@@ -77,4 +77,4 @@ def _flat(result: object) -> list[Any]:
     try:
         return pytree.flatten(result, lambda one: isinstance(one, torch.Tensor))[0]
     except (pytree.NestInvalid, RecursionError) as wrong:
-        raise Refused(Status.WRONG_DTYPE, f"the kernel's result can't be read: {wrong}") from None
+        raise LaunchRefused(Status.WRONG_DTYPE, f"the kernel's result can't be read: {wrong}") from None

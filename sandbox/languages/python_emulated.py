@@ -32,7 +32,7 @@ def install(text: str) -> None:
         cuda = (isinstance(value, torch.device) and value.type == "cuda") or (isinstance(value, str) and value.split(":")[0] == "cuda")
         return cpu if cuda else value
 
-    class OnCpu(TorchFunctionMode):
+    class SubmissionOnCpu(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func in answers:
                 return answers[func]
@@ -43,7 +43,7 @@ def install(text: str) -> None:
             named = {name: placed(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
             return func(*map(placed, args), **named)
 
-    OnCpu().__enter__()  # type: ignore[no-untyped-call]  # until the process ends
+    SubmissionOnCpu().__enter__()  # type: ignore[no-untyped-call]  # until the process ends
     _replace_torch_cuda(torch)
     if "numba" in text:
         python_numba.install(torch)
@@ -65,8 +65,8 @@ class _Stream:
 
     wait_stream = wait_event = lambda self, other: None
 
-    def record_event(self, event: _Event | None = None) -> _Event:
-        event = event or _Event()
+    def record_event(self, event: _EmulatedEvent | None = None) -> _EmulatedEvent:
+        event = event or _EmulatedEvent()
         event.record()
         return event
 
@@ -80,7 +80,7 @@ class _Stream:
         pass
 
 
-class _Event:
+class _EmulatedEvent:
     """A moment by the host's clock."""
 
     def __init__(self, *arguments: object, **named: object) -> None:
@@ -89,7 +89,7 @@ class _Event:
     def record(self, stream: object = None) -> None:
         self._at_ns = time.perf_counter_ns()
 
-    def elapsed_time(self, end: _Event) -> float:
+    def elapsed_time(self, end: _EmulatedEvent) -> float:
         return (end._at_ns - self._at_ns) / 1e6
 
     def synchronize(self) -> None:
@@ -127,7 +127,7 @@ def _replace_torch_cuda(torch: Any) -> None:
         "stream": lambda stream: within(),
         "device": lambda device: within(),
         "Stream": _Stream,
-        "Event": _Event,
+        "Event": _EmulatedEvent,
         **{
             name: nothing() for name in ("init", "synchronize", "set_device", "set_stream", "empty_cache", "manual_seed", "manual_seed_all")
         },

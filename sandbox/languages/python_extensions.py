@@ -40,8 +40,8 @@ class Extension:
     def __post_init__(self) -> None:
         if not (self.name.isidentifier() and self.name.isascii()):
             raise ValueError(f"load_inline: name {self.name!r} is no identifier; write letters, digits and '_'")
-        said = json.dumps([self.name, sorted(self.files.items()), self.flags, self.is_module])
-        object.__setattr__(self, "key", hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:20])
+        message = json.dumps([self.name, sorted(self.files.items()), self.flags, self.is_module])
+        object.__setattr__(self, "key", hashlib.sha256(message.encode("utf-8", "surrogatepass")).hexdigest()[:20])
 
     @property
     def path(self) -> str:
@@ -120,8 +120,8 @@ class Loader:
         for path in map(Path, _texts(sources)):
             files[path.name if path.name not in files else f"{len(files)}_{path.name}"] = (path.read_text("utf-8"),)
         flags = (*(extra_cflags or ()), *(extra_cuda_cflags or ()), *(extra_ldflags or ()))
-        beside = tuple(dict.fromkeys(str(Path(path).absolute().parent) for path in _texts(sources)))
-        include_dirs = (*_texts(extra_include_paths), *beside)
+        companion = tuple(dict.fromkeys(str(Path(path).absolute().parent) for path in _texts(sources)))
+        include_dirs = (*_texts(extra_include_paths), *companion)
         return self._load(Extension(name=name, files=files, flags=flags, include_dirs=include_dirs, is_module=is_python_module))
 
     def _load(self, extension: Extension) -> ModuleType | None:
@@ -137,7 +137,7 @@ def bindings_of(functions: str | Sequence[str] | Mapping[str, str] | None, *, wr
     names = [functions] if isinstance(functions, str) else functions
     described = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
     called = "torch::wrap_pybind_function({})" if wrapped else "{}"
-    lines = [f'm.def("{name}", {called.format(name)}, {json.dumps(told)});' for name, told in described.items()]
+    lines = [f'm.def("{name}", {called.format(name)}, {json.dumps(sentence)});' for name, sentence in described.items()]
     return ("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}")
 
 

@@ -42,7 +42,7 @@ class NoEntry(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ModuleDirectory:
     """The directory of one module: its source, the extensions compiled from it, and other compilers' caches."""
 
     directory: Path
@@ -126,10 +126,10 @@ def complaint(error: BaseException, sources: Path) -> str:
         shown = (error.text or "").rstrip("\n")
         return line + (f"{shown}\n{' ' * ((error.offset or 1) - 1)}^\n" if shown.isprintable() and shown else "")
     frames = _frames(error, sources)
-    said = "".join(traceback.format_exception_only(error)).strip().replace(f"{sources}{os.sep}", "")[:MESSAGE_LIMIT_CHARS]
+    message = "".join(traceback.format_exception_only(error)).strip().replace(f"{sources}{os.sep}", "")[:MESSAGE_LIMIT_CHARS]
     if not frames:
-        return f"error: {said}\n"
-    lines = [f"{_own(frames[-1].filename, sources)}:{frames[-1].lineno}: error: {said}\n"]
+        return f"error: {message}\n"
+    lines = [f"{_own(frames[-1].filename, sources)}:{frames[-1].lineno}: error: {message}\n"]
     lines += [f"  {_own(one.filename, sources)}:{one.lineno}, in {one.name}: {one.line}\n" for one in frames[-FRAME_COUNT:]]
     return "".join(lines)
 

@@ -11,7 +11,7 @@ from sandbox.compilers import fast_headers, torch_install
 from sandbox.compilers.headers import FULL, Headers
 from sandbox.devices import Arena
 from sandbox.languages import python_extensions
-from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
 from sandbox.protocol.gate import Call, Slot, Status
 
@@ -68,7 +68,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     path = f"/proc/self/fd/{artifact_fd}"
     module = python_extensions.import_library(path, Path(path).read_bytes())
     if module is None:
-        raise Refused(Status.ENTRY_NOT_FOUND, "the artifact is no Python module")
+        raise LaunchRefused(Status.ENTRY_NOT_FOUND, "the artifact is no Python module")
     function = _entry(module, job.entry)
 
     def bind(call: Call) -> Bound:
@@ -90,7 +90,7 @@ def _entry(module: Any, wanted: str) -> Callable[..., object]:
             return getattr(module, name)  # type: ignore[no-any-return]
     if len(functions) == 1:
         return getattr(module, functions[0])  # type: ignore[no-any-return]
-    raise Refused(
+    raise LaunchRefused(
         Status.ENTRY_NOT_FOUND,
         f"the module has no function 'forward'; it has {', '.join(functions) or 'none'}; name one m.def(\"forward\", ...)",
     )
@@ -126,25 +126,29 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob) -
 
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     if len(results) != len(targets):
-        raise Refused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
+        raise LaunchRefused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
     for value, target, tensor in zip(results, targets, job.outputs, strict=True):
         if not isinstance(value, torch.Tensor):
-            raise Refused(Status.WRONG_DTYPE, f"output {tensor.name!r} is a {type(value).__name__}; return a torch.Tensor")
+            raise LaunchRefused(Status.WRONG_DTYPE, f"output {tensor.name!r} is a {type(value).__name__}; return a torch.Tensor")
         if value.dtype != target.dtype:
-            raise Refused(Status.WRONG_DTYPE, f"output {tensor.name!r} has dtype {value.dtype}; the problem asks for torch.{tensor.dtype}")
+            raise LaunchRefused(
+                Status.WRONG_DTYPE, f"output {tensor.name!r} has dtype {value.dtype}; the problem asks for torch.{tensor.dtype}"
+            )
         if value.shape != target.shape:
-            told = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
-            raise Refused(Status.WRONG_SHAPE, told)
+            sentence = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
+            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
         if value.layout != torch.strided or value.device != target.device or not value.is_contiguous():
             # A view would leave its work to the copy, which everybody is forgiven.
-            told = f"output {tensor.name!r} is not a contiguous tensor on the device; return one, such as by .contiguous()"
-            raise Refused(Status.WRONG_SHAPE, told)
+            sentence = f"output {tensor.name!r} is not a contiguous tensor on the device; return one, such as by .contiguous()"
+            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
         if value.is_neg() or value.is_conj():
-            told = f"output {tensor.name!r} is negated or conjugated only when it is copied; return its values, such as by .resolve_neg()"
-            raise Refused(Status.WRONG_SHAPE, told)
+            sentence = (
+                f"output {tensor.name!r} is negated or conjugated only when it is copied; return its values, such as by .resolve_neg()"
+            )
+            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
         if _overlap(value, target):  # by its own doing: the copy that is forgiven would be none
-            told = f"output {tensor.name!r} lies where the grader copies it to; return a tensor of your own"
-            raise Refused(Status.WRONG_SHAPE, told)
+            sentence = f"output {tensor.name!r} lies where the grader copies it to; return a tensor of your own"
+            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
         with torch.no_grad():
             target.copy_(value)
 

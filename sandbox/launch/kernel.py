@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sandbox.protocol.gate import Call, Status
 
 
-class Refused(Exception):
+class LaunchRefused(Exception):
     """The submission's own code failed in a way that has a name: what goes into the answer's status and message."""
 
     def __init__(self, status: Status, message: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operation, Status
 
 ITEM_BYTES = (2, 4, 8)
@@ -87,7 +87,7 @@ def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[
 
 def failure(error: Exception, device: Device) -> Answer:
     """What an exception comes to. The device is asked first: after a fault of its own every later error is only an echo."""
-    if isinstance(error, Refused):
+    if isinstance(error, LaunchRefused):
         return Answer(status=error.status, message=error.message)
     fault = error if isinstance(error, DeviceFault) else None
     try:

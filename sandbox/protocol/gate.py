@@ -57,7 +57,7 @@ class Status(IntEnum):
     OUT_OF_MEMORY = 6
 
 
-class _Slot(ctypes.Structure):
+class _SlotLayout(ctypes.Structure):
     _fields_ = [("offset", ctypes.c_uint64), ("rank", ctypes.c_uint64), ("shape", ctypes.c_int64 * RANK_LIMIT), ("scalar", ctypes.c_double)]
 
 
@@ -81,7 +81,7 @@ class _Page(ctypes.Structure):
         ("seed", ctypes.c_uint64),
         ("budget_ns", ctypes.c_uint64),
         ("axes", ctypes.c_int64 * AXIS_LIMIT),
-        ("slots", _Slot * TENSOR_LIMIT),
+        ("slots", _SlotLayout * TENSOR_LIMIT),
         ("status", ctypes.c_uint32),
         ("message_bytes", ctypes.c_uint32),
         ("sample_count", ctypes.c_uint32),

@@ -21,7 +21,7 @@ FILE_COUNT_LIMIT = 2000
 PATH_LIMIT_BYTES = 240
 
 
-class Refused(Exception):
+class ArchiveRefused(Exception):
     """An artifact, or what should become one, is not as it must be; the sentence says what."""
 
 
@@ -37,7 +37,7 @@ def pack(sources: Mapping[str, bytes], place: Path) -> bytes:
             total += len(content)
             if total > SIZE_LIMIT_BYTES or count > FILE_COUNT_LIMIT:
                 most = f"{SIZE_LIMIT_BYTES >> 20} MiB or {FILE_COUNT_LIMIT} files"
-                raise Refused(f"what the module made when it was imported is over {most}; compile less there")
+                raise ArchiveRefused(f"what the module made when it was imported is over {most}; compile less there")
             entry = tarfile.TarInfo(path)
             entry.size, entry.mode = len(content), 0o444
             archive.addfile(entry, io.BytesIO(content))
@@ -50,14 +50,14 @@ def unpack(artifact: bytes, place: Path) -> None:
         with tarfile.open(fileobj=io.BytesIO(artifact), mode="r:") as archive:
             members = [_checked(archive, entry, number) for number, entry in enumerate(archive)]
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise Refused(f"the artifact is no archive of ours: {error}") from None
+        raise ArchiveRefused(f"the artifact is no archive of ours: {error}") from None
     if len({path for path, _ in members}) != len(members):
-        raise Refused("the artifact has two files of one path")
+        raise ArchiveRefused("the artifact has two files of one path")
     try:
         for path, content in members:
             _write(place / path, content)
     except OSError as error:  # a file that is another's directory; no room
-        raise Refused(f"the artifact can't be unpacked: {error}") from None
+        raise ArchiveRefused(f"the artifact can't be unpacked: {error}") from None
 
 
 def _write(target: Path, content: bytes) -> None:
@@ -69,7 +69,7 @@ def _write(target: Path, content: bytes) -> None:
 def _checked(archive: tarfile.TarFile, entry: tarfile.TarInfo, number: int) -> tuple[str, bytes]:
     path = PurePosixPath(entry.name)
     if not entry.isreg() or entry.issparse():
-        raise Refused(f"the artifact has {entry.name!r}, which is no plain file")
+        raise ArchiveRefused(f"the artifact has {entry.name!r}, which is no plain file")
     os.fsencode(entry.name)  # ValueError where no file can have the name
     if (
         "\0" in entry.name
@@ -79,9 +79,9 @@ def _checked(archive: tarfile.TarFile, entry: tarfile.TarInfo, number: int) -> t
         or len(path.parts) < 2
         or path.parts[0] not in TOP
     ):
-        raise Refused(f"the artifact has {entry.name!r}, which is no path inside of it")
+        raise ArchiveRefused(f"the artifact has {entry.name!r}, which is no path inside of it")
     if number >= FILE_COUNT_LIMIT or entry.offset_data + entry.size > SIZE_LIMIT_BYTES + FILE_COUNT_LIMIT * 4096:
-        raise Refused("the artifact holds more than one may")
+        raise ArchiveRefused("the artifact holds more than one may")
     file = archive.extractfile(entry)
     assert file is not None
     return entry.name, file.read()

@@ -49,12 +49,12 @@ def _operators(launch: Callable[[], object]) -> list[str]:
     called: list[str] = []
     library: dict[str, None] = {}
 
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             called.append(f"operator {func.overloadpacket.__name__}")
             return func(*args, **(kwargs or {}))
 
-    with numpy_calls(library), _all_threads(called), Watch():  # type: ignore[no-untyped-call]
+    with numpy_calls(library), _all_threads(called), OperatorMode():  # type: ignore[no-untyped-call]
         launch()
     return [*called, *library]
 

@@ -51,7 +51,7 @@ def numpy_calls(found: dict[str, None]) -> Iterator[None]:
     if "numpy" not in sys.modules or platform.machine() != "x86_64" or sys.implementation.name != "cpython":
         yield
         return
-    hooks = _Hooks(found)
+    hooks = _NumpyHooks(found)
     try:
         hooks.install()
         yield
@@ -59,7 +59,7 @@ def numpy_calls(found: dict[str, None]) -> Iterator[None]:
         hooks.remove()
 
 
-class _Hooks:
+class _NumpyHooks:
     """Entries that note a call and go on to the original. They stay in memory for good: a thread may be in one when they are removed."""
 
     kept: ClassVar[list[object]] = []

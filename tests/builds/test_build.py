@@ -255,7 +255,7 @@ def test_a_way_that_is_not_there_says_why():
 def test_a_plan_out_of_time_is_stopped_with_all_that_it_runs(tmp_path):
     """Its commands do not go on to take the time of the next."""
     done = tmp_path / "done"
-    slow = steps.Step(command=("sh", "-c", f"sleep 3; touch {done}"), directory=tmp_path, outputs=("slow",))
+    slow = steps.CompilerStep(command=("sh", "-c", f"sleep 3; touch {done}"), directory=tmp_path, outputs=("slow",))
     ran = steps.run([slow], tmp_path, timeout_s=0.3)
     assert not ran.succeeded and ran.log == f"{steps.UNFINISHED}\n"
     assert not done.exists()
@@ -264,7 +264,7 @@ def test_a_plan_out_of_time_is_stopped_with_all_that_it_runs(tmp_path):
 def test_a_command_s_words_reach_it_as_they_are(tmp_path):
     """Through ninja and the shell."""
     words = ("a b", "$HOME", "${x}", "it's", '"', "*", "a\\b", "$in", ":", "#")
-    ran = steps.run([steps.Step(command=("printf", "%s\\n", *words), directory=tmp_path, outputs=("x",))], tmp_path)
+    ran = steps.run([steps.CompilerStep(command=("printf", "%s\\n", *words), directory=tmp_path, outputs=("x",))], tmp_path)
     assert ran.succeeded and ran.log.splitlines() == list(words)
 
 
@@ -287,7 +287,7 @@ def test_a_library_that_is_loaded_before_is_only_named(tmp_path, made):
 def test_the_log_is_in_the_order_of_the_plan(tmp_path):
     """Whoever is first to finish."""
     plan = [
-        steps.Step(command=("sh", "-c", f"sleep {pause}; echo {name}"), directory=tmp_path, outputs=(name,), source=name)
+        steps.CompilerStep(command=("sh", "-c", f"sleep {pause}; echo {name}"), directory=tmp_path, outputs=(name,), source=name)
         for name, pause in (("a", 0.2), ("b", 0))
     ]
     assert steps.run(plan, tmp_path).log == "a\nb\n"

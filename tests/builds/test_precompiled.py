@@ -79,5 +79,5 @@ def _symbols(path: Path) -> set[tuple[str, ...]]:
     return {tuple(line.split()[:2]) for line in listed.splitlines() if not line.startswith(".L")}
 
 
-def _that_names_what_it_reads(step: steps.Step) -> steps.Step:
-    return steps.Step(command=(*step.command, "-H"), directory=step.directory, outputs=step.outputs)
+def _that_names_what_it_reads(step: steps.CompilerStep) -> steps.CompilerStep:
+    return steps.CompilerStep(command=(*step.command, "-H"), directory=step.directory, outputs=step.outputs)

@@ -3,7 +3,7 @@
 Each ends at one limit of the box; the control is the same source where that limit is far away.
 """
 
-from grader.grading.build import COMPILER_SAYS_NO, module_argv
+from grader.grading.build import COMPILER_REJECTED, module_argv
 from grader.isolation import BoxCause
 from grader.isolation.pickup import pick_up
 from grader.isolation.runtime import box_output
@@ -67,7 +67,7 @@ async def test_58_a_device_without_end_as_a_header_meets_the_memory_limit(cage):
 async def test_58_a_giant_of_an_array_meets_the_file_limit(cage):
     source = {"kernel.cu": f"char giant[20 << 20] = {{1}};\n{ENTRY}"}
     ended, artifact = await built(cage, source, file_bytes=8 << 20)
-    assert (ended.cause, ended.exit_code) == (BoxCause.EXITED, COMPILER_SAYS_NO)
+    assert (ended.cause, ended.exit_code) == (BoxCause.EXITED, COMPILER_REJECTED)
     assert b"File size limit exceeded" in ended.output
     assert not isinstance(artifact, bytes)
     ended, artifact = await built(cage, source)
@@ -85,7 +85,7 @@ async def test_58_what_never_ends_downwards_ends_at_the_compilers_own_depth(cage
     """Not ours to take away: the control is the same without it, above."""
     down = "template<int N> struct T { static const int v = T<N + 1>::v; };\nint x = T<0>::v;\n"
     ended, artifact = await built(cage, {"kernel.cu": down + ENTRY, "other.cu": "#include __FILE__\n"})
-    assert (ended.cause, ended.exit_code) == (BoxCause.EXITED, COMPILER_SAYS_NO)
+    assert (ended.cause, ended.exit_code) == (BoxCause.EXITED, COMPILER_REJECTED)
     assert b"instantiation depth" in ended.output and b"nested depth" in ended.output
     assert not isinstance(artifact, bytes)
 

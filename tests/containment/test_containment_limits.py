@@ -12,7 +12,7 @@ import time
 import docker
 import pytest
 
-from grader.cli.text import visible
+from grader.cli.text import escape_unprintable
 from grader.grading.build import cut
 from grader.isolation import BoxCause
 from grader.isolation.removal import remove_tree
@@ -117,7 +117,7 @@ async def test_15_a_line_without_end_is_cut_and_shown_harmlessly(cage):
     text, truncated = cut(ended.output)
     assert truncated and len(text.encode()) <= wire.LOG_LIMIT_BYTES
     assert "\x1b[2J" in text
-    assert visible(text).replace("\ufffd", "?").isprintable()
+    assert escape_unprintable(text).replace("\ufffd", "?").isprintable()
     assert (await cage.run(flood, limits={"output_bytes": 8 << 20})).cause is BoxCause.EXITED
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxCause, BoxSpec, GpuAccess, Purpose, driver, trial
+from grader.isolation import BoxCause, BoxSpec, GpuAccess, Purpose, driver, probe
 from grader.isolation.select import make
 
 MEMORY_DEVICE = 1
@@ -69,7 +69,7 @@ def spec_of(slot, host, code):
         box_id=f"g{os.getpid()}",
         purpose=Purpose.RUN,
         argv=("{python}", "-I", "-S", "-c", code),
-        limits=trial.LIMITS,
+        limits=probe.LIMITS,
         slot=slot,
         gpu=GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton"),
     )
@@ -115,5 +115,5 @@ async def test_a_box_is_told_where_its_gpu_is(made, slot, host):
 async def test_the_trial_of_a_gpu_says_what_does_not_work(made, host):
     """Here libcuda is text, so it ends at the loader."""
     access = GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton")
-    said = await trial.gpu_failure(made, access)
+    said = await probe.gpu_failure(made, access)
     assert said is not None and "a box with this GPU ended" in said and "libcuda.so.1" in said

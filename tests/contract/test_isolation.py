@@ -306,7 +306,7 @@ from grader.isolation import BoxSpec, Purpose
 from grader.isolation.select import make
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
-from grader.isolation.trial import LIMITS
+from grader.isolation.probe import LIMITS
 
 async def main(name, state_id, runtime_dir, slot, marker):
     isolation = make(name, BoxSettings(state_id=state_id, runtime_dir=Path(runtime_dir)))

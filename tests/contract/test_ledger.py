@@ -134,7 +134,7 @@ async def test_a_lease_is_good_for_its_worker_only(ledger):
 
 
 async def test_a_heartbeat_keeps_a_lease(ledger, clock):
-    """Only leases that nobody kept alive expire."""
+    """Only leases that expired expire."""
     made = await submit(ledger)
     held = await lease(ledger)
     clock.pass_s(20)

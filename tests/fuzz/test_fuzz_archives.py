@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
-from sandbox.protocol.python_archive import CACHES, EXTENSIONS, SOURCES, TOP, Refused, pack, unpack
+from sandbox.protocol.python_archive import CACHES, EXTENSIONS, SOURCES, TOP, ArchiveRefused, pack, unpack
 from tests.fuzz import values
 
 KINDS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE,
@@ -73,7 +73,7 @@ def unpacked(content: bytes) -> list[str] | None:
         place.mkdir(parents=True)
         try:
             unpack(content, place)
-        except Refused as refused:
+        except ArchiveRefused as refused:
             assert str(refused)
             return None
         finally:
@@ -135,5 +135,5 @@ def test_these_archives_lead_a_plain_extraction_astray() -> None:
 
     found = find(archives(), astray, settings=values.FINDING)
     assert unpacked(found) is None
-    with pytest.raises(Refused):
+    with pytest.raises(ArchiveRefused):
         unpack(found, Path("/nonexistent"))

@@ -27,7 +27,7 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.grading import pipeline
 from grader.grading.build import build_artifact
-from grader.grading.ports import Profile, Seat, Workspace
+from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
 from grader.isolation.select import choose, make
 from grader.isolation.settings import BoxSettings, Protections
@@ -254,7 +254,7 @@ class _ConditionedHost:
     def builder(self) -> AbstractAsyncContextManager[None]:
         return self._fleet.builder()
 
-    def seat(self, device_kind: str) -> AbstractContextManager[Seat]:
+    def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         return self._fleet.seat(device_kind)
 
 

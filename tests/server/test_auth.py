@@ -13,7 +13,7 @@ from grader import errors
 from grader.model import Scope
 from grader.rules import keys
 from grader.server import auth
-from grader.server.auth import Gate
+from grader.server.auth import Authenticator
 from tests.server.keyed import METHODS, SERVICE, STREAMED, bearer, call, keyed_server
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
@@ -234,7 +234,7 @@ async def test_known_keys_cost_no_read_of_the_database_a_call(monkeypatch):
     monkeypatch.setattr(auth, "_now_s", lambda: now_s[0])
     key, text = made()
     counted = CountedKeys(key)
-    gate = Gate(counted)
+    gate = Authenticator(counted)
     for count in (1, 2):
         for _ in range(500):
             await gate.admit(auth.PREFIX + "Submit", [bearer(text)])
@@ -246,7 +246,7 @@ async def test_guessing_keys_reads_the_database_now_and_then_only():
     """A hundred unknown keys at once are one read, or two where they come while one is under way."""
     key, _ = made()
     counted = CountedKeys(key)
-    gate = Gate(counted)
+    gate = Authenticator(counted)
     guesses = [gate.admit(auth.PREFIX + "Submit", [bearer(made()[1])]) for _ in range(100)]
     results = await asyncio.gather(*guesses, return_exceptions=True)
     assert all(isinstance(result, errors.Unauthenticated) for result in results)
@@ -257,7 +257,7 @@ async def test_guessing_keys_reads_the_database_now_and_then_only():
 async def test_a_method_that_is_not_in_the_table_is_refused(method):
     """Even to a key with every scope: whoever adds a method has to say what it needs."""
     key, text = made()
-    gate = Gate(CountedKeys(key))
+    gate = Authenticator(CountedKeys(key))
     await gate.admit(auth.PREFIX + "Submit", [bearer(text)])
     with pytest.raises(errors.PermissionDenied):
         await gate.admit(method, [bearer(text)])
@@ -272,4 +272,4 @@ async def test_a_ledger_that_cannot_be_read_lets_nobody_in():
             raise errors.LedgerBusy("locked")
 
     with pytest.raises(errors.LedgerBusy):
-        await Gate(Broken(key)).admit(auth.PREFIX + "GetCaller", [bearer(text)])
+        await Authenticator(Broken(key)).admit(auth.PREFIX + "GetCaller", [bearer(text)])

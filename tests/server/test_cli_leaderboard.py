@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from grader.cli.exits import Exit, Misuse
-from grader.cli.leaderboard import Wanted, leaderboard
+from grader.cli.leaderboard import LeaderboardOptions, leaderboard
 from grader.cli.session import Target
 from grader.ledger import Ledger
 from tests.board_rows import filled, rows
@@ -41,7 +41,7 @@ def board(serve, settings, place, capsys):
             async with Ledger.open(settings.ledger) as ledger:
                 await filled(ledger, made)
         async with serve(competitions=(place / "competition.toml",)) as client:
-            code = await leaderboard(Target(server=client.address), Wanted(competition="spring", **wanted), json=json)
+            code = await leaderboard(Target(server=client.address), LeaderboardOptions(competition="spring", **wanted), json=json)
         return code, capsys.readouterr().out
 
     return run

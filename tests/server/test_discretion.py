@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from grader.api.messages import Mask
+from grader.api.messages import Redactor
 from grader.ledger import Ledger
-from grader.server.discretion import BATCH, Discreet
+from grader.server.event_redaction import BATCH, RedactedEvents
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -29,7 +29,7 @@ async def held(ledger):
 
 
 async def watcher(ledger, held, after=0, problem=PROBLEM):
-    made = Discreet(ledger, held.submission.submission_id, Mask.of(problem))
+    made = RedactedEvents(ledger, held.submission.submission_id, Redactor.of(problem))
     await made.begin(after)
     return made
 

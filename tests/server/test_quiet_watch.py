@@ -16,12 +16,12 @@ from grader.v1 import grader_service_pb2_grpc, submission_pb2
 class Breaking(grader_service_pb2_grpc.GraderServiceServicer):
     """Says nothing for a while and breaks the stream, twice; then comes the event."""
 
-    def __init__(self, quiet_s, breaks):
-        self.quiet_s, self.breaks, self.calls = quiet_s, breaks, 0
+    def __init__(self, idle_timeout_s, breaks):
+        self.idle_timeout_s, self.breaks, self.calls = idle_timeout_s, breaks, 0
 
     async def WatchSubmission(self, request, context):
         self.calls += 1
-        await asyncio.sleep(self.quiet_s)
+        await asyncio.sleep(self.idle_timeout_s)
         if self.calls <= self.breaks:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
         yield submission_pb2.SubmissionEvent(sequence=1)
@@ -47,7 +47,7 @@ async def served(place):
 
 async def test_patience_begins_with_the_break(served):
     """Half a second of quiet was no absence, though it is longer than the patience: it is taken up again."""
-    breaking = Breaking(quiet_s=0.5, breaks=1)
+    breaking = Breaking(idle_timeout_s=0.5, breaks=1)
     async with GraderClient(await served(breaking), patience_s=0.4) as client:
         assert [event.sequence async for event in client.watch("submissions/a")] == [1]
     assert breaking.calls == 2
@@ -55,7 +55,7 @@ async def test_patience_begins_with_the_break(served):
 
 async def test_a_server_that_stays_away_is_given_up(served):
     """The control: two breaks without a word between them, for longer than the patience."""
-    breaking = Breaking(quiet_s=0.0, breaks=100)
+    breaking = Breaking(idle_timeout_s=0.0, breaks=100)
     async with GraderClient(await served(breaking), patience_s=0.4) as client:
         with pytest.raises(ServerUnreachable):
             async for _ in client.watch("submissions/a"):

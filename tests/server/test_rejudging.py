@@ -275,7 +275,7 @@ async def test_the_best_are_chosen_by_rank(serve, handed_in, competition):
 @pytest.mark.parametrize("order", ["", "wrong"])
 async def test_a_final_of_an_empty_board_says_that_it_is_empty(serve, handed_in, competition, order):
     """Whether nobody handed in, or nothing was right; and it is not kept, so that the same command does it later."""
-    asked = command.Order(cause="", competition="spring", top_count=3, device_kind="emulated")
+    asked = command.RejudgeOptions(cause="", competition="spring", top_count=3, device_kind="emulated")
     if order:
         await handed_in("ann", order)
     async with serve(competitions=(competition(),)) as client:
@@ -364,7 +364,7 @@ async def test_events_keep_hidden_what_was_hidden_when_they_were_made(serve, pla
         found = await until(client, await create(client, problem="problems/sum"))
         await client.apply_rejudge(found.name)
         assert "secret" not in str([event async for event in client.watch(done.name)])
-        mask = messages.Mask.of(Problems.load([place / "problems"]).get("sum"))
+        mask = messages.Redactor.of(Problems.load([place / "problems"]).get("sum"))
         assert mask.name("secret33") == "secret33"  # the control: the new problem alone would have told it
 
 
@@ -383,7 +383,7 @@ async def test_a_reader_shows_rejudges_and_makes_none(serve, settings, kernel, f
 async def test_the_same_final_goes_on_across_servers_and_is_applied_once(serve, handed_in, competition, capsys):
     """The command is asked again after a restart, and finds what it began; --again makes another one."""
     first, second = await handed_in("ann", speedup=3.0), await handed_in("bob", speedup=2.0)
-    order = command.Order(cause="", competition="spring", top_count=2, run=True, device_kind="emulated")
+    order = command.RejudgeOptions(cause="", competition="spring", top_count=2, run=True, device_kind="emulated")
     grade = Regrade(accept="hang")
     async with serve(grade, competitions=(competition(),)) as client:
         running = asyncio.create_task(command.final(Target(server=client.address), order, json=False, apply=True))
@@ -410,7 +410,7 @@ async def test_a_final_says_who_is_ranked_by_what_was_not_run_again(serve, hande
     """A user's second best takes the place of a best that fell behind it: whoever decides has to know."""
     await handed_in("ann", speedup=3.0)
     other = await handed_in("ann", speedup=2.5)
-    order = command.Order(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
+    order = command.RejudgeOptions(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
     async with serve(Regrade(**{"speedup: 3.0": "speedup: 1.0"}), competitions=(competition(),)) as client:
         await command.final(Target(server=client.address), order, json=False, apply=False)
     out = " ".join(capsys.readouterr().out.split())
@@ -422,7 +422,7 @@ async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, compe
     """Drawn anew, also for a second final, and kept over a restart; a size that is no range stays, as do those of another rejudge."""
     await handed_in("ann")
     ours = (competition(more=DRAWN),)
-    order = command.Order(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
+    order = command.RejudgeOptions(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
     grade = Sizes()
     async with serve(grade, competitions=ours) as client:
         target = Target(server=client.address)
@@ -465,7 +465,7 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
     async with serve(Regrade(accept="wrong", slow="fault")) as client:
         done = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "slow")]
         target = Target(server=client.address)
-        orders = [command.Order(cause="a bug", submissions=(one.name,), run=True) for one in done]
+        orders = [command.RejudgeOptions(cause="a bug", submissions=(one.name,), run=True) for one in done]
         assert await command.create(target, orders[0], json=False, wait=True, apply=False) is Exit.DONE
         out = capsys.readouterr().out
         assert "WRONG_ANSWER MISMATCH" in out and "grader-cli rejudge apply rejudges/" in out and "1 by runs" in out

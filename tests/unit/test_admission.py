@@ -18,7 +18,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.admission import case, check
-    from sandbox.judge.admission.case import Case
+    from sandbox.judge.admission.case import AdmissionCase
     from sandbox.judge.admission.check import admit, examine
     from sandbox.judge.compare.tolerance import Comparison
     from sandbox.judge.references import Task
@@ -192,7 +192,7 @@ def test_a_reference_that_answers_twice_in_two_ways_is_refused() -> None:
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("raise KeyError('nothing')", "raised KeyError: 'nothing'; mend the reference"),
+        ("raise KeyError('nothing')", "raised KeyError: 'nothing'; fix the reference"),
         ("return x[0]", "the problem declares torch.float32 (4, 64)"),
         ("return x.double()", "the problem declares torch.float32"),
         ("return x, x", "returned 2 outputs"),
@@ -217,7 +217,7 @@ def test_the_same_problem_is_found_the_same_again() -> None:
     spec = problem("return x + 1e-3 * torch.tanh(x)", tolerance=wire.Tolerance(atol=2e-3, rtol=0.0, budget_factor=None))
     assert found(spec) == found(spec)
     tasks = [Task(spec=one, reference=lambda given: given) for one in (spec, dataclasses.replace(spec, digest="another"))]
-    keys = {Case.draw(task, spec.workloads[0], index, EmulatedDevice()).key for task in tasks for index in range(2)}
+    keys = {AdmissionCase.draw(task, spec.workloads[0], index, EmulatedDevice()).key for task in tasks for index in range(2)}
     assert len(keys) == 4
 
 

@@ -15,7 +15,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.baseline import runner_job
-    from sandbox.judge.lane import _told_at_once
+    from sandbox.judge.lane import public_templates
     from sandbox.judge.references import Task
     from tests.unit.test_lane import PROBLEM
 
@@ -25,7 +25,7 @@ def test_hidden_templates_come_when_they_are_wanted() -> None:
     task = Task(spec=PROBLEM, reference=lambda inputs: inputs, templates=("public", "hidden"))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        job = runner_job(PROBLEM, "python", "solve", EmulatedDevice(), _told_at_once(task))
+        job = runner_job(PROBLEM, "python", "solve", EmulatedDevice(), public_templates(task))
         arena.send(ours, job, (0, 0, 0, 0), 1.0)
         received, descriptors = arena.receive(theirs)
         assert len(descriptors) == arena.FD_COUNT and received == job and b"hidden" not in wire.encode(received)

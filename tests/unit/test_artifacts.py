@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from grader.artifacts.seal import Made, artifact_key, sealed
-from grader.artifacts.store import STALE_S, Store, usage
+from grader.artifacts.store import STALE_S, ArtifactStore, usage
 from grader.errors import SettingsInvalid
 from sandbox.protocol import wire
 
@@ -29,16 +29,16 @@ def made(artifact: bytes = b"artifact", log: str = "warning: x") -> Made:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> ArtifactStore:
     """An empty one."""
-    return Store(tmp_path / "cache", LIMIT)
+    return ArtifactStore(tmp_path / "cache", LIMIT)
 
 
-def entry(store: Store, key: str = KEY) -> Path:
+def entry(store: ArtifactStore, key: str = KEY) -> Path:
     return store.directory / "entries" / key
 
 
-def found(store: Store, key: str = KEY) -> Made | None:
+def found(store: ArtifactStore, key: str = KEY) -> Made | None:
     return store.look_up(key, artifact_limit_bytes=LIMIT)
 
 
@@ -91,21 +91,21 @@ def test_no_byte_moves_between_neighbours(sources: list[tuple[str, bytes]], sett
 # -- what is believed ----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_stored_is_found(store: Store) -> None:
+def test_what_was_stored_is_found(store: ArtifactStore) -> None:
     """Artifact, log and note, by another server with the same directory too."""
     store.store(KEY, made())
-    assert found(store) == found(Store(store.directory, LIMIT)) == made()
+    assert found(store) == found(ArtifactStore(store.directory, LIMIT)) == made()
     assert found(store, OTHER) is None
 
 
-def test_nobody_else_reads_or_writes_the_cache(store: Store) -> None:
+def test_nobody_else_reads_or_writes_the_cache(store: ArtifactStore) -> None:
     """Directories are 0700, files 0600, the secret's too."""
     store.store(KEY, made())
     modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in [store.directory, *store.directory.rglob("*")]}
     assert modes == {True: 0o700, False: 0o600}
 
 
-def test_no_byte_of_an_entry_can_be_changed(store: Store) -> None:
+def test_no_byte_of_an_entry_can_be_changed(store: ArtifactStore) -> None:
     """Seal, header and artifact, one bit at each place: noticed, removed, and a miss."""
     store.store(KEY, made())
     content = entry(store).read_bytes()
@@ -117,7 +117,7 @@ def test_no_byte_of_an_entry_can_be_changed(store: Store) -> None:
         assert not entry(store).exists(), f"byte {place}"
 
 
-def test_no_entry_is_believed_cut_or_lengthened(store: Store) -> None:
+def test_no_entry_is_believed_cut_or_lengthened(store: ArtifactStore) -> None:
     """At every length."""
     store.store(KEY, made())
     content = entry(store).read_bytes()
@@ -126,7 +126,7 @@ def test_no_entry_is_believed_cut_or_lengthened(store: Store) -> None:
         assert found(store) is None and not entry(store).exists()
 
 
-def test_entries_that_change_places_are_not_believed(store: Store) -> None:
+def test_entries_that_change_places_are_not_believed(store: ArtifactStore) -> None:
     """Each is sealed for its key."""
     store.store(KEY, made(b"one"))
     store.store(OTHER, made(b"two"))
@@ -140,7 +140,7 @@ def test_entries_that_change_places_are_not_believed(store: Store) -> None:
     ] * 2
 
 
-def test_an_entry_without_the_secret_is_not_believed(store: Store) -> None:
+def test_an_entry_without_the_secret_is_not_believed(store: ArtifactStore) -> None:
     """Right in all but its seal; the control has the right secret."""
     secret = (store.directory / "secret").read_bytes()
     for tried, believed in ((bytes(32), False), (secret, True)):
@@ -148,7 +148,7 @@ def test_an_entry_without_the_secret_is_not_believed(store: Store) -> None:
         assert (found(store) is not None) is believed
 
 
-def test_a_link_in_place_of_an_entry_is_not_followed(store: Store) -> None:
+def test_a_link_in_place_of_an_entry_is_not_followed(store: ArtifactStore) -> None:
     """Neither symbolic nor hard, though it leads to a good entry."""
     store.store(KEY, made())
     good = store.directory / "good"
@@ -159,7 +159,7 @@ def test_a_link_in_place_of_an_entry_is_not_followed(store: Store) -> None:
         assert not os.path.lexists(entry(store)) and good.exists()
 
 
-def test_what_is_no_file_is_removed_and_replaced(store: Store) -> None:
+def test_what_is_no_file_is_removed_and_replaced(store: ArtifactStore) -> None:
     """A FIFO blocks nobody, and a directory does not stop the next store."""
     for plant in (os.mkfifo, os.mkdir):
         plant(entry(store))
@@ -169,20 +169,20 @@ def test_what_is_no_file_is_removed_and_replaced(store: Store) -> None:
         entry(store).unlink()
 
 
-def test_an_artifact_over_the_limit_is_not_taken(store: Store) -> None:
+def test_an_artifact_over_the_limit_is_not_taken(store: ArtifactStore) -> None:
     """The limit is that of a box today, not of when it was built."""
     store.store(KEY, made(bytes(100)))
     assert store.look_up(KEY, artifact_limit_bytes=-(1 << 20)) is None
 
 
-def test_a_damaged_secret_is_replaced(store: Store) -> None:
+def test_a_damaged_secret_is_replaced(store: ArtifactStore) -> None:
     """What it sealed is built again."""
     store.store(KEY, made())
     (store.directory / "secret").write_bytes(b"short")
-    again = Store(store.directory, LIMIT)
+    again = ArtifactStore(store.directory, LIMIT)
     assert found(again) is None
     again.store(KEY, made())
-    assert found(Store(store.directory, LIMIT)) == made()
+    assert found(ArtifactStore(store.directory, LIMIT)) == made()
 
 
 def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to("there")
     with pytest.raises(SettingsInvalid):
-        Store(tmp_path / "link", LIMIT)
-    Store(tmp_path / "there", LIMIT)
+        ArtifactStore(tmp_path / "link", LIMIT)
+    ArtifactStore(tmp_path / "there", LIMIT)
     assert (tmp_path / "there").stat().st_mode & 0o777 == 0o700
 
 
@@ -200,7 +200,7 @@ def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
 
 def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     """Found counts as used."""
-    store = Store(tmp_path / "cache", 3 * 8192)
+    store = ArtifactStore(tmp_path / "cache", 3 * 8192)
     for number in range(3):
         store.store(str(number) * 64, made(bytes(4096)))
         os.utime(entry(store, str(number) * 64), (number, number))
@@ -212,13 +212,13 @@ def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
 
 def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
     """And drives nothing else out."""
-    store = Store(tmp_path / "cache", 8192)
+    store = ArtifactStore(tmp_path / "cache", 8192)
     store.store(KEY, made())
     store.store(OTHER, made(bytes(10_000)))
     assert found(store) == made() and found(store, OTHER) is None
 
 
-def test_what_a_dead_server_left_is_cleared_away(store: Store) -> None:
+def test_what_a_dead_server_left_is_cleared_away(store: ArtifactStore) -> None:
     """Half an entry and a lock, once they are old; young ones may be somebody's."""
     old, young = entry(store, ".old"), entry(store, ".young")
     lock, held = store.directory / "locks" / KEY, store.directory / "locks" / OTHER
@@ -235,7 +235,7 @@ def test_what_a_dead_server_left_is_cleared_away(store: Store) -> None:
     assert not held.exists()
 
 
-def test_a_key_is_held_by_one(store: Store) -> None:
+def test_a_key_is_held_by_one(store: ArtifactStore) -> None:
     """Also against one who waits at a file that the holder then removes."""
     first = store.try_lock(KEY)
     assert first is not None and store.try_lock(KEY) is None

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.heartbeat import Signs
+from sandbox.judge.timing.heartbeat import Heartbeat
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Operation, Status
 from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
 
 if AFTER_COLLECTION:
-    from sandbox.judge.run.trial import How, Run
+    from sandbox.judge.run.trial import Run, RunOptions
     from sandbox.judge.timing import batch
     from sandbox.judge.timing.batch import BATCH_COUNT, Batch, time_batches
 
@@ -32,7 +32,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[wire.Prog
     """Time batches of SIZE launches; comparing one takes so long, and the given one is wrong."""
     clock = [0.0]
 
-    def run_batch(runner: str, bench: object, how: How) -> list[Run]:
+    def run_batch(runner: str, bench: object, how: RunOptions) -> list[Run]:
         own_ns = LAUNCH_NS * how.count if how.operation is Operation.CALL else 0
         return [Run(key="", reply=Answer(status=Status.OK), duration_ns=PROTOCOL_NS + own_ns, inputs=[]) for _ in range(how.count)]
 
@@ -47,7 +47,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[wire.Prog
         monkeypatch.setattr(batch, "judge_run", judge_run)
         party: Any = SimpleNamespace(arena=SimpleNamespace(size_bytes=1 << 30))
         bench: Any = SimpleNamespace(workload=None)
-        return drained(time_batches(party, party, bench, bench, LAUNCH_NS, Signs(wire.Stage.MEASURING, "n"), copies=False))
+        return drained(time_batches(party, party, bench, bench, LAUNCH_NS, Heartbeat(wire.Stage.MEASURING, "n"), copies=False))
 
     monkeypatch.setattr(batch, "run_batch", run_batch)
     monkeypatch.setattr(batch, "batch_size", lambda *_: SIZE)

@@ -70,7 +70,7 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
     said = {build_result.UNSUPPORTED: "UNSUPPORTED", build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND"}
-    assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_SAYS_NO
+    assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_REJECTED
     assert build_result.BROKEN in build.BUILDER_BROKEN
     assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, build_result.IMPORT_FAILED, *said}
 

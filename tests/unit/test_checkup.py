@@ -15,7 +15,7 @@ from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server import checkup
-from grader.server.checkup import Standing
+from grader.server.checkup import CheckupStatus
 from grader.server.lock import state_lock
 from grader.server.main import main
 from tests import fakes
@@ -44,7 +44,7 @@ async def submitted(settings, at):
 
 def test_a_bare_machine_is_well_and_left_bare(settings):
     """Nothing is wrong before the first start, and nothing was made by looking."""
-    assert {one.standing for one in checkup.look(settings)} == {Standing.OK}
+    assert {one.standing for one in checkup.look(settings)} == {CheckupStatus.OK}
     assert list(settings.state_dir.iterdir()) == []
 
 
@@ -58,28 +58,28 @@ async def test_a_clock_behind_the_ledger_is_wrong(settings):
     """Leases and windows go by it; a little is a warning."""
     await submitted(settings, NOW)
     standings = [found(settings, "clock", NOW - timedelta(seconds=behind)).standing for behind in (0, 10, 3600)]
-    assert standings == [Standing.OK, Standing.WARNING, Standing.WRONG]
+    assert standings == [CheckupStatus.OK, CheckupStatus.WARNING, CheckupStatus.WRONG]
 
 
 def test_a_database_that_does_not_answer_is_wrong_and_its_password_is_not_said(settings):
     """The whole of what is printed has no secret."""
     findings = list(checkup.look(settings.model_copy(update={"database": "postgresql://u:planted@127.0.0.1:1/db"})))
-    assert [one.standing for one in findings if one.name == "ledger"] == [Standing.WRONG]
+    assert [one.standing for one in findings if one.name == "ledger"] == [CheckupStatus.WRONG]
     assert "planted" not in repr(findings)
 
 
 async def test_keys_are_asked_for_where_callers_need_one(settings):
     """One that is valid is well; none, an expired or a revoked one is not."""
-    assert found(settings, "keys", auth="keys").standing is Standing.WRONG
+    assert found(settings, "keys", auth="keys").standing is CheckupStatus.WRONG
     async with Ledger.open(settings.ledger) as ledger:
         key, _ = await ledger.keys.create("alice", frozenset(Scope), expire_time=NOW + timedelta(days=1))
         assert found(settings, "keys", auth="keys").detail == "1 valid"
         assert "keys create" in found(settings, "keys", NOW + timedelta(days=2), auth="keys").remedy
         await ledger.keys.revoke(key.key_id)
-    assert found(settings, "keys", auth="keys").standing is Standing.WRONG
+    assert found(settings, "keys", auth="keys").standing is CheckupStatus.WRONG
 
 
-@pytest.mark.parametrize(("days", "standing"), [(100, Standing.OK), (10, Standing.WARNING), (-1, Standing.WRONG)])
+@pytest.mark.parametrize(("days", "standing"), [(100, CheckupStatus.OK), (10, CheckupStatus.WARNING), (-1, CheckupStatus.WRONG)])
 def test_a_certificate_is_told_about_before_it_ends(settings, tmp_path, days, standing):
     """Three weeks before it is a warning; one that has ended stops a server."""
     made = trustme.CA().issue_cert("localhost", not_before=NOW - timedelta(days=30), not_after=NOW + timedelta(days=days))
@@ -93,23 +93,23 @@ def test_a_wrong_problem_is_said_with_its_path(settings, tmp_path):
     """As the server itself would."""
     (tmp_path / "problems" / "sum" / "problem.toml").write_text("nonsense")
     one = found(settings, "problems and competitions")
-    assert one.standing is Standing.WRONG and "problem.toml" in one.detail
+    assert one.standing is CheckupStatus.WRONG and "problem.toml" in one.detail
 
 
 async def test_a_port_that_is_taken_is_wrong_unless_the_server_runs(settings):
     """With the state directory's lock held, it is the server's own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         web = str(taken.getsockname()[1])
-        assert found(settings, "web port", web=web).standing is Standing.WRONG
+        assert found(settings, "web port", web=web).standing is CheckupStatus.WRONG
         async with state_lock(settings.lock_path):
-            assert found(settings, "web port", web=web).standing is Standing.OK
+            assert found(settings, "web port", web=web).standing is CheckupStatus.OK
             assert f"process {os.getpid()}" in found(settings, "server").detail
-    assert found(settings, "web port", web=web).standing is Standing.OK
+    assert found(settings, "web port", web=web).standing is CheckupStatus.OK
 
 
 def test_a_cache_larger_than_the_disk_is_a_warning(settings):
     """It would fill it."""
-    assert found(settings, "cache directory", cache_bytes=2**60).standing is Standing.WARNING
+    assert found(settings, "cache directory", cache_bytes=2**60).standing is CheckupStatus.WARNING
 
 
 async def test_grader_cli_says_the_same_of_ones_own_state(settings, monkeypatch):
@@ -129,8 +129,8 @@ def test_a_toolchain_in_memory_is_asked_for_or_not(settings, monkeypatch):
     assert found(settings, name, resident_toolchain=False).detail.startswith("off")
     assert "image:grader-box" in found(settings, name, box_root="image:grader-box", resident_toolchain=True).detail
     monkeypatch.setattr(checkup, "size_of", lambda toolchain: 1 << 60)
-    assert found(settings, name, resident_toolchain=None).standing is Standing.WARNING
-    assert found(settings, name, resident_toolchain=True).standing is Standing.WRONG
+    assert found(settings, name, resident_toolchain=None).standing is CheckupStatus.WARNING
+    assert found(settings, name, resident_toolchain=True).standing is CheckupStatus.WRONG
 
 
 def test_each_finding_is_a_line_or_an_object(settings, capsys):

@@ -10,10 +10,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from grader.cli.main import app
-from grader.cli.rejudge import Order, ask, render
+from grader.cli.rejudge import RejudgeOptions, ask, render
 from grader.v1 import rejudge_pb2, report_pb2
 
-ORDER = Order(cause="a bug", competition="spring", top_count=3, device_kind="emulated", run=True)
+ORDER = RejudgeOptions(cause="a bug", competition="spring", top_count=3, device_kind="emulated", run=True)
 
 
 def run(*words):

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from grader.cli.text import one_line, plain, visible
+from grader.cli.text import escape_unprintable, one_line, plain
 
 
 @pytest.mark.parametrize(
@@ -25,17 +25,17 @@ from grader.cli.text import one_line, plain, visible
 )
 def test_what_a_terminal_obeys_or_hides_is_shown_as_an_escape(hostile: str, shown: str) -> None:
     """Control, format, surrogate and unassigned characters come out as text."""
-    assert visible(hostile) == shown
+    assert escape_unprintable(hostile) == shown
 
 
 def test_ordinary_text_is_left_alone() -> None:
     """Letters of any script, newlines and tabs (as spaces) stay readable."""
-    assert visible("größer µs 日本 😀\n\ttab\r\n") == "größer µs 日本 😀\n    tab\n"
+    assert escape_unprintable("größer µs 日本 😀\n\ttab\r\n") == "größer µs 日本 😀\n    tab\n"
 
 
 def test_a_cut_says_that_it_is_one() -> None:
     """Text over the limit ends in a mark."""
-    assert visible("abcdef", most_chars=3) == "abc [...]"
+    assert escape_unprintable("abcdef", most_chars=3) == "abc [...]"
 
 
 def test_one_line_is_one_line() -> None:

@@ -363,8 +363,8 @@ def test_only_a_graded_and_accepted_kernel_exits_0(state: submission_pb2.Submiss
 # -- doctor --------------------------------------------------------------------------------------------------------------
 
 
-def found(kind: str, usable: bool, required: bool = False) -> doctor.Finding:
-    return doctor.Finding(kind=kind, name="x", usable=usable, detail="", required=required)
+def found(kind: str, usable: bool, required: bool = False) -> doctor.HostFinding:
+    return doctor.HostFinding(kind=kind, name="x", usable=usable, detail="", required=required)
 
 
 def test_kernels_can_be_graded_where_there_is_a_device_an_isolation_and_a_compiler() -> None:

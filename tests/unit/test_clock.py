@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.devices import clock as clock_module
-from sandbox.devices.clock import FUNCTIONS, SHADE_COUNT, Ending, NativeClock, Signals, Taken
+from sandbox.devices.clock import FUNCTIONS, SHADE_COUNT, NativeClock, Signals, TurnTime, WaitEnd
 from sandbox.protocol.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
 from tests.collection import AFTER_COLLECTION
 
@@ -96,7 +96,7 @@ def clock_of(driver: FakeDriver) -> NativeClock:
     return NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
 
 
-def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = NEVER_S) -> tuple[Taken, torch.Tensor, torch.Tensor]:
+def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = NEVER_S) -> tuple[TurnTime, torch.Tensor, torch.Tensor]:
     """A turn that publishes 1, 2, 3 and reads what the runner made of it."""
     arena, snapshot = torch.zeros(3), torch.zeros(3)
     pairs = [(arena, torch.tensor([1.0, 2.0, 3.0]))], [(snapshot, arena)]
@@ -136,7 +136,7 @@ def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.s
     thread.start()
     found, arena, snapshot = taken(ours, link, driver)
     thread.join(2)
-    assert (found.ending, found.code) == (Ending.DONE, 0)
+    assert (found.ending, found.code) == (WaitEnd.DONE, 0)
     assert found.duration_ns > 1e9 * WORK_S > found.read_ns > 0  # what was read was read after the work, which it has no part in
     shade = ["evict"] * (1 + SHADE_COUNT)
     assert seen == ["synchronize", "unpin", *shade, "record", "copy", "evict", "published"]
@@ -174,7 +174,7 @@ def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.s
     ours, _, link, _ = runner
     begun = time.monotonic()
     found, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
-    assert found.ending is Ending.TIMED_OUT and time.monotonic() - begun >= 0.1
+    assert found.ending is WaitEnd.TIMED_OUT and time.monotonic() - begun >= 0.1
     assert snapshot.tolist() == [1.0, 2.0, 3.0]
 
 
@@ -182,7 +182,7 @@ def test_a_runner_that_leaves_is_noticed_long_before_the_deadline(runner: tuple[
     """Its end of the link closes, or says what no runner says."""
     ours, _, link, their_link = runner
     their_link.close()
-    assert taken(ours, link, FakeDriver())[0].ending is Ending.GONE
+    assert taken(ours, link, FakeDriver())[0].ending is WaitEnd.GONE
 
 
 def test_a_number_out_of_nowhere_is_a_violation(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
@@ -190,7 +190,7 @@ def test_a_number_out_of_nowhere_is_a_violation(runner: tuple[Gate, Gate, socket
     ours, theirs, link, _ = runner
     thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0) + 2, FINE), daemon=True)
     thread.start()
-    assert taken(ours, link, FakeDriver())[0].ending is Ending.VIOLATED
+    assert taken(ours, link, FakeDriver())[0].ending is WaitEnd.VIOLATED
     thread.join(2)
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from grader.api import credentials
-from grader.api.credentials import Credential, Store
+from grader.api.credentials import Credential, CredentialStore
 from grader.errors import SettingsInvalid
 
 KEY = "grader_planted_secret"
@@ -16,7 +16,7 @@ KEY = "grader_planted_secret"
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "conf" / "grader")
+    return CredentialStore(tmp_path / "conf" / "grader")
 
 
 def mode(path):
@@ -95,7 +95,7 @@ def test_the_environment_goes_before_what_is_stored(tmp_path):
     """Its key takes the stored server's authority with it; an empty one is none."""
     environment = {"XDG_CONFIG_HOME": str(tmp_path)}
     assert credentials.find("a:1", environment) == Credential()
-    Store(tmp_path / "grader").put("a:1", Credential(key=KEY, ca="PEM", tls=True))
+    CredentialStore(tmp_path / "grader").put("a:1", Credential(key=KEY, ca="PEM", tls=True))
     assert credentials.find("https://a:1", environment) == Credential(key=KEY, ca="PEM", tls=True)
     assert credentials.find("a:1", {**environment, "GRADER_KEY": " own\n"}) == Credential(key="own", ca="PEM", tls=True)
     assert credentials.find("a:1", {**environment, "GRADER_KEY": ""}).key == KEY
@@ -104,4 +104,4 @@ def test_the_environment_goes_before_what_is_stored(tmp_path):
 
 def test_a_key_is_not_in_the_repr():
     """A traceback with it would be a key in a log."""
-    assert KEY not in repr(Credential(key=KEY)) and KEY not in f"{Store!r} {[Credential(key=KEY)]}"
+    assert KEY not in repr(Credential(key=KEY)) and KEY not in f"{CredentialStore!r} {[Credential(key=KEY)]}"

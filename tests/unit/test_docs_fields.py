@@ -18,19 +18,19 @@ from sandbox.protocol import wire
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEMS, COMPETITIONS = "problems.md", "competitions.md"
 MODELS = [
-    (PROBLEMS, "problem", native._Problem),
-    (PROBLEMS, "tensor", native._Tensor),
-    (PROBLEMS, "distribution", distributions.Distribution),
-    (PROBLEMS, "tolerance", native._Tolerance),
-    (PROBLEMS, "workload", native._Workload),
+    (PROBLEMS, "problem", native._ProblemFile),
+    (PROBLEMS, "tensor", native._TensorTable),
+    (PROBLEMS, "distribution", distributions.DistributionSchema),
+    (PROBLEMS, "tolerance", native._ToleranceTable),
+    (PROBLEMS, "workload", native._WorkloadTable),
     (COMPETITIONS, "competition", competition_file.CompetitionFile),
     (COMPETITIONS, "secret", competition_file.Secret),
     (COMPETITIONS, "range", competition_file.SizeRange),
 ]
 PARTS = [  # models whose fields are those of one above
-    (native._Output, native._Tensor),
-    (native._OwnTolerance, native._Tolerance),
-    (distributions.Part, distributions.Distribution),
+    (native._Output, native._TensorTable),
+    (native._OwnTolerance, native._ToleranceTable),
+    (distributions.Part, distributions.DistributionSchema),
 ]
 
 
@@ -53,7 +53,7 @@ def block(name, language):
 
 def fields(model):
     """Every field with its default; what problem.toml may leave to the judge's side has the default that it has there."""
-    there = {one.name: one.default for one in dataclasses.fields(wire.Distribution)} if model is distributions.Distribution else {}
+    there = {one.name: one.default for one in dataclasses.fields(wire.Distribution)} if model is distributions.DistributionSchema else {}
     return {key: one.default if one.default is not None else there.get(key) for key, one in model.model_fields.items()}
 
 

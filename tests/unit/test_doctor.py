@@ -5,7 +5,7 @@ from grader.dispatch.gpus import Gpu
 
 NOBODYS_MINOR = 250
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", minor=NOBODYS_MINOR, memory_bytes=141 << 30, driver="580.159.04")
-ISOLATION = doctor.Finding(kind="isolation", name="process", usable=True, detail="")
+ISOLATION = doctor.HostFinding(kind="isolation", name="process", usable=True, detail="")
 
 
 async def test_a_host_without_a_gpu_is_told_what_to_do() -> None:

@@ -15,12 +15,12 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge import verify
-    from sandbox.judge.admission.case import Case
+    from sandbox.judge.admission.case import AdmissionCase
     from sandbox.judge.compare import low_magnitude, rounding_noise
-    from sandbox.judge.compare.rounding_noise import FEW, is_unlucky, shake
+    from sandbox.judge.compare.rounding_noise import FEW, fails_budget_only, perturb_inputs_one_ulp
     from sandbox.judge.compare.tolerance import Comparison, compare, spread
     from sandbox.judge.references import Task
-    from sandbox.judge.run.trial import Bench, Run
+    from sandbox.judge.run.trial import Run, WorkloadContext
 
 
 MEAN = wire.ProblemSpec(
@@ -66,7 +66,7 @@ def in_tf32(x: torch.Tensor) -> torch.Tensor:
     return (x.view(torch.int32) & ~0x1FFF).view(torch.float32).mean(dim=1)
 
 
-def judged(bench: Bench, x: torch.Tensor, output: torch.Tensor) -> wire.TrialOutcome:
+def judged(bench: WorkloadContext, x: torch.Tensor, output: torch.Tensor) -> wire.TrialOutcome:
     """What the judge says of that output for that input."""
     left = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
     return verify.judge_run(left, bench, wire.TrialPhase.VERIFY, 0).outcome
@@ -75,7 +75,7 @@ def judged(bench: Bench, x: torch.Tensor, output: torch.Tensor) -> wire.TrialOut
 def rejected(kernel: Kernel) -> list[bool]:
     """For rows of normal numbers, whose mean is now and then all but zero."""
     random = torch.Generator().manual_seed(7)
-    bench = Bench(problem=MEAN, workload=MEAN.workloads[0], reference=lambda inputs: [mean(inputs[0])])
+    bench = WorkloadContext(problem=MEAN, workload=MEAN.workloads[0], reference=lambda inputs: [mean(inputs[0])])
     rows = torch.randn(COUNT, 1500, generator=random)
     pairs = zip(rows.split(1), kernel(rows).split(1), strict=True)
     with torch.random.fork_rng():
@@ -91,7 +91,7 @@ def test_a_right_kernel_is_never_unlucky(kernel: Kernel) -> None:
 
 def test_the_control_is_unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were PyTorch's error of one element taken for what float32 costs, a right kernel would be refused."""
-    monkeypatch.setattr(rounding_noise, "is_unlucky", lambda _: False)
+    monkeypatch.setattr(rounding_noise, "fails_budget_only", lambda _: False)
     assert any(rejected(sequential))
 
 
@@ -105,10 +105,10 @@ def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, asked: int, excuses
         calls.append(1)
         return [exact + (1e-7 if len(calls) > moves_at else 0.0)]
 
-    def again(_: int, shaken: rounding_noise.Tensors) -> Comparison:
-        return compare(output, torch.zeros(1), exact, wrong, wire.Tolerance(), shaken)
+    def again(_: int, perturbed: rounding_noise.Tensors) -> Comparison:
+        return compare(output, torch.zeros(1), exact, wrong, wire.Tolerance(), perturbed)
 
-    (found,) = rounding_noise.excused([again(0, [])], [], [output], exactly, again)
+    (found,) = rounding_noise.forgive_rounding_noise([again(0, [])], [], [output], exactly, again)
     assert (len(calls), found.outcome is wire.TrialOutcome.PASSED) == (asked, excuses)
 
 
@@ -123,9 +123,9 @@ def test_more_elements_are_not_shaken() -> None:
     """Their rms is no luck, and an output that is wrong by the rule alone stays so."""
     many, wrong = torch.zeros(FEW + 1), torch.zeros(FEW + 1, dtype=torch.bool)
     over = compare(many + 1e-6, many, many.double(), wrong, wire.Tolerance())
-    assert over.outcome is wire.TrialOutcome.MISMATCHED and not is_unlucky(over)
+    assert over.outcome is wire.TrialOutcome.MISMATCHED and not fails_budget_only(over)
     one = compare(many[:1] + 1e-6, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
-    assert is_unlucky(one) and not is_unlucky(compare(many[:1] + 1, many[:1], many[:1].double(), wrong[:1], wire.Tolerance()))
+    assert fails_budget_only(one) and not fails_budget_only(compare(many[:1] + 1, many[:1], many[:1].double(), wrong[:1], wire.Tolerance()))
 
 
 def test_what_is_not_finite_excuses_nothing() -> None:
@@ -153,7 +153,7 @@ def ragged(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
 def test_a_reference_that_takes_exact_inputs_only_excuses_nothing(reference: Callable[[list[torch.Tensor]], list[torch.Tensor]]) -> None:
     """The trial is judged without: no failure of the problem's, and no error of the judge."""
     x = torch.arange(1500.0).reshape(1, 1500)
-    bench = Bench(problem=MEAN, workload=MEAN.workloads[0], reference=reference)
+    bench = WorkloadContext(problem=MEAN, workload=MEAN.workloads[0], reference=reference)
     for output, passes in ((mean(x), True), (mean(x) * (1 + 5e-6), False)):
         assert judged(bench, x, output) is (wire.TrialOutcome.PASSED if passes else wire.TrialOutcome.MISMATCHED)
 
@@ -161,7 +161,7 @@ def test_a_reference_that_takes_exact_inputs_only_excuses_nothing(reference: Cal
 def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
     """A label is no measurement."""
     labels, x, wide = torch.arange(9), torch.full((99,), 4.0), torch.full((99,), 4.0, dtype=torch.float64)
-    same, moved, little = shake([labels, x, wide])
+    same, moved, little = perturb_inputs_one_ulp([labels, x, wide])
     assert same is labels and moved.dtype == torch.float64
     assert set((moved / 4 - 1).abs().tolist()) == {2.0**-23} and len(set(moved.tolist())) == 2
     assert set((little / 4 - 1).abs().tolist()) == {2.0**-52}
@@ -171,7 +171,9 @@ def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
 def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
     """Its rule has the budget where an output is faint."""
     random = torch.Generator().manual_seed(8)
-    comparer = low_magnitude.Comparer(allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())])
+    comparer = low_magnitude.ElementwiseComparer(
+        allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())]
+    )
 
     def share(kernel: Kernel) -> float:
         bad = 0
@@ -187,5 +189,5 @@ def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
 def test_admission_judges_few_elements_as_a_trial_does() -> None:
     """What the reference makes of shaken inputs is asked there, too."""
     task = Task(spec=MEAN, reference=lambda inputs: [mean(inputs[0])])
-    cases = (Case.draw(task, MEAN.workloads[0], index, EmulatedDevice()) for index in range(300))
+    cases = (AdmissionCase.draw(task, MEAN.workloads[0], index, EmulatedDevice()) for index in range(300))
     assert all(case.accepts([strided(case.inputs[0])]) for case in cases)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from docker.types import HostConfig
 
-from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose, container, driver, gpu, launch, trial
+from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose, container, driver, gpu, launch, probe
 from grader.isolation.bubblewrap import BubblewrapIsolation
 from grader.isolation.driver import DriverMissing
 from grader.isolation.process import ProcessIsolation
@@ -55,12 +55,12 @@ def access(tmp_path: Path) -> GpuAccess:
     return GpuAccess(index=1, uuid="GPU-1234", name="NVIDIA H200", minor=0, triton_dir=tmp_path / "triton")
 
 
-def found(host: Path, minor: int = 0, library_path: str = "", loader_cache: str = "") -> driver.Driver:
+def found(host: Path, minor: int = 0, library_path: str = "", loader_cache: str = "") -> driver.DriverFiles:
     return driver.find(minor, root=host, library_path=library_path, loader_cache=loader_cache)
 
 
 def run_spec(access: GpuAccess | None) -> BoxSpec:
-    return BoxSpec(box_id="b", purpose=Purpose.RUN, argv=("{python}",), limits=trial.LIMITS, slot=0, gpu=access)
+    return BoxSpec(box_id="b", purpose=Purpose.RUN, argv=("{python}",), limits=probe.LIMITS, slot=0, gpu=access)
 
 
 # -- what is found -------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAcces
 
 def test_a_common_directory_does_not_go_before_the_environments_own_libraries(access: GpuAccess) -> None:
     """The loader looks there anyway, but after the libraries that Python came with."""
-    common = driver.Driver(nodes=(), directory=Path("/usr/lib/x86_64-linux-gnu"), libraries=())
+    common = driver.DriverFiles(nodes=(), directory=Path("/usr/lib/x86_64-linux-gnu"), libraries=())
     inside = dict(gpu.shared(access, common).environment)
     assert "LD_LIBRARY_PATH" not in inside
     assert inside["TRITON_LIBCUDA_PATH"] == "/usr/lib/x86_64-linux-gnu"

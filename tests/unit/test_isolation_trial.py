@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
-from grader.isolation.trial import outdated
+from grader.isolation.probe import outdated
 from sandbox.protocol.version import VERSION
 from tests import fakes
 

@@ -37,7 +37,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.compare import low_magnitude, tolerance
     from sandbox.judge.lane import judge
     from sandbox.judge.references import ReferenceFailed, Task, load_task, seeds, trace
-    from sandbox.judge.references.kernelbench import _Source
+    from sandbox.judge.references.kernelbench import _ModelSource
 
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
@@ -366,7 +366,7 @@ def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
     for precision in ("fp32", "bf16"):
         for init, fake in (("self.l = nn.LSTM(5, 5)", True), ("self.l = nn.LSTM(5, int(torch.ones(1).item()) * 5)", False)):
             spec = spec_of(tmp_path, model("return self.l(x)[0]", init), ROW, NONE, precision=precision)
-            source = _Source.of(spec)
+            source = _ModelSource.of(spec)
             seen = trace.trace(source.model, lambda making, place: source.inputs(KEY, place, making), "cpu")  # noqa: B023
             assert [isinstance(one, FakeTensor) for one in seen.outputs] == [fake]
 
@@ -479,7 +479,7 @@ def test_zeros_fail_where_the_output_is_faint_and_noise_does_not() -> None:
 def test_pieces_say_what_the_whole_says(changed: int | None) -> None:
     """Counts, largest errors and the budget, wherever the wrong element is; the control is one piece."""
     task = task_of(SOFTMAX)
-    assert isinstance(task.compare, low_magnitude.Comparer)
+    assert isinstance(task.compare, low_magnitude.ElementwiseComparer)
     inputs = drawn(task)
     right = task.reference(inputs)[0]
     output, mask = right.clone(), torch.zeros_like(right, dtype=torch.bool)

@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 
 from sandbox.devices import Arena
-from sandbox.devices.clock import Pairs, Taken
+from sandbox.devices.clock import Pairs, TurnTime
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.run.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
-from sandbox.launch.kernel import Bound, Loaded, Refused
+from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
@@ -37,8 +37,8 @@ if AFTER_COLLECTION:
 
     from sandbox.judge.baseline import Baseline
     from sandbox.judge.lane import judge, plan_trials
-    from sandbox.judge.run.trial import Bench, How, run, run_batch
-    from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, Alone, Parties
+    from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, run_batch
+    from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, SoloTimings, TimingSetup
     from sandbox.judge.timing.measure import BENCH_NS, measure
     from sandbox.judge.timing.record import VARIABLE
     from sandbox.judge.verify import judge_run
@@ -189,7 +189,7 @@ def test_writing_nothing_is_unwritten_even_when_the_answer_lies_there(tmp_path: 
         (lambda i, o: (honest(i, o), ctypes.memset(i[1].data_ptr() - 4096, 1, 64)), "out_of_bounds"),
         (lambda i, o: o[0][1:].copy_((i[0] * 2 + i[1])[1:]), "unwritten"),
         (lambda i, o: (_ for _ in ()).throw(RuntimeError("boom")), "raised"),
-        (lambda i, o: (_ for _ in ()).throw(Refused(Status.WRONG_DTYPE, "half")), "wrong_dtype"),
+        (lambda i, o: (_ for _ in ()).throw(LaunchRefused(Status.WRONG_DTYPE, "half")), "wrong_dtype"),
         (lambda i, o: time.sleep(1.5), "timed_out"),
     ],
 )
@@ -335,10 +335,12 @@ def test_the_next_job_is_measured_after_one_that_was_given_up(tmp_path: Path, ba
 @pytest.mark.slow
 def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, baseline: Baseline) -> None:
     """What the protocol cost and what the baseline took while they were alone bounds what a busy machine may forgive (cheating F2)."""
-    alone = Alone(null_ns={False: [100, 110, 120], True: [100, 110, 120]}, floor_ns=[100, 105], run_ns={"eager": [1_000, 1_010, 1_020]})
-    bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
+    alone = SoloTimings(
+        null_ns={False: [100, 110, 120], True: [100, 110, 120]}, floor_ns=[100, 105], run_ns={"eager": [1_000, 1_010, 1_020]}
+    )
+    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
     with baseline.serve(PROBLEM, "cuda") as trusted:  # plays both parts; beside these alone times it is a thousand times slowed
-        parties = Parties(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0)
+        parties = TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0)
         facts = list(measure(parties, bench, bench, None))
     measurement = facts[-1]
     assert isinstance(measurement, wire.Measurement) and measurement.baseline_slowed
@@ -350,10 +352,10 @@ def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, 
 @pytest.mark.slow
 def test_a_baseline_that_seems_to_take_less_than_the_protocol_has_no_time(tmp_path: Path, baseline: Baseline) -> None:
     """No time is below nothing; above, it is shown (the test before)."""
-    alone = Alone(null_ns={False: [100] * 3, True: [100] * 3}, floor_ns=[100], run_ns={"eager": [60] * 3})
-    bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
+    alone = SoloTimings(null_ns={False: [100] * 3, True: [100] * 3}, floor_ns=[100], run_ns={"eager": [60] * 3})
+    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
     with baseline.serve(PROBLEM, "cuda") as trusted:
-        facts = list(measure(Parties(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0), bench, bench, None))
+        facts = list(measure(TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0), bench, bench, None))
     assert isinstance(facts[-1], wire.Measurement) and facts[-1].baselines == {} and facts[-1].speedups == ()
 
 
@@ -409,7 +411,7 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
 
     def take_turn(
         self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()
-    ) -> Taken:
+    ) -> TurnTime:
         limits.setdefault(operation, set()).add(limit_s)
         return usual_turn(self, operation, NEVER_S, publish, snapshot, scalars)
 
@@ -469,10 +471,10 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
         workloads=(wire.Workload(workload_id="roomy", axes={"n": 300_000}),),
     )
     small = dataclasses.replace(scaled.workloads[0], axes={"n": 100})
-    bench = Bench(problem=scaled, workload=small, reference=lambda one: [one[0] * one[1]])
+    bench = WorkloadContext(problem=scaled, workload=small, reference=lambda one: [one[0] * one[1]])
     with baseline.serve(scaled, "cuda") as trusted:
-        runs = run_batch(trusted, bench, How(count=4))
-        again = run_batch(trusted, bench, How(count=4, warm=True))
+        runs = run_batch(trusted, bench, RunOptions(count=4))
+        again = run_batch(trusted, bench, RunOptions(count=4, warm=True))
     for done in (*runs, *again):
         assert judge_run(done, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
     assert len({done.key for done in (*runs, *again)}) == 8
@@ -483,9 +485,9 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
 @pytest.mark.slow
 def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Baseline) -> None:
     """Nobody reads theirs, and drawing takes longer than they do; every call has fresh ones."""
-    bench = Bench(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda one: [one[0] * 2 + one[1]])
+    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda one: [one[0] * 2 + one[1]])
     with baseline.serve(PROBLEM, "cuda") as trusted:
-        made = [run(trusted, bench, How(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)]
+        made = [run(trusted, bench, RunOptions(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)]
     first, second, third, fourth = (one.inputs for one in made)
     assert second[0] is third[0] and judge_run(made[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
     assert not any(torch.equal(left[0], right[0]) for left, right in ((first, second), (second, fourth)))
@@ -496,7 +498,9 @@ def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypat
     turns: list[tuple[list[int], list[int], bool]] = []
     usual = RunnerLink.take_turn
 
-    def watched(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]) -> Taken:
+    def watched(
+        self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
+    ) -> TurnTime:
         last = publish[-len(snapshot) :]
         poisoned = all(bool(source.isnan().all()) for _, source in last)
         turns.append(([to.data_ptr() for to, _ in last], [source.data_ptr() for _, source in snapshot], poisoned))

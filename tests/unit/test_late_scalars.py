@@ -21,7 +21,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.run.trial import Bench, How, run, scalars_are_late
+    from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, scalars_are_late
 
 X = wire.TensorSpec(name="x", dtype="float32", shape=("n",))
 PHASE = wire.TensorSpec(name="phase", dtype="float64", shape=(), distribution=wire.Distribution(kind="uniform", low=0.5, high=1.5))
@@ -76,9 +76,9 @@ def runner() -> Iterator[Runner]:
     theirs.close()
 
 
-def bench_of(scalar: wire.TensorSpec) -> Bench:
+def bench_of(scalar: wire.TensorSpec) -> WorkloadContext:
     spec = problem(scalar)
-    return Bench(problem=spec, workload=spec.workloads[0], reference=lambda inputs: [inputs[0] * inputs[1]])
+    return WorkloadContext(problem=spec, workload=spec.workloads[0], reference=lambda inputs: [inputs[0] * inputs[1]])
 
 
 @pytest.mark.parametrize("how", [{}, {"poison_allocations": True, "stir": True}, {"warm": True}])
@@ -87,7 +87,7 @@ def test_a_scalar_that_varies_is_published_with_go(runner: Runner, how: dict[str
     bench = bench_of(PHASE)
     before: list[float] = []
     for _ in range(4):
-        done = run(runner.link, bench, How(**how, limit_s=60.0))  # type: ignore[arg-type]
+        done = run(runner.link, bench, RunOptions(**how, limit_s=60.0))  # type: ignore[arg-type]
         assert done.reply == FINE and torch.equal(done.outputs[0], done.inputs[0] * float(done.inputs[1]))
         fresh = float(done.inputs[1])
         assert (Operation.CALL, fresh) in runner.seen
@@ -99,13 +99,13 @@ def test_a_scalar_that_varies_is_published_with_go(runner: Runner, how: dict[str
 
 def test_a_constant_is_known_before(runner: Runner) -> None:
     """The control: PLACE carries it, so that a kernel is bound outside of the clock."""
-    done = run(runner.link, bench_of(FACTOR), How(limit_s=60.0))
+    done = run(runner.link, bench_of(FACTOR), RunOptions(limit_s=60.0))
     assert done.reply == FINE and runner.seen == [(Operation.PLACE, 3.0)]
 
 
 def test_a_null_run_is_bound_too(runner: Runner) -> None:
     """What binding costs is in the protocol's own time, which is subtracted."""
-    assert run(runner.link, bench_of(PHASE), How(operation=Operation.NULL, limit_s=60.0)).reply.status is Status.OK  # type: ignore[union-attr]
+    assert run(runner.link, bench_of(PHASE), RunOptions(operation=Operation.NULL, limit_s=60.0)).reply.status is Status.OK  # type: ignore[union-attr]
     assert [operation for operation, _ in runner.seen] == [Operation.NULL]
 
 

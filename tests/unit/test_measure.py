@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox.judge.timing.heartbeat import SIGN_S, Signs
-from sandbox.judge.timing.noise import Unrest, quiet_turns, unrest_of
+from sandbox.judge.timing.heartbeat import SIGN_S, Heartbeat
+from sandbox.judge.timing.noise import NoiseKind, classify_noise, undisturbed_rounds
 from sandbox.judge.timing.speedup import speedup, steady
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
@@ -30,15 +30,15 @@ if AFTER_COLLECTION:
         TURN_COUNT,
         TURN_FLOOR,
         TURN_LIMIT,
-        Alone,
+        SoloTimings,
         Times,
         _too_few_quiet,
         _too_wide,
+        merge_trials,
         plan_turns,
-        together,
     )
     from sandbox.judge.timing.measure import bench_limit_s, confirmed, is_early
-    from sandbox.judge.timing.overhead import _counting, forgiven, net_times
+    from sandbox.judge.timing.overhead import _counting, overhead_allowance, subtract_overhead
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -99,7 +99,7 @@ def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
         budget_ratio=0.2,
         duration_ns=10,
     )
-    found = together([one, dataclasses.replace(one, index=5, max_absolute_error=0.3, budget_ratio=0.1, duration_ns=30), one])
+    found = merge_trials([one, dataclasses.replace(one, index=5, max_absolute_error=0.3, budget_ratio=0.1, duration_ns=30), one])
     assert (found.index, found.run_count, found.max_absolute_error, found.budget_ratio, found.duration_ns) == (4, 3, 0.3, 0.2, 10)
 
 
@@ -143,7 +143,7 @@ def test_a_done_that_was_no_end_is_seen_in_the_reading() -> None:
     assert not is_early(30_000, 400_000) and is_early(60_000, 400_000)
 
 
-class Parties:
+class TimingSetup:
     """What `slowed` and `measure` ask of the parties."""
 
     clock = wire.Clock.DEVICE_EVENTS
@@ -151,7 +151,7 @@ class Parties:
     launch_ns = 0.0
 
     def __init__(self, alone_ns: int) -> None:
-        self.alone = Alone(null_ns={False: [300_000], True: [300_000]}, floor_ns=[290_000], run_ns={"eager": [300_000 + alone_ns]})
+        self.alone = SoloTimings(null_ns={False: [300_000], True: [300_000]}, floor_ns=[290_000], run_ns={"eager": [300_000 + alone_ns]})
 
 
 def _times(subject: list[int], eager: list[int], null: list[int]) -> Times:
@@ -160,7 +160,7 @@ def _times(subject: list[int], eager: list[int], null: list[int]) -> Times:
 
 def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
     """A gross time is mostly the protocol: 63 us instead of 30 is a tenth of it, and twice the speedup."""
-    parties = Parties(alone_ns=30_000)
+    parties = TimingSetup(alone_ns=30_000)
     slowed = baseline_times(parties, _times([0], [363_000] * 4, [300_000] * 4), [])["eager"]  # type: ignore[arg-type]
     assert slowed.slowed and set(slowed.turns_ns) == {30_000}
     honest = baseline_times(parties, _times([0], [331_000] * 4, [300_000] * 4), [])["eager"]  # type: ignore[arg-type]
@@ -171,41 +171,41 @@ def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
 
 def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     """A turn's own null runs, held to what they took before there was a subject; the null kernel's own time is not the protocol's."""
-    parties, interleaved = Parties(alone_ns=1), _times([400_000], [], [303_000] * 8)
-    assert set(forgiven(parties, interleaved, [], Unrest.NONE)) == {303_000.0}  # type: ignore[arg-type]
+    parties, interleaved = TimingSetup(alone_ns=1), _times([400_000], [], [303_000] * 8)
+    assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {303_000.0}  # type: ignore[arg-type]
     longer = _times([400_000], [], [340_000] * 60)
-    assert set(forgiven(parties, longer, [], Unrest.NONE)) == {305_000.0}  # type: ignore[arg-type]
-    assert set(forgiven(parties, longer, [], Unrest.SCATTER)) == {300_000.0}  # type: ignore[arg-type]
-    assert set(forgiven(parties, longer, [], Unrest.SLOWER)) == {300_000.0}  # type: ignore[arg-type]
+    assert set(overhead_allowance(parties, longer, [], NoiseKind.NONE)) == {305_000.0}  # type: ignore[arg-type]
+    assert set(overhead_allowance(parties, longer, [], NoiseKind.SCATTER)) == {300_000.0}  # type: ignore[arg-type]
+    assert set(overhead_allowance(parties, longer, [], NoiseKind.SLOWER)) == {300_000.0}  # type: ignore[arg-type]
     least = _times([400_000], [], [299_000] + [312_000] * 30)
-    assert set(forgiven(parties, least, [], Unrest.SCATTER)) == {299_000.0}  # type: ignore[arg-type]
+    assert set(overhead_allowance(parties, least, [], NoiseKind.SCATTER)) == {299_000.0}  # type: ignore[arg-type]
     for own_ns, forgiven_ns in ((296_000, 296_000), (304_000, 304_000), (340_000, 305_000)):  # of the subject's own word so much
         interleaved.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
-        assert set(forgiven(parties, interleaved, [], Unrest.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
+        assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
     del interleaved.taken_ns[OWN_NULL]
     parties.launch_ns = 5_000.0
-    assert set(forgiven(parties, interleaved, [], Unrest.NONE)) == {298_000.0}  # type: ignore[arg-type]
+    assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {298_000.0}  # type: ignore[arg-type]
 
 
 def test_a_device_that_somebody_keeps_busy_is_seen() -> None:
     """By null runs that scatter, or that all take longer than alone; an odd one is nothing."""
-    assert unrest_of([[299_000] + [312_000] * 30 + [500_000] * 29] * 12, 311_000) is Unrest.SCATTER
-    assert unrest_of([[340_000] * 8] * 12, 300_000) is Unrest.SLOWER
-    assert unrest_of([[303_000] * 8] * 12, 300_000) is Unrest.NONE
-    assert unrest_of([[303_000] * 8] * 10 + [[340_000] * 8] * 2, 300_000) is Unrest.NONE
+    assert classify_noise([[299_000] + [312_000] * 30 + [500_000] * 29] * 12, 311_000) is NoiseKind.SCATTER
+    assert classify_noise([[340_000] * 8] * 12, 300_000) is NoiseKind.SLOWER
+    assert classify_noise([[303_000] * 8] * 12, 300_000) is NoiseKind.NONE
+    assert classify_noise([[303_000] * 8] * 10 + [[340_000] * 8] * 2, 300_000) is NoiseKind.NONE
 
 
 def test_turns_in_which_the_subjects_process_was_slow_are_left_out() -> None:
     """What its own null runs took more than is believed would else be in its time; but nobody chooses which few turns count."""
     still, slow = [300_000] * 8, [308_000] * 8
-    assert quiet_turns([still, slow, still, still], [still] * 4, 300_000.0) == [0, 2, 3]
+    assert undisturbed_rounds([still, slow, still, still], [still] * 4, 300_000.0) == [0, 2, 3]
     assert _counting([slow, still, still, still], [still] * 4, 300_000.0) == [1, 2, 3]
     assert _counting([slow, slow, still, still], [still] * 4, 300_000.0) == []
     assert _counting([slow] * 6 + [still] * 18, [still] * 24, 300_000.0) == list(range(6, 24))
     assert _counting([slow] * 15 + [still] * 9, [still] * 24, 300_000.0) == []  # as many as were planned, and too few of those taken
     # A trusted null run that somebody slowed does not make the subject's believed.
-    assert quiet_turns([slow, still, still], [slow, still, still], 300_000.0) == [1, 2]
-    assert quiet_turns([[306_000] * 8] * 2, [[305_000] * 8] * 2, 300_000.0) == [0, 1]
+    assert undisturbed_rounds([slow, still, still], [slow, still, still], 300_000.0) == [1, 2]
+    assert undisturbed_rounds([[306_000] * 8] * 2, [[305_000] * 8] * 2, 300_000.0) == [0, 1]
 
 
 @pytest.mark.parametrize(("noisy", "taken"), [(0, 12), (2, 12), (4, 16), (99, 24)])
@@ -214,7 +214,7 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
     trial = wire.Trial(workload_id="n", hidden=False, phase=wire.TrialPhase.CERTIFY, index=0, key="", duration_ns=1, outcome=PASSED)
 
     def turn(
-        among: object, bench: object, repeats: int, times: Times, index: int, signs: Signs
+        among: object, bench: object, repeats: int, times: Times, index: int, signs: Heartbeat
     ) -> Generator[wire.Progress, None, wire.Trial]:
         yield from signs.due()
         number = len(times.taken_ns.setdefault(OWN_NULL, []))
@@ -228,12 +228,12 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
         clock=wire.Clock.DEVICE_EVENTS,
         copies=True,
         budget_s=20.0,
-        alone=Parties(alone_ns=1).alone,
+        alone=TimingSetup(alone_ns=1).alone,
         subject=SimpleNamespace(device=SimpleNamespace(conditions=dict)),
     )
     bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
     monkeypatch.setattr("sandbox.judge.timing.heartbeat.SIGN_S", 0.0)
-    facts = list(interleaved.take_turns(parties, bench, bench, Times(), Signs(wire.Stage.MEASURING)))  # type: ignore[arg-type]
+    facts = list(interleaved.take_turns(parties, bench, bench, Times(), Heartbeat(wire.Stage.MEASURING)))  # type: ignore[arg-type]
     assert sum(isinstance(one, wire.Progress) for one in facts) == taken
     assert sum(isinstance(one, wire.Trial) for one in facts) == taken
 
@@ -241,16 +241,16 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
 def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
     """Its time holds what its own null runs took more, which is no kernel's fault; where a few turns are so, the others count."""
     parties = SimpleNamespace(
-        clock=wire.Clock.DEVICE_EVENTS, copies=True, launch_ns=0.0, alone=Alone(null_ns={True: [300_000]}, floor_ns=[], run_ns={})
+        clock=wire.Clock.DEVICE_EVENTS, copies=True, launch_ns=0.0, alone=SoloTimings(null_ns={True: [300_000]}, floor_ns=[], run_ns={})
     )
     still, slow = [300_000] * 8, [309_000] * 8
 
-    def unrest(own: list[list[int]]) -> Unrest:
+    def unrest(own: list[list[int]]) -> NoiseKind:
         times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 4, NULL[True]: [still] * 4, OWN_NULL: own})
-        return net_times(parties, times, {True: []}, 0, early=False).unrest  # type: ignore[arg-type]
+        return subtract_overhead(parties, times, {True: []}, 0, early=False).unrest  # type: ignore[arg-type]
 
-    assert unrest([slow, slow, still, still]) is Unrest.OWN
-    assert unrest([slow, still, still, still]) is Unrest.NONE
+    assert unrest([slow, slow, still, still]) is NoiseKind.OWN
+    assert unrest([slow, still, still, still]) is NoiseKind.NONE
 
 
 @pytest.mark.parametrize(("slow_count", "counting"), [(3, []), (2, []), (1, [1, 2, 3, 4, 5, 6])])
@@ -260,7 +260,7 @@ def test_as_many_quiet_turns_count_as_end_the_wait_for_more(slow_count: int, cou
     own, theirs = [slow] * slow_count + [still] * (7 - slow_count), [still] * 7
     assert _counting(own, theirs, 300_000.0) == counting
     times = Times(taken_ns={OWN_NULL: own, NULL[True]: theirs})
-    parties = SimpleNamespace(copies=True, alone=Alone(null_ns={True: [300_000]}, floor_ns=[], run_ns={}))
+    parties = SimpleNamespace(copies=True, alone=SoloTimings(null_ns={True: [300_000]}, floor_ns=[], run_ns={}))
     assert _too_few_quiet(parties, times) == (not counting)  # type: ignore[arg-type]
 
 
@@ -271,14 +271,14 @@ def test_an_interval_is_wider_where_one_process_is_slower_than_the_other(apart_n
         clock=wire.Clock.DEVICE_EVENTS,
         copies=True,
         launch_ns=0.0,
-        alone=Alone(null_ns={True: [300_000]}, floor_ns=[], run_ns={EAGER: [400_000]}),
+        alone=SoloTimings(null_ns={True: [300_000]}, floor_ns=[], run_ns={EAGER: [400_000]}),
     )
     # A subject whose null runs are slower is forgiven 2 us of them, and its turns count where they are most of all.
     own = [[300_000 - apart_ns] * 8] * 12
     times = Times(
         taken_ns={SUBJECT: [[400_000 - apart_ns] * 8] * 12, EAGER: [[400_000] * 8] * 12, NULL[True]: [[300_000] * 8] * 12, OWN_NULL: own}
     )
-    (found,) = net_times(parties, times, {True: [300_000]}, 0, early=False).speedups  # type: ignore[arg-type]
+    (found,) = subtract_overhead(parties, times, {True: [300_000]}, 0, early=False).speedups  # type: ignore[arg-type]
     half = math.log(found.ratio_high / found.ratio_low) / 2
     assert half == pytest.approx(math.hypot(*([2_500 / 100_000] if wider else []), 400 / 100_000, 0.002), rel=0.03)
 

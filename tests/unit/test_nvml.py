@@ -54,7 +54,7 @@ def gpu(monkeypatch):
 
 def test_a_gpu_says_what_it_is(gpu):
     """Older packages answer in bytes."""
-    assert nvml.Watch("GPU-1").identity() == {
+    assert nvml.GpuWatch("GPU-1").identity() == {
         "name": "NVIDIA H200",
         "uuid": "GPU-1",
         "driver": "580.159.04",
@@ -66,7 +66,7 @@ def test_a_gpu_says_what_it_is(gpu):
 
 def test_a_gpu_says_how_it_is(gpu):
     """That it is idle slows nothing, and is no reason."""
-    seen = nvml.Watch("GPU-1").conditions()
+    seen = nvml.GpuWatch("GPU-1").conditions()
     assert (seen["sm_clock_mhz"], seen["sm_clock_max_mhz"], seen["temperature_c"]) == ("1980", "1981", "41")
     assert (seen["power_w"], seen["power_limit_w"], seen["performance_state"]) == ("123", "700", "P0")
     assert (seen["throttle_reasons"], seen["ecc"], seen["ecc_uncorrected"], seen["mig"]) == ("SwPowerCap", "on", "0", "off")
@@ -76,13 +76,13 @@ def test_a_gpu_says_how_it_is(gpu):
 def test_an_older_driver_knows_the_reasons_by_another_name(gpu):
     """The package has the new one, and the driver's library does not."""
     gpu["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    assert nvml.Watch("GPU-1").conditions()["throttle_reasons"] == "HwSlowdown"
+    assert nvml.GpuWatch("GPU-1").conditions()["throttle_reasons"] == "HwSlowdown"
 
 
 @pytest.mark.parametrize("name", [name for name in ANSWERS if name not in ("nvmlInit", "nvmlDeviceGetMemoryInfo")])
 def test_what_it_does_not_tell_is_left_out(gpu, name):
     """Each alone; the rest stays."""
-    watch = nvml.Watch("GPU-1")
+    watch = nvml.GpuWatch("GPU-1")
     every = len(watch.identity()) + len(watch.conditions())
     gpu[name] = NOT_SUPPORTED
     assert every - 2 <= len(watch.identity()) + len(watch.conditions()) <= every
@@ -90,14 +90,14 @@ def test_what_it_does_not_tell_is_left_out(gpu, name):
 
 def test_a_gpu_without_any_answer_is_no_error(gpu):
     """It has no conditions then, and no processes."""
-    watch = nvml.Watch("GPU-1")
+    watch = nvml.GpuWatch("GPU-1")
     gpu.update(dict.fromkeys(ANSWERS, NOT_SUPPORTED))
     assert (watch.identity(), watch.conditions(), watch.compute_pids()) == ({}, {}, ())
 
 
 def test_who_is_on_it_and_what_is_nobody_s(gpu):
     """Where one process's share is not told, nothing is known of what is left."""
-    watch = nvml.Watch("GPU-1")
+    watch = nvml.GpuWatch("GPU-1")
     assert (watch.compute_pids(), watch.used_bytes(), watch.untold_bytes()) == ((3, 7), 50, 15)
     gpu["nvmlDeviceGetComputeRunningProcesses"] = [SimpleNamespace(pid=7, usedGpuMemory=None)]
     assert watch.untold_bytes() == 0

@@ -9,10 +9,10 @@ import pytest
 
 from grader import devices
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.lanes import DeviceLane, Lanes, Standing
+from grader.dispatch.lanes import DeviceLane, Lanes, LaneStatus
 from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
-from grader.isolation.observed import ObservedIsolation
+from grader.isolation.metered import ObservedIsolation
 from grader.observability.observer import LaneState, Observer, Observers
 from tests import fakes
 
@@ -94,6 +94,6 @@ def test_lanes_have_names_that_stay_and_say_what_they_do(tmp_path):
     made += [DeviceLane(devices.CUDA, judges("cuda", access(fakes.gpu(3)), None), access(fakes.gpu(3)))]
     lanes = Lanes(made, devices.CUDA)
     assert [lane.name for lane in lanes.now] == ["emulated:0", "emulated:1", "cuda:3"]
-    for standing in Standing:
+    for standing in LaneStatus:
         made[2].standing = standing
         assert lanes.now[2].state == LaneState[standing.name]

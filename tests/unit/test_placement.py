@@ -13,7 +13,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.baseline import runner_job
     from sandbox.judge.inputs import draw, fresh_key
     from sandbox.judge.run.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes, rounded
-    from sandbox.judge.run.trial import Bench
+    from sandbox.judge.run.trial import WorkloadContext
 
 
 SPEC = wire.ProblemSpec(
@@ -66,7 +66,7 @@ def test_a_placement_roams_where_the_arena_has_room() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_many_placements_in_a_row_fit_wherever_the_last_one_was(count: int) -> None:
     """A placement that is used again begins where the batch behind it ends inside the arena."""
-    bench = Bench(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
+    bench = WorkloadContext(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
     room = 4 * placement_bytes(SPEC, SPEC.workloads[0].axes)
     for _ in range(200):
         bench.next_placement(room, 1)
@@ -76,7 +76,7 @@ def test_many_placements_in_a_row_fit_wherever_the_last_one_was(count: int) -> N
 
 def test_without_room_a_placement_begins_at_the_front() -> None:
     """As on a device where untouched memory costs time."""
-    bench = Bench(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
+    bench = WorkloadContext(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
     assert {bench.next_placement(0, 1).begin for _ in range(20)} == {0}
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from grader.ledger.queue import Snapshot, Waiting
+from grader.ledger.queue import QueuedSubmission, Snapshot
 from grader.model import Position
-from grader.server.positions import REST_MOST_S, Positions, Teller, differs
+from grader.server.queue_position import REST_MOST_S, PositionNotifier, Positions, differs
 
 
 class Queue:
@@ -15,7 +15,7 @@ class Queue:
 
     async def queue(self):
         self.read_count += 1
-        waiting = tuple(Waiting(submission_id=one, mode="test", device_kind="") for one in self.waiting)
+        waiting = tuple(QueuedSubmission(submission_id=one, mode="test", device_kind="") for one in self.waiting)
         await asyncio.sleep(self.took_s)
         return Snapshot(waiting=waiting, running=(), lately=(("test", "", 2.0),))
 
@@ -24,14 +24,14 @@ async def test_a_thousand_watches_read_the_queue_once():
     """And each is told its own place. Once more where the machine stands still for as long as an answer is good."""
     queue = Queue(waiting=[str(number) for number in range(1000)])
     shared = Positions(queue, lane_count=1)
-    found = await asyncio.gather(*(Teller(shared, str(number)).news() for number in range(1000)))
+    found = await asyncio.gather(*(PositionNotifier(shared, str(number)).news() for number in range(1000)))
     assert [one.ahead_count for one in found] == list(range(1000)) and queue.read_count <= 2
 
 
 async def test_one_watch_is_not_told_the_same_again():
     """Nor anything within two seconds of the last."""
     queue = Queue()
-    teller = Teller(Positions(queue, lane_count=1), "b")
+    teller = PositionNotifier(Positions(queue, lane_count=1), "b")
     assert (await teller.news()).ahead_count == 1
     queue.waiting = ["b"]
     assert await teller.news() is None

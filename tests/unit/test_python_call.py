@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.devices import Arena
 from sandbox.languages import torch_extension
-from sandbox.launch.kernel import Refused
+from sandbox.launch.kernel import LaunchRefused
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Slot, Status
 from tests.collection import AFTER_COLLECTION
@@ -44,7 +44,7 @@ def test_a_result_that_is_negated_when_it_is_copied_is_refused() -> None:
     value, target = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
     lazy = torch._neg_view(value)
     assert lazy.is_contiguous()
-    with pytest.raises(Refused, match="'c' is negated or conjugated only when it is copied") as caught:
+    with pytest.raises(LaunchRefused, match="'c' is negated or conjugated only when it is copied") as caught:
         torch_extension.copy_out(lazy, [target], JOB)
     assert caught.value.status is Status.WRONG_SHAPE and not target.any()
     torch_extension.copy_out(lazy.resolve_neg(), [target], JOB)
@@ -56,7 +56,7 @@ def test_a_result_that_lies_where_it_is_copied_to_is_refused() -> None:
     memory = torch.zeros(12)
     target = memory[4:8]
     for begin in (3, 4, 7):
-        with pytest.raises(Refused, match="'c' lies where the grader copies it to"):
+        with pytest.raises(LaunchRefused, match="'c' lies where the grader copies it to"):
             torch_extension.copy_out(memory[begin : begin + 4], [target], JOB)
     for begin in (0, 8):
         torch_extension.copy_out(memory[begin : begin + 4], [target], JOB)

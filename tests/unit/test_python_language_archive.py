@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from sandbox.protocol import python_archive
-from sandbox.protocol.python_archive import Refused, pack, unpack
+from sandbox.protocol.python_archive import ArchiveRefused, pack, unpack
 
 
 def archive(*entries: tuple[str, dict[str, object]], content: bytes = b"text") -> bytes:
@@ -48,7 +48,7 @@ def test_a_path_or_kind_that_is_no_plain_file_of_ours_is_refused(tmp_path, entri
     """And nothing is written outside of the directory."""
     place = tmp_path / "a" / "b"
     place.mkdir(parents=True)
-    with pytest.raises(Refused):
+    with pytest.raises(ArchiveRefused):
         unpack(archive(*entries), place)
     assert [path.name for path in tmp_path.iterdir()] == ["a"] and [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
 
@@ -72,7 +72,7 @@ def test_what_is_no_archive_is_refused(tmp_path, content):
     """In one exception that a runner knows; an empty one has no file, which is found out after."""
     try:
         unpack(content, tmp_path)
-    except Refused:
+    except ArchiveRefused:
         return
     assert content == b"" or not any(tmp_path.rglob("*"))
 
@@ -80,9 +80,9 @@ def test_what_is_no_archive_is_refused(tmp_path, content):
 def test_more_files_than_may_be_are_refused(tmp_path, monkeypatch):
     """When it is packed and when it is unpacked."""
     files = [(f"sources/{number}", {}) for number in range(python_archive.FILE_COUNT_LIMIT + 1)]
-    with pytest.raises(Refused, match="holds more"):
+    with pytest.raises(ArchiveRefused, match="holds more"):
         unpack(archive(*files), tmp_path)
-    with pytest.raises(Refused, match="compile less"):
+    with pytest.raises(ArchiveRefused, match="compile less"):
         pack({name: b"" for name, _ in files}, tmp_path)
 
 

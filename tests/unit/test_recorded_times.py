@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns
+from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind, undisturbed_rounds
 from sandbox.judge.timing.speedup import steady
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
@@ -88,8 +88,8 @@ def _losers(path: Path) -> list[dict[str, Any]]:
 
 def test_nobody_loses_against_himself_either() -> None:
     """All intervals reach to 1 within a hundredth, but where the report says that host or device were busy; in the control they do not."""
-    assert all(net_of(data).unrest is Unrest.OWN for path in (AT_RANDOM, THIRTY, QUIET) for data in _losers(path))
-    assert [net_of(data).unrest for data in _losers(BUSY)] == [Unrest.SCATTER]
+    assert all(net_of(data).unrest is NoiseKind.OWN for path in (AT_RANDOM, THIRTY, QUIET) for data in _losers(path))
+    assert [net_of(data).unrest for data in _losers(BUSY)] == [NoiseKind.SCATTER]
     assert len(_losers(IN_ORDER)) > 5
 
 
@@ -136,7 +136,7 @@ def test_slowing_null_runs_gains_no_more_than_the_slack(slower_ns: int, every: i
         honest, liar = (statistics.median(net_of(one).certified.durations_ns) for one in (data, worse))
         assert liar > honest - NULL_SLACK_NS - OWN_SLACK_NS - 1_000
         if every == 1 and slower_ns > 3 * NULL_SLACK_NS:
-            assert net_of(worse).unrest is not Unrest.NONE
+            assert net_of(worse).unrest is not NoiseKind.NONE
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
@@ -158,12 +158,12 @@ def test_the_best_turns_of_twenty_four_are_no_better(workload: str, kept: int, c
     counted = 0
     for first, second in zip(chosen[::2], chosen[1::2], strict=True):
         both = {**first, "turns": {arm: first["turns"][arm] + second["turns"][arm] for arm in first["turns"]}}
-        quiet = quiet_turns(both["turns"][OWN_NULL], both["turns"][TRUSTED], steady(first["alone"]["null_ns"]["True"]))
+        quiet = undisturbed_rounds(both["turns"][OWN_NULL], both["turns"][TRUSTED], steady(first["alone"]["null_ns"]["True"]))
         net_ns = [steady(run) - steady(null) for run, null in zip(both["turns"][SUBJECT], both["turns"][OWN_NULL], strict=True)]
         best = sorted(quiet, key=net_ns.__getitem__)[:kept]
         spoilt = _changed(both, OWN_NULL, _in_turns(set(range(len(net_ns))) - set(best), 50_000))
         honest, liar = map(against_eager, (both, spoilt))
-        counted += net_of(spoilt).unrest is Unrest.NONE
+        counted += net_of(spoilt).unrest is NoiseKind.NONE
         assert liar.ratio_low <= max(WINNER, honest.ratio_high)
     assert (counted > 0) == chosen_count
 

@@ -30,7 +30,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def parts(root: Path) -> list[module.Part]:
+def parts(root: Path) -> list[module.ToolchainFile]:
     toolchain = Toolchain(
         python="",
         path="",

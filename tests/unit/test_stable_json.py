@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from grader.api import stable_json
-from grader.api.messages import Mask, submission_to_proto
+from grader.api.messages import Redactor, submission_to_proto
 from grader.model import Failure, Judgement, Score, Submission, SubmissionState, Verdict
 from sandbox.protocol import wire
 from tests import fakes
@@ -45,7 +45,7 @@ def submission():
 
 
 def text():
-    message = submission_to_proto(submission(), Mask.of(fakes.problem()), full=True)
+    message = submission_to_proto(submission(), Redactor.of(fakes.problem()), full=True)
     return stable_json.to_text(stable_json.to_data(message), indent=2) + "\n"
 
 

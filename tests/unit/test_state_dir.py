@@ -14,7 +14,7 @@ from grader.config import LEDGER_NAME, LOCK_NAME
 from grader.errors import SettingsInvalid
 from grader.ledger.sqlite import SqliteDatabase
 from grader.server.lock import state_lock
-from grader.state_dir import kept_in
+from grader.state_dir import writable_directory
 
 MISUSED = 2
 
@@ -52,7 +52,7 @@ def test_a_directory_that_may_only_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir(mode=0o555)
     if os.access(tmp_path / "s", os.W_OK):
         pytest.skip("this user may write everywhere")
-    with pytest.raises(SettingsInvalid, match="Permission denied; let this user write there"), kept_in(tmp_path / "s"):
+    with pytest.raises(SettingsInvalid, match="Permission denied; let this user write there"), writable_directory(tmp_path / "s"):
         pass
 
 

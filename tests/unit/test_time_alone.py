@@ -39,7 +39,7 @@ def _runs(slow_from: int) -> Callable[[Any, Any, Any], Run]:
     return run
 
 
-def _taken(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> interleaved.Alone:
+def _taken(monkeypatch: pytest.MonkeyPatch, slow_from: int) -> interleaved.SoloTimings:
     monkeypatch.setattr(interleaved, "run", _runs(slow_from))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))

@@ -17,7 +17,7 @@ if AFTER_COLLECTION:
 
     from sandbox.judge.compare.tolerance import Comparison, _rms, compare
     from sandbox.judge.run import poison
-    from sandbox.judge.run.trial import Bench, Run
+    from sandbox.judge.run.trial import Run, WorkloadContext
     from sandbox.judge.verify import judge_run
 
 
@@ -109,7 +109,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
         outputs=[output],
         unwritten=[poison.unwritten(output, bits)],
     )
-    bench = Bench(problem=problem, workload=workload, reference=lambda _: [reference])
+    bench = WorkloadContext(problem=problem, workload=workload, reference=lambda _: [reference])
     return judge_run(done, bench, wire.TrialPhase.VERIFY, 0)
 
 

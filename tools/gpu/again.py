@@ -16,8 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sandbox.judge.timing.interleaved import TURN_COUNT, Alone, Parties, Times
-from sandbox.judge.timing.overhead import Net, net_times
+from sandbox.judge.timing.interleaved import TURN_COUNT, SoloTimings, Times, TimingSetup
+from sandbox.judge.timing.overhead import Net, subtract_overhead
 from sandbox.protocol import wire
 from tools.gpu.figures import Interval, same_against_same
 from tools.gpu.page import Table, table_lines
@@ -58,16 +58,16 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 def net_of(data: dict[str, Any]) -> Net:
     """One measurement again; of a runner that waited for its work, which the record does not say."""
     alone = data["alone"]
-    parties = Parties(
+    parties = TimingSetup(
         subject=ON_A_GPU,
         trusted=ON_A_GPU,
         copies=data["copies"],
-        alone=Alone(**{**alone, "null_ns": {copies: alone["null_ns"][str(copies)] for copies in (False, True)}}),
+        alone=SoloTimings(**{**alone, "null_ns": {copies: alone["null_ns"][str(copies)] for copies in (False, True)}}),
         budget_s=0.0,
         launch_ns=data["launch_ns"],
     )
     times = Times(taken_ns=data["turns"], planned=data.get("planned", TURN_COUNT))
-    return net_times(parties, times, {False: [], True: []}, 0, early=False)
+    return subtract_overhead(parties, times, {False: [], True: []}, 0, early=False)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What `grader-server` does beside serving: a module a word, found by `grader/server/main.py`."""
+"""Commands of `grader-server` other than serving: a module a word, found by `grader/server/main.py`."""

@@ -1,4 +1,4 @@
-"""`grader-server admin SUBJECT ...`: what an administrator does in the ledger itself, beside a running server or without one."""
+"""`grader-server admin SUBJECT ...`: what an administrator does in the ledger itself, with a running server or without one."""
 
 from __future__ import annotations
 

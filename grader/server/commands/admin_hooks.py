@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from grader.config import Settings
 from grader.errors import DeliveryNotFound, GraderError, HookNotFound, SettingsInvalid
-from grader.formats.validation_messages import said
+from grader.formats.validation_messages import describe
 from grader.ledger import Ledger
 from grader.ledger.hooks import Delivery, DeliveryState, Hook
 from grader.server.commands.ledger_options import add_ledger_options
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="grader-server admin hooks",
-        description="Webhooks: URLs that are told of finished submissions. docs/api.md says what they get.",
+        description="Webhooks: URLs that the server notifies of finished submissions. docs/api.md says what they get.",
     )
     words = made.add_subparsers(metavar="WORD", required=True)
 
@@ -79,7 +79,7 @@ async def _run(asked: argparse.Namespace) -> int:
         settings = Settings(**given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise SettingsInvalid("--" + str(first["loc"][0]).replace("_", "-"), said(first)) from None
+        raise SettingsInvalid("--" + str(first["loc"][0]).replace("_", "-"), describe(first)) from None
     async with Ledger.open(settings.ledger) as ledger:
         return int(await asked.work(ledger, asked))
 
@@ -127,11 +127,11 @@ def _data(one: Hook | Delivery) -> dict[str, Any]:
 def _line(one: Hook | Delivery) -> str:
     if isinstance(one, Delivery):
         when = f", next {one.next_time:%Y-%m-%d %H:%M:%S} UTC" if one.state is DeliveryState.WAITING else ""
-        said = f": {one_line(one.last_status)}" if one.last_status else ""
-        return f"{one.delivery_id}  {one.hook_id}  {one.event}  {one.submission_id}  {one.state}, attempt {one.attempt}{when}{said}"
+        status = f": {one_line(one.last_status)}" if one.last_status else ""
+        return f"{one.delivery_id}  {one.hook_id}  {one.event}  {one.submission_id}  {one.state}, attempt {one.attempt}{when}{status}"
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in one.counts)
-    whose = f"{one.user or 'everybody'}, {one.competition_id or 'everything'}"
-    return f"{one.hook_id}  {one_line(one.url)}  {one_line(whose)}  {'removed' if one.end_time else counts}"
+    scope = f"{one.user or 'everybody'}, {one.competition_id or 'everything'}"
+    return f"{one.hook_id}  {one_line(one.url)}  {one_line(scope)}  {'removed' if one.end_time else counts}"
 
 
 def _print(asked: argparse.Namespace, data: Any, lines: Sequence[str]) -> None:

@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def backup(location: Path | str, target: Path, *, force: bool) -> str:
-    """Make the copy beside the target, look at it, then give it its name. Returns how to restore it."""
+    """Make the copy next to the target, look at it, then give it its name. Returns how to restore it."""
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # 0600
     os.close(descriptor)
     copy = Path(name)

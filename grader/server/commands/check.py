@@ -1,4 +1,4 @@
-"""`grader-server check`: whether the ledger is whole, beside a server that runs or without one.  Changes nothing."""
+"""`grader-server check`: whether the ledger is whole, with a server running or without one.  Changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from grader.errors import GraderError, LedgerUnreachable
 from grader.ledger import postgres, sqlite
-from grader.ledger.checks import Check, contents, schema
+from grader.ledger.checks import LedgerCheck, contents, schema
 from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 
 OK, BROKEN, UNUSABLE = 0, 1, 2
@@ -57,14 +57,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def checks(location: Path | str) -> list[Check]:
+def checks(location: Path | str) -> list[LedgerCheck]:
     """Every check of the ledger there; where its tables are others, only that one."""
     try:
         with reading(location) as connection:
             tables = schema(connection)
             return [tables, *(contents(connection) if tables.ok else ())]
     except LedgerDamaged as error:
-        return [Check(name="integrity", ok=False, detail=str(error))]
+        return [LedgerCheck(name="integrity", ok=False, detail=str(error))]
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pydantic import ValidationError
 
 from grader.config import Settings
-from grader.formats.validation_messages import said
-from grader.server.checkup import Finding, Standing, look
+from grader.formats.validation_messages import describe
+from grader.server.checkup import CheckupFinding, CheckupStatus, look
 from grader.server.main import parser as server_parser
 
 WELL, UNWELL, MISUSED = 0, 1, 2
-_MARKS = {Standing.OK: "ok   ", Standing.WARNING: "soon ", Standing.WRONG: "WRONG"}
+_MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStatus.WRONG: "WRONG"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,10 +27,10 @@ def main(arguments: Sequence[str]) -> int:
         settings = Settings(**given)
     except ValidationError as error:
         for one in error.errors():
-            sys.stderr.write(f"grader-server doctor: --{str(one['loc'][0]).replace('_', '-')}: {said(one)}\n")
+            sys.stderr.write(f"grader-server doctor: --{str(one['loc'][0]).replace('_', '-')}: {describe(one)}\n")
         return MISUSED
     findings = list(look(settings))
-    well = all(one.standing is not Standing.WRONG for one in findings)
+    well = all(one.standing is not CheckupStatus.WRONG for one in findings)
     if as_json:
         sys.stdout.write(json.dumps({"ok": well, "findings": [asdict(one) for one in findings]}, indent=2) + "\n")
     else:
@@ -51,6 +51,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def line(one: Finding) -> str:
+def line(one: CheckupFinding) -> str:
     """A finding for people."""
     return f"{_MARKS[one.standing]} {one.name}: {one.detail}" + (f"; do: {one.remedy}" if one.remedy else "")

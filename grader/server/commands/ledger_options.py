@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from grader.config import Settings
-from grader.formats.validation_messages import said
+from grader.formats.validation_messages import describe
 
 
 def add_ledger_options(parser: argparse.ArgumentParser) -> None:
@@ -27,5 +27,5 @@ def ledger_settings(given: argparse.Namespace) -> Settings | None:
         return Settings(**named)
     except ValidationError as error:
         for one in error.errors():
-            sys.stderr.write(f"grader-server: --{str(one['loc'][0]).replace('_', '-')}: {said(one)}\n")
+            sys.stderr.write(f"grader-server: --{str(one['loc'][0]).replace('_', '-')}: {describe(one)}\n")
         return None

@@ -11,7 +11,7 @@ import torch
 from sandbox.devices import Device
 from sandbox.judge.inputs import of_workload, shape_of
 from sandbox.judge.references import ReferenceFailed, Task
-from sandbox.judge.run.trial import Bench, Run
+from sandbox.judge.run.trial import Run, WorkloadContext
 from sandbox.judge.verify import expected, judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE
@@ -20,7 +20,7 @@ Tensors = list[torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AdmissionCase:
     """A workload at one key. right: the reference's outputs; exact: the same in double, None where the reference does not do that."""
 
     key: str
@@ -31,7 +31,7 @@ class Case:
     exact: Tensors | None
 
     @classmethod
-    def draw(cls, task: Task, workload: wire.Workload, index: int, device: Device) -> Case:
+    def draw(cls, task: Task, workload: wire.Workload, index: int, device: Device) -> AdmissionCase:
         """A workload's draw number index; ReferenceFailed where the reference does not take it, or answers otherwise than declared.
 
         The key is no secret here: a problem that is admitted today is admitted tomorrow.
@@ -49,7 +49,7 @@ class Case:
 
     def accepts(self, outputs: Tensors) -> bool:
         """Whether the problem's own rule takes these for right, every element written."""
-        bench = Bench(
+        bench = WorkloadContext(
             problem=self.task.spec,
             workload=self.workload,
             reference=lambda _: self.right,

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import torch
 
 from sandbox.devices import Device, open_device
-from sandbox.judge.admission.case import Case
+from sandbox.judge.admission.case import AdmissionCase
 from sandbox.judge.admission.idle import Idle
 from sandbox.judge.admission.kinds import accepted_everywhere, narrow_columns
 from sandbox.judge.admission.mutants import Mutant, mutants
@@ -44,7 +44,7 @@ def admit(spec: wire.ProblemSpec, device: Device, budget_s: float) -> Iterator[w
     try:
         task = load_task(spec, device.TORCH)
     except ReferenceFailed as failure:
-        yield wire.Finding(check="runs", workload_id="", outcome=FAILED, message=f"{failure}; mend the reference")
+        yield wire.Finding(check="runs", workload_id="", outcome=FAILED, message=f"{failure}; fix the reference")
         return
     yield from examine(task, device, budget_s)
 
@@ -94,8 +94,8 @@ class _Examiner:
         """The findings at one workload."""
         needed, free = working_bytes(self.task.spec, workload), free_bytes(self.device)
         if needed > MEMORY_SHARE * free:
-            said = f"not checked: it would take {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free; {ELSEWHERE}"
-            yield _finding("fits", workload, UNKNOWN, said)
+            statement = f"not checked: it would take {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free; {ELSEWHERE}"
+            yield _finding("fits", workload, UNKNOWN, statement)
             return
         try:
             yield from self._examine(workload, needed)
@@ -106,7 +106,7 @@ class _Examiner:
                 yield _finding("fits", workload, UNKNOWN, f"not checked: there is not memory enough for it here; {ELSEWHERE}")
             else:
                 text = str(error) if isinstance(error, ReferenceFailed) else f"its comparison raised {type(error).__name__}: {error}"
-                yield _finding("runs", workload, FAILED, f"{text}; mend the reference, or the distributions of its inputs")
+                yield _finding("runs", workload, FAILED, f"{text}; fix the reference, or the distributions of its inputs")
 
     def conclude(self) -> Iterator[wire.Finding]:
         """What is to be said of all workloads together."""
@@ -166,15 +166,15 @@ class _Draws:
     task: Task
     workload: wire.Workload
     device: Device
-    made: list[Case] = field(default_factory=list)
+    made: list[AdmissionCase] = field(default_factory=list)
 
-    def __getitem__(self, index: int) -> Case:
+    def __getitem__(self, index: int) -> AdmissionCase:
         while len(self.made) <= index:
-            self.made.append(Case.draw(self.task, self.workload, len(self.made), self.device))
+            self.made.append(AdmissionCase.draw(self.task, self.workload, len(self.made), self.device))
         return self.made[index]
 
 
-def _controls(case: Case) -> Iterator[wire.Finding]:
+def _controls(case: AdmissionCase) -> Iterator[wire.Finding]:
     """What has to hold of the right answer itself."""
     workload = case.workload
     own = case.task.compare is not None  # it says which infinities are right
@@ -185,7 +185,7 @@ def _controls(case: Case) -> Iterator[wire.Finding]:
     text = "the reference answers the same inputs in two ways; take randomness and state out of it, or loosen the tolerance"
     yield _finding("repeatable", workload, PASSED if agrees else FAILED, "" if agrees else text)
     own_answer = case.accepts(case.right)
-    text = "the reference's own answer is rejected; loosen the tolerance, or mend the comparison"
+    text = "the reference's own answer is rejected; loosen the tolerance, or fix the comparison"
     yield _finding("reference", workload, PASSED if own_answer else FAILED, "" if own_answer else text)
     if case.exact is not None:
         pairs = zip(case.exact, case.right, strict=True)
@@ -232,7 +232,7 @@ def _out_of_memory(error: BaseException | None) -> bool:
 def main() -> None:
     """Examine problem after problem until standard input ends."""
     end_with_parent(1)
-    said = os.fdopen(os.dup(1), "wb")
+    statement = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the findings
     torch.backends.cudnn.allow_tf32 = False
     try:
@@ -243,23 +243,23 @@ def main() -> None:
             # Memory that is not there is then an error in the reference, and not the end of some process.
             resource.setrlimit(resource.RLIMIT_DATA, (free_bytes(device), resource.RLIM_INFINITY))
     except Exception as error:  # noqa: BLE001  whatever it is, whoever asked has to be told
-        _say(said, wire.Broken(job_id="", message=f"the device can't be used: {type(error).__name__}: {error}"))
+        _say(statement, wire.Broken(job_id="", message=f"the device can't be used: {type(error).__name__}: {error}"))
         return
     for line in sys.stdin.buffer:
         job: wire.AdmissionJob = wire.decode(line)
         try:
             for finding in admit(job.problem, device, job.budget_s):
-                _say(said, finding)
-            _say(said, wire.Finished(job_id=job.job_id))
+                _say(statement, finding)
+            _say(statement, wire.Finished(job_id=job.job_id))
         except Exception as error:  # noqa: BLE001  the same, and this process is not to be trusted with another
             traceback.print_exc()
-            _say(said, wire.Broken(job_id=job.job_id, message=f"the check itself failed: {type(error).__name__}: {error}"))
+            _say(statement, wire.Broken(job_id=job.job_id, message=f"the check itself failed: {type(error).__name__}: {error}"))
             return
 
 
-def _say(said: BinaryIO, message: wire.Finding | wire.Finished | wire.Broken) -> None:
-    said.write(wire.encode(message))
-    said.flush()
+def _say(statement: BinaryIO, message: wire.Finding | wire.Finished | wire.Broken) -> None:
+    statement.write(wire.encode(message))
+    statement.flush()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sandbox.judge.admission.case import Case, Tensors
+from sandbox.judge.admission.case import AdmissionCase, Tensors
 from sandbox.judge.references import ReferenceFailed
 from sandbox.protocol import wire
 
@@ -31,10 +31,10 @@ class Idle:
         self._done: dict[str, bool] = {}  # operation, such as "relu" or "mul 2": whether it has ever done something
         self._same = [one.distribution.kind == "constant" and bool(one.shape) for one in spec.inputs]
 
-    def see(self, case: Case, other: Case) -> None:
+    def see(self, case: AdmissionCase, other: AdmissionCase) -> None:
         """Take two draws of one workload into account."""
         for one in (case, other):
-            watch = _Watch()
+            watch = _IdleMode()
             with watch, suppress(ReferenceFailed):  # one that can't be watched has run without before
                 one.answer(one.inputs)
             for operation, changed in watch.changed.items():
@@ -46,27 +46,29 @@ class Idle:
         """What is to be said once every workload has been seen."""
         for tensor, same in zip(self._spec.inputs, self._same, strict=True):
             if same:
-                said = f"{tensor.name!r} is the same in every trial, so that a kernel need not read it; draw it from another distribution"
-                yield wire.Finding(check=f"input {tensor.name}", workload_id="", outcome=wire.FindingOutcome.FAILED, message=said)
+                statement = (
+                    f"{tensor.name!r} is the same in every trial, so that a kernel need not read it; draw it from another distribution"
+                )
+                yield wire.Finding(check=f"input {tensor.name}", workload_id="", outcome=wire.FindingOutcome.FAILED, message=statement)
         for operation, done in self._done.items():
             if not done:
-                said = (
+                statement = (
                     f"the reference's {operation!r} changes nothing at any workload, so that a kernel need not do it; "
                     "take it out of the reference, or draw inputs on which it does something"
                 )
-                yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=wire.FindingOutcome.FAILED, message=said)
+                yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=wire.FindingOutcome.FAILED, message=statement)
         if self._spec.format == "native" and all(_tiles_fit(one) for one in self._spec.workloads):
-            said = (
+            statement = (
                 f"{TILE} divides every size at every workload: a kernel without the tails of its tiles is accepted; add odd sizes, hidden"
             )
-            yield wire.Finding(check="sizes", workload_id="", outcome=wire.FindingOutcome.UNKNOWN, message=said)
+            yield wire.Finding(check="sizes", workload_id="", outcome=wire.FindingOutcome.UNKNOWN, message=statement)
 
 
 def _tiles_fit(workload: wire.Workload) -> bool:
     return all(size == 1 or size % TILE == 0 for size in workload.axes.values())
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs operations as they are, and notes of some whether the result is another than what went in."""
 
     def __init__(self) -> None:

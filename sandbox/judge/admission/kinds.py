@@ -27,10 +27,10 @@ def accepted_everywhere(mutant: Mutant, spec: wire.ProblemSpec, seen: Iterable[w
         if not names & accepting or names & rejecting:
             continue
         complete = names <= examined
-        said = f"{mutant.cheat} would be accepted at every workload{'' if complete else ' that was checked'} ({kind}); {mutant.remedy}"
+        statement = f"{mutant.cheat} would be accepted at every workload{'' if complete else ' that was checked'} ({kind}); {mutant.remedy}"
         refused = complete and spec.format == "native"
         outcome = _Outcome.FAILED if refused else _Outcome.UNKNOWN
-        yield wire.Finding(check=mutant.check, workload_id="", outcome=outcome, message=said)
+        yield wire.Finding(check=mutant.check, workload_id="", outcome=outcome, message=statement)
         return
 
 
@@ -39,8 +39,8 @@ def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
     emulated, cuda = (_columns(spec, kind) for kind in KINDS)
     for count in FIRST_COLUMNS:
         if 0 < emulated <= count < cuda:
-            said = f"no output has more than {count} columns on the emulated device, and {cuda} on a GPU; add a wider workload"
-            yield wire.Finding(check="columns", workload_id="", outcome=_Outcome.UNKNOWN, message=said)
+            statement = f"no output has more than {count} columns on the emulated device, and {cuda} on a GPU; add a wider workload"
+            yield wire.Finding(check="columns", workload_id="", outcome=_Outcome.UNKNOWN, message=statement)
             return
 
 

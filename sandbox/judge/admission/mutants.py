@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from sandbox.judge.admission.case import Case, Tensors
+from sandbox.judge.admission.case import AdmissionCase, Tensors
 from sandbox.judge.admission.numerics import (
     FIRST_COLUMNS,
     first_columns,
@@ -38,7 +38,7 @@ class Mutant:
     """
 
     check: str
-    make: Callable[[Case, Case], Tensors | None]
+    make: Callable[[AdmissionCase, AdmissionCase], Tensors | None]
     cheat: str
     remedy: str = _VALUES
     vital: bool = False
@@ -103,9 +103,13 @@ def mutants(task: Task) -> Iterator[Mutant]:
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
     def mutant(
-        check: str, change: Callable[[Case, Case], torch.Tensor | None], cheat: str, own_rule_may: bool = False, one_rejects: bool = False
+        check: str,
+        change: Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None],
+        cheat: str,
+        own_rule_may: bool = False,
+        one_rejects: bool = False,
     ) -> Mutant:
-        def make(case: Case, other: Case) -> Tensors | None:
+        def make(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
             changed = change(case, other)
             return None if changed is None else [*case.right[:index], changed, *case.right[index + 1 :]]
 
@@ -138,11 +142,11 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
         yield mutant(f"first {count} columns", partial(_first_columns, index, count), cheat, one_rejects=True)
 
 
-def _flushed(index: int, border: Callable[[Case], float], case: Case, other: Case) -> torch.Tensor | None:
+def _flushed(index: int, border: Callable[[AdmissionCase], float], case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
     return flushed(case.right[index], border(case))
 
 
-def _first_columns(index: int, count: int, case: Case, other: Case) -> torch.Tensor | None:
+def _first_columns(index: int, count: int, case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
     return first_columns(case.right[index], count)
 
 
@@ -159,12 +163,12 @@ def _nan(right: torch.Tensor) -> torch.Tensor | None:
     return torch.full_like(right, float("nan")) if right.is_floating_point() and right.numel() else None
 
 
-def _copy(number: int, index: int, case: Case, other: Case) -> torch.Tensor | None:
+def _copy(number: int, index: int, case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
     given, right = case.inputs[number], case.right[index]
     return given.to(right.dtype) if given.shape == right.shape else None
 
 
-def _transposed(case: Case, index: int) -> torch.Tensor | None:
+def _transposed(case: AdmissionCase, index: int) -> torch.Tensor | None:
     right = case.right[index]
     if right.dim() < 2 or right.shape[-1] != right.shape[-2] or right.shape[-1] < 2:
         return None
@@ -175,7 +179,7 @@ def _transposed(case: Case, index: int) -> torch.Tensor | None:
     return right.transpose(-1, -2).contiguous()
 
 
-def _one_wrong(case: Case, index: int) -> torch.Tensor | None:
+def _one_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
     """One element off by as much as elements are large, and by no less than itself."""
     right = case.right[index]
     if not right.numel():
@@ -195,7 +199,7 @@ def _one_wrong(case: Case, index: int) -> torch.Tensor | None:
     return wrong
 
 
-def _lower_precision(case: Case, other: Case) -> Tensors | None:
+def _lower_precision(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     floats = {one.dtype for one in case.right if one.is_floating_point()}
     lower = _LOWER.get(floats.pop()) if len(floats) == 1 else None
     if lower is None or not any(one.is_floating_point() and one.dim() for one in case.inputs):
@@ -203,7 +207,7 @@ def _lower_precision(case: Case, other: Case) -> Tensors | None:
     return _answer(case, [one.to(lower).to(one.dtype) if one.is_floating_point() and one.dim() else one for one in case.inputs])
 
 
-def _every_second(index: int, case: Case, other: Case) -> Tensors | None:
+def _every_second(index: int, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     given = case.inputs[index]
     if not given.is_floating_point() or given.dim() == 0 or given.shape[-1] < 2:
         return None
@@ -213,13 +217,13 @@ def _every_second(index: int, case: Case, other: Case) -> Tensors | None:
     return _answer(case, [*case.inputs[:index], sampled, *case.inputs[index + 1 :]])
 
 
-def _other_input(index: int, case: Case, other: Case) -> Tensors | None:
+def _other_input(index: int, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     if torch.equal(case.inputs[index], other.inputs[index]):
         return None  # always the same: a constant of the problem
     return _answer(case, [*case.inputs[:index], other.inputs[index], *case.inputs[index + 1 :]])
 
 
-def _answer(case: Case, inputs: Tensors) -> Tensors | None:
+def _answer(case: AdmissionCase, inputs: Tensors) -> Tensors | None:
     """None where the reference refuses what it would never be given."""
     try:
         return case.answer(inputs)

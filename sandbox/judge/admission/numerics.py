@@ -13,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sandbox.judge.admission.case import Case, Tensors
+from sandbox.judge.admission.case import AdmissionCase, Tensors
 from sandbox.judge.references import ReferenceFailed
 
 FLUSHED = 1e-6  # of the largest element; what is smaller is set to zero
@@ -24,12 +24,12 @@ _HALVES = (torch.float16, torch.bfloat16)
 Replaced = Callable[..., Any]
 
 
-def without_maximum(case: Case, other: Case) -> Tensors | None:
+def without_maximum(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     """The reference with softmax, logsumexp and attention that do not subtract the maximum; None where it calls none of them."""
     return _run(case, _Replacing(_STABILISED, needs="exp"), attention=True)
 
 
-def one_pass_moments(case: Case, other: Case) -> Tensors | None:
+def one_pass_moments(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     """The reference with every variance computed as E[x^2] - E[x]^2; None where it calls no operation that has one."""
     return _run(case, _Replacing(_MOMENTS), attention=False)
 
@@ -60,7 +60,7 @@ def first_columns(right: torch.Tensor, count: int) -> torch.Tensor | None:
     return kept
 
 
-def _run(case: Case, replacing: _Replacing, *, attention: bool) -> Tensors | None:
+def _run(case: AdmissionCase, replacing: _Replacing, *, attention: bool) -> Tensors | None:
     try:
         with _Attention(enabled=attention) as composite, replacing:
             outputs = case.answer(case.inputs)

@@ -22,7 +22,7 @@ PIECE = 1 << 24  # elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparer:
+class ElementwiseComparer:
     """|out - ref| <= atol + rtol * |ref|, and the budget where it says more. wide: the outputs in double precision."""
 
     allowed: wire.Tolerance
@@ -44,7 +44,7 @@ class Comparer:
             _check_alike(output, reference)
         found = [self._by_rule(output, reference, None, mask, allowed) for output, reference, mask in triples]
         passed = all(one.outcome is wire.TrialOutcome.PASSED for one in found)
-        if passed and not any(self._is_faint(reference, allowed) for reference in expected):
+        if passed and not any(self._below_absolute_tolerance(reference, allowed) for reference in expected):
             return found
         wide = self._in_double(inputs, expected)
         found = [self._by_rule(out, ref, one, mask, allowed) for (out, ref, mask), one in zip(triples, wide, strict=True)]
@@ -53,10 +53,10 @@ class Comparer:
             for one, triple, exact in zip(found, triples, wide, strict=True)
         ]
 
-        def again(index: int, shaken: Sequence[torch.Tensor]) -> Comparison:
-            return replace(found[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, shaken))
+        def again(index: int, perturbed: Sequence[torch.Tensor]) -> Comparison:
+            return replace(found[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, perturbed))
 
-        return rounding_noise.excused(found, inputs, expected, lambda given: self._in_double(given, expected), again)
+        return rounding_noise.forgive_rounding_noise(found, inputs, expected, lambda given: self._in_double(given, expected), again)
 
     def _by_rule(
         self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor | None, mask: torch.Tensor, allowed: wire.Tolerance
@@ -72,7 +72,7 @@ class Comparer:
         mask: torch.Tensor,
         wide: torch.Tensor,
         allowed: wire.Tolerance,
-        shaken: Sequence[torch.Tensor] = (),
+        perturbed: Sequence[torch.Tensor] = (),
     ) -> float | None:
         """The error against double precision over what is allowed of it."""
         if allowed.budget_factor is None or not reference.is_floating_point() or not reference.numel():
@@ -82,11 +82,11 @@ class Comparer:
             seen = out.isfinite() & ref.isfinite() & ~unwritten
             out, ref, true = (one[seen].double() for one in (out, ref, true))
             spent, own, size = spent + _squares(out - true), own + _squares(ref - true), size + _squares(true)
-        moved = tolerance.spread(wide, shaken) * math.sqrt(wide.numel())
+        moved = tolerance.spread(wide, perturbed) * math.sqrt(wide.numel())
         most = allowed.budget_factor * max(math.sqrt(own), moved) + allowed.budget_floor * math.sqrt(size)
         return 0.0 if spent == 0 else math.sqrt(spent) / most if most > 0 else math.inf
 
-    def _is_faint(self, reference: torch.Tensor, allowed: wire.Tolerance) -> bool:
+    def _below_absolute_tolerance(self, reference: torch.Tensor, allowed: wire.Tolerance) -> bool:
         """Whether errors that the rule allows could be over the budget's floor; where not, the rule says all that the budget says."""
         if not reference.is_floating_point() or not reference.numel():
             return False

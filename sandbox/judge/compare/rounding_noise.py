@@ -18,7 +18,7 @@ SHAKE_COUNTS = (8, 32)  # at first, and where those do not excuse: of eight, the
 Tensors = Sequence[torch.Tensor]
 
 
-def excused(
+def forgive_rounding_noise(
     found: list[Comparison],
     inputs: Tensors,
     outputs: Tensors,
@@ -29,28 +29,28 @@ def excused(
 
     exactly: the fp64 results for inputs. again: compares the output of that number. It costs nothing where no output is unlucky.
     """
-    shaken: list[Tensors] = []
+    perturbed: list[Tensors] = []
     for count in SHAKE_COUNTS:
-        if not any(map(is_unlucky, found)):
+        if not any(map(fails_budget_only, found)):
             break
         try:
-            shaken += [exactly(shake(inputs)) for _ in range(count - len(shaken))]
+            perturbed += [exactly(perturb_inputs_one_ulp(inputs)) for _ in range(count - len(perturbed))]
         except ReferenceFailed:  # it takes no inputs but exact ones: then nothing is excused
             break
         fitting = [
-            [one for one in moved if one.shape == output.shape] for output, moved in zip(outputs, zip(*shaken, strict=True), strict=True)
+            [one for one in moved if one.shape == output.shape] for output, moved in zip(outputs, zip(*perturbed, strict=True), strict=True)
         ]
-        found = [again(index, fitting[index]) if is_unlucky(one) else one for index, one in enumerate(found)]
+        found = [again(index, fitting[index]) if fails_budget_only(one) else one for index, one in enumerate(found)]
     return found
 
 
-def is_unlucky(found: Comparison) -> bool:
+def fails_budget_only(found: Comparison) -> bool:
     """Whether all that is wrong with an output is the budget, and it has so few elements that the inputs are to be shaken."""
     over = found.budget_ratio is not None and found.budget_ratio > 1
     return over and found.element_count <= FEW and not (found.mismatched_count or found.unwritten_count or found.nonfinite_count)
 
 
-def shake(inputs: Tensors) -> list[torch.Tensor]:
+def perturb_inputs_one_ulp(inputs: Tensors) -> list[torch.Tensor]:
     """The inputs in double precision, every float of them a unit of its last place larger or smaller: of float32's, but for doubles."""
     return [_shake(one) if one.is_floating_point() else one for one in inputs]
 

@@ -54,7 +54,7 @@ def compare(
     reference64: torch.Tensor | None,
     unwritten: torch.Tensor,
     tolerance: wire.Tolerance,
-    shaken: Sequence[torch.Tensor] = (),
+    perturbed: Sequence[torch.Tensor] = (),
 ) -> Comparison:
     """Compare one output; unwritten masks the elements that still hold poison: wrong even where the tolerance is infinite. shaken: fp64
     results for shaken inputs."""
@@ -88,7 +88,7 @@ def compare(
         max_relative_error=_largest(chosen(error / size.clamp_min_(torch.finfo(reference.dtype).tiny))),
         budget_ratio=None
         if reference64 is None
-        else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(one) for one in shaken]),
+        else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(one) for one in perturbed]),
     )
 
 
@@ -116,14 +116,14 @@ def _budget_ratio(
     ref64: torch.Tensor,
     tolerance: wire.Tolerance,
     dtype: torch.dtype,
-    shaken: Sequence[torch.Tensor],
+    perturbed: Sequence[torch.Tensor],
 ) -> float | None:
     if tolerance.budget_factor is None or out.numel() == 0:
         return None
     # PyTorch's own error in fp64 is not seen, and a floor that is made for float32 would let float32 pass.
     floor = min(tolerance.budget_floor, FLOAT64_FLOOR) if dtype == torch.float64 else tolerance.budget_floor
     size = _rms(ref64)
-    own = max(_rms(ref - ref64), spread(ref64, shaken), OWN_ULPS * torch.finfo(dtype).eps * size)
+    own = max(_rms(ref - ref64), spread(ref64, perturbed), OWN_ULPS * torch.finfo(dtype).eps * size)
     allowed = tolerance.budget_factor * own + floor * size
     spent = _rms(out - ref64)
     if spent == 0.0:
@@ -131,11 +131,11 @@ def _budget_ratio(
     return spent / allowed if allowed > 0 else float("inf")
 
 
-def spread(exact: torch.Tensor, shaken: Sequence[torch.Tensor]) -> float:
+def spread(exact: torch.Tensor, perturbed: Sequence[torch.Tensor]) -> float:
     """How far, as an rms, the fp64 result goes with its inputs; 0 where that is not finite, and excuses nothing."""
-    if not shaken or not exact.numel():
+    if not perturbed or not exact.numel():
         return 0.0
-    moved = torch.stack([one.double() - exact for one in shaken])
+    moved = torch.stack([one.double() - exact for one in perturbed])
     return _rms(moved) if bool(moved.isfinite().all()) else 0.0
 
 

@@ -110,30 +110,30 @@ def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
     """The inputs of a key, by the kinds that the workload says."""
     made = json.loads(workload.arguments)
-    said = made["inputs"]
+    message = made["inputs"]
     custom: dict[str, object] = {}
     with seeds.seeded(key, where):
-        if made["custom"] is not None and any(one["type"] == "custom" for one in said.values()):
-            scalars = {name: one["value"] for name, one in said.items() if one["type"] == "scalar"}
+        if made["custom"] is not None and any(one["type"] == "custom" for one in message.values()):
+            scalars = {name: one["value"] for name, one in message.items() if one["type"] == "scalar"}
             with sources.contained(made["custom"], where):
                 custom = names[made["custom"]]({**workload.axes, **scalars}, torch.device(where))
             if not isinstance(custom, dict):
                 raise references.ReferenceFailed(f"{made['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
-        return [_one(of, said[of.name], workload, where, custom, made) for of in spec.inputs]
+        return [_one(of, message[of.name], workload, where, custom, made) for of in spec.inputs]
 
 
 def _one(
-    of: wire.TensorSpec, said: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], made: dict[str, Any]
+    of: wire.TensorSpec, message: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], made: dict[str, Any]
 ) -> torch.Tensor:
     shape = shape_of(of, workload.axes)
     dtype: torch.dtype = getattr(torch, of.dtype)
-    match said["type"]:
+    match message["type"]:
         case "scalar":
-            return torch.tensor(said["value"]).to(dtype)
+            return torch.tensor(message["value"]).to(dtype)
         case "custom":
             return _made(of, custom.get(of.name), shape, dtype, where, made["custom"])
         case "safetensors":
-            return _stored(said, shape, dtype).to(where)
+            return _stored(message, shape, dtype).to(where)
     by_name = _by_name(of.name, shape, where) if made["by_name"] and of.shape and of.dtype in _WIDE else None
     drawn = by_name.to(dtype) if by_name is not None else _random(shape, dtype, where)
     return drawn if of.shape else drawn.cpu()
@@ -153,15 +153,15 @@ def _made(of: wire.TensorSpec, value: object, shape: tuple[int, ...], dtype: tor
     return value.detach().to(where if of.shape else "cpu").contiguous()
 
 
-def _stored(said: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    path = Path(said["path"])
+def _stored(message: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    path = Path(message["path"])
     try:
         with path.open("rb") as file:
-            file.seek(said["begin"])
-            data = bytearray(file.read(said["end"] - said["begin"]))
+            file.seek(message["begin"])
+            data = bytearray(file.read(message["end"] - message["begin"]))
     except OSError as error:
         raise references.ReferenceFailed(f"{path} can't be read any more: {error}") from error
-    if hashlib.sha256(data).hexdigest() != said["digest"]:
+    if hashlib.sha256(data).hexdigest() != message["digest"]:
         raise references.ReferenceFailed(f"{path} has changed since the problem was read; read it again")
     return torch.frombuffer(data, dtype=dtype).view(shape) if data else torch.empty(shape, dtype=dtype)
 

@@ -36,7 +36,7 @@ _FOR_REAL = nullcontext()
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the file, learn its shapes, and make its model."""
-    source = _Source.of(spec)
+    source = _ModelSource.of(spec)
     seen = trace.trace(source.model, lambda making, place: source.inputs(spec.digest, place, making), where)
     spec = _described(spec, seen, source.parameter_names())
     model = source.model().to(where)
@@ -49,13 +49,13 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         reference=_reference(model, seen, constants),
         reference64=wide.outputs,
         draw=lambda _, key: _drawn(source.inputs(key, where), spec, constants),
-        compare=low_magnitude.Comparer(allowed=spec.tolerance, wide=wide.outputs),
+        compare=low_magnitude.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
         state=state,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _ModelSource:
     """The executed file, and what it makes: the same from the same seed or key, in every process."""
 
     module: types.ModuleType
@@ -63,7 +63,7 @@ class _Source:
     seed: int
 
     @classmethod
-    def of(cls, spec: wire.ProblemSpec) -> _Source:
+    def of(cls, spec: wire.ProblemSpec) -> _ModelSource:
         """Execute the file; nothing of an earlier execution is in its module."""
         module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
         sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
@@ -135,7 +135,7 @@ def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> to
     return model
 
 
-def _described(spec: wire.ProblemSpec, seen: trace.Seen, named: list[str]) -> wire.ProblemSpec:
+def _described(spec: wire.ProblemSpec, seen: trace.TracedCall, named: list[str]) -> wire.ProblemSpec:
     """The spec with what is known now: tensors, and their sizes as the workload's axes."""
     axes: dict[str, int] = {}
 
@@ -156,8 +156,8 @@ def _described(spec: wire.ProblemSpec, seen: trace.Seen, named: list[str]) -> wi
     pairs = list(zip(names, seen.inputs, strict=False))
     for name, one in pairs:
         if torch.is_tensor(one) and one.dim() == 0:  # what has no axes travels as a number
-            told = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
-            raise references.ReferenceFailed(f"{told}; give it an axis, as torch.rand(1) has, or return a number")
+            sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
+            raise references.ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
     inputs = tuple(tensor(name, one) for name, one in pairs)
     several = len(seen.outputs) > 1
     if len(inputs) + len(seen.outputs) > TENSOR_LIMIT:
@@ -182,7 +182,7 @@ def _drawn(given: list[Any], spec: wire.ProblemSpec, constants: list[Any]) -> li
     return [one if one.dim() else one.cpu() for one in tensors]
 
 
-def _reference(model: torch.nn.Module, seen: trace.Seen, constants: list[Any]) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[Any]) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
     """The model as a function that leaves nothing behind."""
     tensors = trace.named_tensors(model)
     live = [tensors[name] for name in seen.written]
@@ -216,7 +216,7 @@ def _restore(module: torch.nn.Module, key: str, value: object) -> None:
 class _Wide:
     """The reference in double precision; its model is made when it is first needed."""
 
-    def __init__(self, source: _Source, seen: trace.Seen, constants: list[Any], where: str) -> None:
+    def __init__(self, source: _ModelSource, seen: trace.TracedCall, constants: list[Any], where: str) -> None:
         self._source, self._seen, self._constants, self._where = source, seen, constants, where
         self._call: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None = None
 
@@ -233,7 +233,7 @@ class _Wide:
             torch.set_default_dtype(before)
 
 
-def _state(source: _Source, model: torch.nn.Module) -> bytes:
+def _state(source: _ModelSource, model: torch.nn.Module) -> bytes:
     """What the runner makes its ModelNew of. dtype: what it has to be cast to, as the weights here are."""
     arguments = source.arguments()
     try:

@@ -29,7 +29,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     code = Code.of(spec, where)
     if not spec.outputs:
         spec = written.described(spec, code)
-    cases = {one.shapes(): one for one in (_Case.of(spec, workload) for workload in spec.workloads)}
+    cases = {one.shapes(): one for one in (_TaskCase.of(spec, workload) for workload in spec.workloads)}
 
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return cases[tuple(one.shape for one in inputs)].run(code.reference, inputs)
@@ -37,7 +37,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     reference.__code__ = reference.__code__.replace()  # its own: what torch.compile makes is kept with the code object
 
     def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
-        return _Case.of(spec, workload).draw(code, key)
+        return _TaskCase.of(spec, workload).draw(code, key)
 
     def compare(
         workload: wire.Workload,
@@ -46,7 +46,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         expected: list[torch.Tensor],
         unwritten: list[torch.Tensor],
     ) -> list[tolerance.Comparison]:
-        case = _Case.of(spec, workload)
+        case = _TaskCase.of(spec, workload)
         case.check_outputs(expected)
         allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
         pairs = list(zip(outputs, expected, unwritten, strict=True))
@@ -62,7 +62,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Case:
+class _TaskCase:
     """One workload as it was found: what is generated, what goes around the tensors, and which inputs the reference writes to."""
 
     name: str
@@ -76,7 +76,7 @@ class _Case:
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload) -> _Case:
+    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload) -> _TaskCase:
         """As the described spec has it."""
         found = json.loads(workload.arguments)
         data, _, output = json.loads(found["template"])[1]

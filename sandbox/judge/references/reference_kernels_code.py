@@ -69,32 +69,32 @@ class Code:
         try:
             sound = self._accepts(make, inputs, expected, certain=True)
         except references.ReferenceFailed as failure:
-            raise references.ReferenceFailed(f"{failure}, given the output of {REFERENCE}; mend {CHECK}") from failure
+            raise references.ReferenceFailed(f"{failure}, given the output of {REFERENCE}; fix {CHECK}") from failure
         if not sound:
-            raise references.ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; mend one of them")
+            raise references.ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; fix one of them")
         return False
 
     def _accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], certain: bool = False) -> bool:
         copies = [one.clone() for one in (*inputs, *outputs)]
         try:
             with sources.contained(CHECK, self.where), seeds.seeded(CHECK, self.where):
-                said = self.check(*make(copies))
+                message = self.check(*make(copies))
         except references.ReferenceFailed:
             if certain:
                 raise
             return False  # a check that stumbles over an answer has not accepted it
-        verdict = said[0] if isinstance(said, (tuple, list)) and len(said) == 2 else said
+        verdict = message[0] if isinstance(message, (tuple, list)) and len(message) == 2 else message
         if isinstance(verdict, str):
             return not verdict
         if isinstance(verdict, (bool, numpy.bool_, torch.Tensor)):
             return bool(verdict)
-        text = f"{CHECK} returned a {type(said).__name__}; return (right, message), or a message that is empty if right"
+        text = f"{CHECK} returned a {type(message).__name__}; return (right, message), or a message that is empty if right"
         raise references.ReferenceFailed(text)
 
 
 def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     """The spec with inputs, outputs and templates, from running every case once."""
-    seen = [_Seen.of(code, workload, f"{spec.digest}{index}") for index, workload in enumerate(spec.workloads)]
+    seen = [_CaseRun.of(code, workload, f"{spec.digest}{index}") for index, workload in enumerate(spec.workloads)]
     by_shapes = {tuple(one.shape for one in case.inputs): case.around() for case in seen}
     marked = any(by_shapes[tuple(one.shape for one in case.inputs)] != case.around() for case in seen)
     workloads = []
@@ -122,7 +122,7 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _CaseRun:
     """One run of a case: its data and result, the tensors in them, and which inputs the reference wrote to."""
 
     name: str
@@ -133,7 +133,7 @@ class _Seen:
     scratch: dict[int, str]
 
     @classmethod
-    def of(cls, code: Code, workload: wire.Workload, seed: str) -> _Seen:
+    def of(cls, code: Code, workload: wire.Workload, seed: str) -> _CaseRun:
         """Run the case."""
         name, key = workload.workload_id, hashlib.sha256(seed.encode()).hexdigest()[:32]
         data = code.data(json.loads(workload.arguments)["case"], key)

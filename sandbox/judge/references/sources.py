@@ -48,7 +48,7 @@ class Modules:
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
         tree = ast.parse(text, path)
         if self._where == "cpu":
-            _OnCpu().visit(tree)
+            _ReferenceOnCpu().visit(tree)
             ast.fix_missing_locations(tree)
         exec(compile(tree, path, "exec", dont_inherit=True), vars(module))
 
@@ -65,7 +65,7 @@ class Modules:
         return builtins.__import__(name, globals, locals, fromlist, level)
 
 
-class _OnCpu(ast.NodeTransformer):
+class _ReferenceOnCpu(ast.NodeTransformer):
     """On the emulated device "cuda" is the CPU."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:

@@ -30,7 +30,7 @@ Making = AbstractContextManager[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class TracedCall:
     """Inputs and outputs as they would be, and what forward leaves behind in its model: tensors and attributes, by name."""
 
     inputs: list[Any]
@@ -39,7 +39,7 @@ class Seen:
     rebound: tuple[tuple[str, str], ...]  # a submodule's name and the attribute's
 
 
-def trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str) -> Seen:
+def trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str) -> TracedCall:
     """Call the model once on such inputs. Raises ReferenceFailed where it does not fit, draws random numbers or keeps state."""
     without_memory = FakeTensorMode(allow_non_fake_inputs=True)
     try:
@@ -50,7 +50,9 @@ def trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, 
     return _trace(model, inputs, where, _Bounded(memory_bytes(where)))
 
 
-def _trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str, making: Making) -> Seen:
+def _trace(
+    model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str, making: Making
+) -> TracedCall:
     real = isinstance(making, _Bounded)
     given = inputs(making, where if real else "cpu")
     _check_inputs(given)
@@ -59,12 +61,12 @@ def _trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making,
     made = made.to(where) if real else made
     weight_bytes = _size([*made.parameters(), *made.buffers()])
     _check_size(_size(given), weight_bytes, 0, where)
-    before, watch = _Kept.of(made), _Watch()
+    before, watch = _Kept.of(made), _TraceMode()
     with references.blamed("forward"), making, watch:
         outputs = flat_outputs(made(*given))
     written, rebound = before.changes(made, watch.written)
     _check_size(_size(given), weight_bytes, _size(outputs), where)
-    return Seen(inputs=given, outputs=outputs, written=written, rebound=rebound)
+    return TracedCall(inputs=given, outputs=outputs, written=written, rebound=rebound)
 
 
 def flat_outputs(result: object) -> list[torch.Tensor]:
@@ -107,7 +109,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Looks at every operation: refuses what draws random numbers, and remembers running statistics."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.devices.clock import Ending, NativeClock, Pairs, Signals, Taken
+from sandbox.devices.clock import NativeClock, Pairs, Signals, TurnTime, WaitEnd
 from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
 from sandbox.protocol.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
@@ -54,11 +54,11 @@ class RunnerLink:
             self._await(self.gate.open(call), previous, limit_s)
         return self.reply()
 
-    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()) -> Taken:
+    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()) -> TurnTime:
         """Copy what is to be published, scalars too, let the runner do the operation on what was last placed, copy the snapshot. The
         judge's clock starts before the first copy and stops after the last. `reply` has what the runner said."""
         if self.silence is not None:
-            return Taken(duration_ns=0, read_ns=0)
+            return TurnTime(duration_ns=0, read_ns=0)
         if self.device.clock is not None:
             return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot, scalars)
         begun = time.perf_counter_ns()
@@ -69,11 +69,11 @@ class RunnerLink:
         done = time.perf_counter_ns()
         _copy(snapshot)
         ended = time.perf_counter_ns()
-        return Taken(duration_ns=ended - begun, read_ns=ended - done)
+        return TurnTime(duration_ns=ended - begun, read_ns=ended - done)
 
     def _take_natively(
         self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
-    ) -> Taken:
+    ) -> TurnTime:
         go, done = self.gate.addresses()
         signals = Signals(
             go_address=go,
@@ -89,9 +89,9 @@ class RunnerLink:
         taken = clock.take(publish, snapshot, signals)
         if taken.code != 0:
             raise DeviceFault(f"code {taken.code} in the judge's own turn")
-        if taken.ending is Ending.VIOLATED:
+        if taken.ending is WaitEnd.VIOLATED:
             raise GateViolated("the runner answered a call that was never made")
-        self.silence = {Ending.TIMED_OUT: Silence.TIMED_OUT, Ending.GONE: Silence.GONE}.get(taken.ending)
+        self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(taken.ending)
         return taken
 
     def tell(self, templates: tuple[str, ...], limit_s: float) -> None:

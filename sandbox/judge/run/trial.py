@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from sandbox.devices.clock import Taken
+from sandbox.devices.clock import TurnTime
 from sandbox.judge import inputs
 from sandbox.judge.references import Compare, Draw, Reference, Task
 from sandbox.judge.run import poison
@@ -23,7 +23,7 @@ REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other value
 
 
 @dataclass(slots=True)
-class Bench:
+class WorkloadContext:
     """One problem at one workload, as judge and runner see it; remembers the last placement, and the last inputs."""
 
     problem: wire.ProblemSpec
@@ -37,7 +37,7 @@ class Bench:
     spent: list[torch.Tensor] | None = None
 
     @classmethod
-    def of(cls, task: Task, workload: wire.Workload) -> Bench:
+    def of(cls, task: Task, workload: wire.Workload) -> WorkloadContext:
         """A task at one of its workloads."""
         parts = {name: getattr(task, name) for name in ("reference", "reference64", "draw", "compare", "scratch")}
         return cls(problem=task.spec, workload=workload, **parts)
@@ -72,7 +72,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class RunOptions:
     """How a run is to be done. warm: see WARM in `sandbox/protocol/gate.py`, as variant and copy_out, which are for the trusted runner."""
 
     operation: Operation = Operation.CALL
@@ -86,12 +86,12 @@ class How:
     inspect: bool = True  # look for what was not written, or where it should not be; of the trusted runner that is known
 
 
-def run(runner: RunnerLink, bench: Bench, how: How) -> Run:
+def run(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> Run:
     """Do one run, on fresh inputs if a kernel reads them. The clock starts before they are published and stops when outputs are read."""
     return run_batch(runner, bench, how)[0]
 
 
-def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
+def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> list[Run]:
     """Do how.count runs inside one turn of the clock, each on inputs and in a place of its own."""
     device = runner.device
     # By the host's clock placements stay at the front: there the first touch of a page is in the kernel's time.
@@ -111,14 +111,16 @@ def run_batch(runner: RunnerLink, bench: Bench, how: How) -> list[Run]:
     ]
     # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
     publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
-    device.take_over()
+    device.acquire_context()
     taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
     reply = runner.reply()
-    runs = (scene.left(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
+    runs = (scene.collect_result(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
     return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
 
 
-def _make_ready(runner: RunnerLink, bench: Bench, how: How, call: Call, scenes: list[_Scene], limit_s: float) -> Answer | Silence:
+def _make_ready(
+    runner: RunnerLink, bench: WorkloadContext, how: RunOptions, call: Call, scenes: list[_RunBuffers], limit_s: float
+) -> Answer | Silence:
     """Tell the runner the places; stir its memory; warm its code with inputs that it has had already, for those of this run are secret."""
     reply = runner.call(call, PLACE_S)
     if how.stir and isinstance(reply, Answer) and reply.status is Status.OK:
@@ -137,7 +139,7 @@ def _make_ready(runner: RunnerLink, bench: Bench, how: How, call: Call, scenes: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
+class _RunBuffers:
     """One run's memory: what is private, and where it meets the runner."""
 
     key: str
@@ -149,12 +151,12 @@ class _Scene:
     scratch: tuple[int, ...] = ()  # numbers of the inputs that a kernel may write to
     poison_bits: tuple[int, ...] = ()
 
-    def with_scalars_of(self, first: _Scene) -> _Scene:
+    def with_scalars_of(self, first: _RunBuffers) -> _RunBuffers:
         """The same, but for what goes by value."""
         pairs = zip(self.drawn, first.drawn, self.places, strict=True)
         return replace(self, drawn=[theirs if place is None else ours for ours, theirs, place in pairs])
 
-    def poisoned(self, outputs: list[torch.Tensor]) -> _Scene:
+    def poisoned(self, outputs: list[torch.Tensor]) -> _RunBuffers:
         """Write the guard bands, and what is to lie in the outputs, into private ones."""
         for band in self.bands:
             band.copy_(self.guard[: len(band)])
@@ -164,7 +166,7 @@ class _Scene:
         """What is to be copied where, so that the runner sees the inputs."""
         return [(target, private) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
 
-    def left(self, reply: Answer | Silence, taken: Taken, outputs: list[torch.Tensor]) -> Run:
+    def collect_result(self, reply: Answer | Silence, taken: TurnTime, outputs: list[torch.Tensor]) -> Run:
         """What the runner left here, with outputs the private copies."""
         return Run(
             key=self.key,
@@ -189,7 +191,9 @@ class _Scene:
         )
 
 
-def _scene(runner: RunnerLink, bench: Bench, placement: Placement, shift: int, known: list[torch.Tensor] | None = None) -> _Scene:
+def _scene(
+    runner: RunnerLink, bench: WorkloadContext, placement: Placement, shift: int, known: list[torch.Tensor] | None = None
+) -> _RunBuffers:
     """Draw inputs in private memory, or take known ones."""
     problem, arena = bench.problem, runner.arena
     key = inputs.fresh_key()
@@ -203,23 +207,23 @@ def _scene(runner: RunnerLink, bench: Bench, placement: Placement, shift: int, k
         arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
-    return _Scene(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
+    return _RunBuffers(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
 
 
-def scalars_are_late(bench: Bench) -> bool:
+def scalars_are_late(bench: WorkloadContext) -> bool:
     """Whether an input without a shape has another value in each run: it is published inside the clock, as the other inputs are. One that a
     problem declares as constant is known to everybody before."""
     return any(not one.shape and (bench.draw is not None or one.distribution.kind != "constant") for one in bench.problem.inputs)
 
 
-def _scalars(bench: Bench, drawn: list[torch.Tensor]) -> tuple[float, ...]:
+def _scalars(bench: WorkloadContext, drawn: list[torch.Tensor]) -> tuple[float, ...]:
     """What is published with `go`: a number for each input, of which those of tensors say nothing. () where nothing is late."""
     if not scalars_are_late(bench):
         return ()
     return tuple(0.0 if tensor.shape else float(value) for tensor, value in zip(bench.problem.inputs, drawn, strict=True))
 
 
-def _call(placement: Placement, drawn: list[torch.Tensor], bench: Bench, how: How) -> Call:
+def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContext, how: RunOptions) -> Call:
     problem, late = bench.problem, scalars_are_late(bench)
     slots = tuple(
         slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=0.0 if late else float(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from sandbox.judge.timing.interleaved import NULL, Parties, Times
+from sandbox.judge.timing.interleaved import NULL, Times, TimingSetup
 from sandbox.judge.timing.speedup import steady
 from sandbox.protocol import wire
 
@@ -24,13 +24,13 @@ class BaselineTimes:
     slowed: bool
 
 
-def baseline_times(parties: Parties, times: Times, nulls: list[int]) -> dict[str, BaselineTimes]:
+def baseline_times(parties: TimingSetup, times: Times, nulls: list[int]) -> dict[str, BaselineTimes]:
     """Every baseline that ran."""
     of = _by_host_clock if parties.clock is wire.Clock.HOST else _by_device_clock
     return {name: of(parties, times, nulls, name) for name in parties.alone.run_ns}
 
 
-def _by_device_clock(parties: Parties, times: Times, _: list[int], name: str) -> BaselineTimes:
+def _by_device_clock(parties: TimingSetup, times: Times, _: list[int], name: str) -> BaselineTimes:
     """Net of the turn's own null runs, and turn by turn: a gross time is mostly the protocol, in which a slowed baseline would not show.
     A turn that was slowed counts as alone."""
     alone_ns = max(0.0, steady(parties.alone.run_ns[name]) - steady(parties.alone.null_ns[True]) + parties.launch_ns)
@@ -48,7 +48,7 @@ def _by_device_clock(parties: Parties, times: Times, _: list[int], name: str) ->
     )
 
 
-def _by_host_clock(parties: Parties, times: Times, nulls: list[int], name: str) -> BaselineTimes:
+def _by_host_clock(parties: TimingSetup, times: Times, nulls: list[int], name: str) -> BaselineTimes:
     """The time alone instead, where the median is far above it, or the subject's box was busy meanwhile."""
     alone_ns = statistics.median(parties.alone.run_ns[name])
     null_ns = min(statistics.median(nulls), statistics.median(parties.alone.null_ns[True]))

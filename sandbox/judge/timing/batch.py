@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from sandbox.judge.run.placement import BATCH_LIMIT, placement_bytes
 from sandbox.judge.run.runner_link import RunnerLink
-from sandbox.judge.run.trial import Bench, How, run_batch
-from sandbox.judge.timing.heartbeat import Signs
+from sandbox.judge.run.trial import RunOptions, WorkloadContext, run_batch
+from sandbox.judge.timing.heartbeat import Heartbeat
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Operation
@@ -35,7 +35,7 @@ class Batch:
     size: int
 
 
-def batch_size(estimate_ns: int, bench: Bench, arena_bytes: int) -> int:
+def batch_size(estimate_ns: int, bench: WorkloadContext, arena_bytes: int) -> int:
     """As many as make a batch long beside the clock's noise, and fit; 0 where one launch is long enough, or few fit."""
     if estimate_ns >= BELOW_NS:
         return 0
@@ -44,7 +44,14 @@ def batch_size(estimate_ns: int, bench: Bench, arena_bytes: int) -> int:
 
 
 def time_batches(
-    subject: RunnerLink, trusted: RunnerLink, bench: Bench, own: Bench, estimate_ns: int, signs: Signs, *, copies: bool
+    subject: RunnerLink,
+    trusted: RunnerLink,
+    bench: WorkloadContext,
+    own: WorkloadContext,
+    estimate_ns: int,
+    signs: Heartbeat,
+    *,
+    copies: bool,
 ) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
     """Time some batches, less what publishing and reading that many takes; a trial where a launch failed; None where none is needed."""
     size = batch_size(estimate_ns, bench, min(subject.arena.size_bytes, trusted.arena.size_bytes))
@@ -54,12 +61,14 @@ def time_batches(
     for index in range(BATCH_COUNT + 1):
         if index > 1 and time.monotonic() - begun > BATCHES_S:
             break
-        empty = run_batch(trusted, own, How(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm=True, inspect=False))
+        empty = run_batch(
+            trusted, own, RunOptions(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm=True, inspect=False)
+        )
         nulls.append(empty[0].duration_ns)
-        done = run_batch(subject, bench, How(count=size, warm=True))
+        done = run_batch(subject, bench, RunOptions(count=size, warm=True))
         for one in done:
             trial = judge_run(one, bench, wire.TrialPhase.CERTIFY, 0)
-            yield from signs.due()
+            yield from signs.emit_if_due()
             if trial.outcome is not wire.TrialOutcome.PASSED:
                 return trial
         taken.append(done[0].duration_ns)

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.run.runner_link import RunnerLink, Silence
-from sandbox.judge.run.trial import Bench, How, Run, run
+from sandbox.judge.run.trial import Run, RunOptions, WorkloadContext, run
 from sandbox.judge.timing.box_load import BoxLoad
-from sandbox.judge.timing.heartbeat import Signs
-from sandbox.judge.timing.noise import quiet_turns
+from sandbox.judge.timing.heartbeat import Heartbeat
+from sandbox.judge.timing.noise import undisturbed_rounds
 from sandbox.judge.timing.speedup import speedup, steady
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
@@ -54,7 +54,7 @@ Arm = Callable[[], Run]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alone:
+class SoloTimings:
     """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
 
     null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
@@ -68,14 +68,14 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parties:
+class TimingSetup:
     """Who is timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs. launch_ns: how
     much of a null run is its kernel, which is not the protocol's. load: of the subject's box, by the host's clock."""
 
     subject: RunnerLink
     trusted: RunnerLink
     copies: bool
-    alone: Alone
+    alone: SoloTimings
     budget_s: float
     launch_ns: float = 0.0
     load: BoxLoad | None = None
@@ -86,19 +86,19 @@ class Parties:
         return self.subject.device.CLOCK
 
 
-class Took(NamedTuple):
+class RunTime(NamedTuple):
     """What is kept of a run: its memory is needed for the next."""
 
     duration_ns: int
     read_ns: int
 
     @classmethod
-    def of(cls, done: Run) -> Took:
+    def of(cls, done: Run) -> RunTime:
         """Of a whole run."""
         return cls(done.duration_ns, done.read_ns)
 
 
-_Alone = tuple[dict[str, list[Took]], dict[bool, list[int]]]  # baselines' runs, and null runs without and with a copy
+SoloRuns = tuple[dict[str, list[RunTime]], dict[bool, list[int]]]  # baselines' runs, and null runs without and with a copy
 
 
 @dataclass(slots=True)
@@ -116,15 +116,15 @@ class Times:
         return [one for turn in self.taken_ns.get(arm, []) for one in turn]
 
 
-def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> Generator[wire.Progress, None, Alone]:
+def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str, ...]) -> Generator[wire.Progress, None, SoloTimings]:
     """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
-    clock, running, signs = trusted.device.CLOCK, [], Signs(wire.Stage.LOADING)
+    clock, running, signs = trusted.device.CLOCK, [], Heartbeat(wire.Stage.LOADING)
     for name in variants:
-        how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s if name == EAGER else COMPILE_S)
+        how = RunOptions(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s if name == EAGER else COMPILE_S)
         first = []
         for _ in range(WARMUP_COUNT):
             first.append(run(trusted, bench, how))
-            yield from signs.due()
+            yield from signs.emit_if_due()
         if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
             running.append(name)
         elif trusted.silence is not None:
@@ -136,7 +136,7 @@ def time_alone(trusted: RunnerLink, bench: Bench, variants: tuple[str, ...]) -> 
             sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {why}\n")
     by_clock = _alone_by_host_clock if clock is wire.Clock.HOST else _alone_by_device_clock
     runs, nulls = yield from by_clock(trusted, bench, running, signs)
-    return Alone(
+    return SoloTimings(
         null_ns=nulls,
         floor_ns=null_runs(trusted, bench, floor=True),
         run_ns={name: [one.duration_ns for one in runs[name]] for name in running},
@@ -157,33 +157,37 @@ def _failure(runs: list[Run]) -> str:
     raise ValueError("all of these runs were answered")
 
 
-def _alone_by_host_clock(trusted: RunnerLink, bench: Bench, names: list[str], signs: Signs) -> Generator[wire.Progress, None, _Alone]:
-    runs: dict[str, list[Took]] = {name: [] for name in names}
+def _alone_by_host_clock(
+    trusted: RunnerLink, bench: WorkloadContext, names: list[str], signs: Heartbeat
+) -> Generator[wire.Progress, None, SoloRuns]:
+    runs: dict[str, list[RunTime]] = {name: [] for name in names}
     for name in names:
         for _ in range(ALONE_COUNT[wire.Clock.HOST]):
-            runs[name].append(Took.of(timed(trusted, bench, name)))
-            yield from signs.due()
+            runs[name].append(RunTime.of(timed(trusted, bench, name)))
+            yield from signs.emit_if_due()
     return runs, {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
 
 
-def _alone_by_device_clock(trusted: RunnerLink, bench: Bench, names: list[str], signs: Signs) -> Generator[wire.Progress, None, _Alone]:
+def _alone_by_device_clock(
+    trusted: RunnerLink, bench: WorkloadContext, names: list[str], signs: Heartbeat
+) -> Generator[wire.Progress, None, SoloRuns]:
     """In ABBA order, as beside a subject: a baseline less null runs of another second says more of the host than of the baseline."""
     among: dict[str, Arm] = {name: partial(timed, trusted, bench, name) for name in names}
     among |= {NULL[copies]: partial(run, trusted, bench, _null(copies=copies)) for copies in NULL}
-    runs: dict[str, list[Took]] = {name: [] for name in among}
+    runs: dict[str, list[RunTime]] = {name: [] for name in among}
     for _ in range(ALONE_COUNT[wire.Clock.DEVICE_EVENTS] // 2):
         for name in (*among, *reversed(among)):
-            runs[name].append(Took.of(among[name]()))
-            yield from signs.due()
+            runs[name].append(RunTime.of(among[name]()))
+            yield from signs.emit_if_due()
     return runs, {copies: [one.duration_ns for one in runs[NULL[copies]]] for copies in NULL}
 
 
-def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
+def contestants(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext) -> dict[str, Arm]:
     """Who is run in turns, the subject first."""
     last_ns = [0]
 
     def subject() -> Run:
-        how = How(stir=parties.clock is wire.Clock.HOST, warm=WARM[parties.clock] and last_ns[0] < WARM_BELOW_NS)
+        how = RunOptions(stir=parties.clock is wire.Clock.HOST, warm=WARM[parties.clock] and last_ns[0] < WARM_BELOW_NS)
         done = run(parties.subject, bench, how)
         last_ns[0] = done.duration_ns
         return done
@@ -200,15 +204,17 @@ def arms(parties: Parties, bench: Bench, own: Bench) -> dict[str, Arm]:
     return found
 
 
-def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times, signs: Signs) -> Iterator[wire.Plan | wire.Trial | wire.Progress]:
+def take_turns(
+    parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, times: Times, signs: Heartbeat
+) -> Iterator[wire.Plan | wire.Trial | wire.Progress]:
     """Warm up, say how many runs there will be, and do them; emits a trial per turn, and ends early after one that failed."""
-    among = arms(parties, bench, own)
+    among = contestants(parties, bench, own)
     cycles_s, subject_ns = [], 0
     for _ in range(WARMUP_COUNT):
         begun = time.monotonic()
         for name, arm in among.items():
             done = arm()
-            yield from signs.due()
+            yield from signs.emit_if_due()
             if name != SUBJECT:
                 continue
             subject_ns = done.duration_ns
@@ -231,10 +237,10 @@ def take_turns(parties: Parties, bench: Bench, own: Bench, times: Times, signs: 
         times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
 
 
-def _too_few_quiet(parties: Parties, times: Times) -> bool:
+def _too_few_quiet(parties: TimingSetup, times: Times) -> bool:
     """Whether too many of the turns taken are not quiet: a host is busy for seconds, and the next turn may be a better one."""
     own, nulls = times.taken_ns.get(OWN_NULL, []), times.taken_ns.get(NULL[parties.copies], [])
-    return bool(own) and len(quiet_turns(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * len(own)
+    return bool(own) and len(undisturbed_rounds(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * len(own)
 
 
 def _too_wide(times: Times) -> bool:
@@ -269,7 +275,7 @@ def _needed(subject_ns: float) -> int:
 
 
 def _turn(
-    among: dict[str, Arm], bench: Bench, repeats: int, times: Times, index: int, signs: Signs
+    among: dict[str, Arm], bench: WorkloadContext, repeats: int, times: Times, index: int, signs: Heartbeat
 ) -> Generator[wire.Progress, None, wire.Trial]:
     """One turn of so many ABBAs. Returns what stands for the subject's runs: the first that failed, or all."""
     taken: dict[str, list[int]] = {name: [] for name in among}
@@ -277,7 +283,7 @@ def _turn(
     for _ in range(repeats):
         for name in (*among, *reversed(among)):
             done = among[name]()
-            yield from signs.due()
+            yield from signs.emit_if_due()
             taken[name].append(done.duration_ns)
             times.read_ns.setdefault(name, []).append(done.read_ns)
             if name != SUBJECT:
@@ -288,10 +294,10 @@ def _turn(
     for name, durations in taken.items():
         times.taken_ns.setdefault(name, []).append(durations)
     gc.collect()
-    return together(trials)
+    return merge_trials(trials)
 
 
-def together(trials: list[wire.Trial]) -> wire.Trial:
+def merge_trials(trials: list[wire.Trial]) -> wire.Trial:
     """One fact for many runs that passed: the worst of each error."""
     ratios = [one.budget_ratio for one in trials if one.budget_ratio is not None]
     return replace(
@@ -304,16 +310,18 @@ def together(trials: list[wire.Trial]) -> wire.Trial:
     )
 
 
-def timed(trusted: RunnerLink, bench: Bench, name: str) -> Run:
+def timed(trusted: RunnerLink, bench: WorkloadContext, name: str) -> Run:
     """One run of a baseline."""
-    how = How(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s, warm=WARM[trusted.device.CLOCK], inspect=False)
+    how = RunOptions(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s, warm=WARM[trusted.device.CLOCK], inspect=False)
     done = run(trusted, bench, how)
     if not (isinstance(done.reply, Answer) and done.reply.status is Status.OK):
         raise RuntimeError(f"the baseline's runner did not run {name!r}: {done.reply}")
     return done
 
 
-def null_runs(trusted: RunnerLink, bench: Bench, *, copies: bool = False, floor: bool = False, count: int | None = None) -> list[int]:
+def null_runs(
+    trusted: RunnerLink, bench: WorkloadContext, *, copies: bool = False, floor: bool = False, count: int | None = None
+) -> list[int]:
     """What the protocol itself takes; the first after another kind of work is not like the rest. By the host's clock there is no other
     floor than the quickest of these: nothing runs on after `done`."""
     if floor and trusted.device.CLOCK is wire.Clock.HOST:
@@ -322,5 +330,5 @@ def null_runs(trusted: RunnerLink, bench: Bench, *, copies: bool = False, floor:
     return [run(trusted, bench, how).duration_ns for _ in range((count or NULL_COUNT[trusted.device.CLOCK]) + 1)][1:]
 
 
-def _null(*, copies: bool = False, floor: bool = False) -> How:
-    return How(operation=Operation.FLOOR if floor else Operation.NULL, limit_s=BASELINE_S, copy_out=copies, warm=True, inspect=False)
+def _null(*, copies: bool = False, floor: bool = False) -> RunOptions:
+    return RunOptions(operation=Operation.FLOOR if floor else Operation.NULL, limit_s=BASELINE_S, copy_out=copies, warm=True, inspect=False)

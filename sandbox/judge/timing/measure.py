@@ -10,12 +10,12 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
 from sandbox.judge.run.runner_link import RunnerLink
-from sandbox.judge.run.trial import Bench, How, run
+from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
 from sandbox.judge.timing.batch import Batch, time_batches
-from sandbox.judge.timing.heartbeat import Signs
-from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Parties, Times, null_runs, take_turns
-from sandbox.judge.timing.noise import Unrest
-from sandbox.judge.timing.overhead import net_times
+from sandbox.judge.timing.heartbeat import Heartbeat
+from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Times, TimingSetup, null_runs, take_turns
+from sandbox.judge.timing.noise import NoiseKind
+from sandbox.judge.timing.overhead import subtract_overhead
 from sandbox.judge.timing.record import record
 from sandbox.judge.timing.speedup import steady
 from sandbox.protocol import wire
@@ -30,12 +30,12 @@ BENCH_S, BENCH_LAUNCHES = 10.0, 12
 BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 
 
-def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
+def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
     """Emit trials for all certified runs, and the measurement at the end; end early after a trial that failed. own: the baselines'."""
     trusted, clock = parties.trusted, parties.clock
     nulls = {copies: null_runs(trusted, own, copies=copies) for copies in {True, parties.copies}}
     floors = [*parties.alone.floor_ns, *null_runs(trusted, own, floor=True)]
-    times, signs = Times(), Signs(wire.Stage.MEASURING, bench.workload.workload_id)
+    times, signs = Times(), Heartbeat(wire.Stage.MEASURING, bench.workload.workload_id)
     for fact in take_turns(parties, bench, own, times, signs):
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
@@ -44,12 +44,12 @@ def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int |
     if isinstance(batch, wire.Trial):
         yield batch
         return
-    patient = How(limit_s=BASELINE_S + bench.problem.trial_s)
+    patient = RunOptions(limit_s=BASELINE_S + bench.problem.trial_s)
     reported = {}
     for name in parties.alone.run_ns:
         reported[name] = _reported(trusted, own, replace(patient, variant=VARIANTS[name]))
-        yield from signs.due()
-    claim = _reported(parties.subject, bench, How(), statistics.median(times.flat(SUBJECT)))
+        yield from signs.emit_if_due()
+    claim = _reported(parties.subject, bench, RunOptions(), statistics.median(times.flat(SUBJECT)))
     for copies, taken in nulls.items():
         taken += null_runs(trusted, own, copies=copies)
     floors += null_runs(trusted, own, floor=True)
@@ -69,7 +69,7 @@ def measure(parties: Parties, bench: Bench, own: Bench, physical_floor_ns: int |
 
 
 def _batches(
-    parties: Parties, bench: Bench, own: Bench, times: Times, nulls: list[int], signs: Signs
+    parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, times: Times, nulls: list[int], signs: Heartbeat
 ) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
     if parties.clock is wire.Clock.HOST:
         return None
@@ -77,13 +77,15 @@ def _batches(
     return (yield from time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, signs, copies=parties.copies))
 
 
-def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> wire.Measurement:
+def _measurement(
+    parties: TimingSetup, bench: WorkloadContext, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]
+) -> wire.Measurement:
     clock = parties.clock
     null_ns = min(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies])))
     floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
     waited_ns = 0.0 if clock is wire.Clock.HOST else steady(times.read_ns[SUBJECT]) - parties.alone.read_ns
     early = is_early(waited_ns, parties.alone.read_ns)
-    net = net_times(parties, times, nulls, floor_ns, early=early)
+    net = subtract_overhead(parties, times, nulls, floor_ns, early=early)
     return wire.Measurement(
         workload_id=bench.workload.workload_id,
         hidden=bench.workload.hidden,
@@ -93,7 +95,7 @@ def _measurement(parties: Parties, bench: Bench, times: Times, nulls: Mapping[bo
         floor_ns=floor_ns,
         waited_ns=round(waited_ns),
         done_early=early,
-        disturbed=net.unrest is not Unrest.NONE,
+        disturbed=net.unrest is not NoiseKind.NONE,
         baseline_slowed=any(one.slowed for one in net.baselines.values()),
         # On a busy machine the protocol can seem to take longer than protocol and baseline: then the clock has no time for the baseline.
         baselines={name: one.samples for name, one in net.baselines.items() if statistics.median(one.samples.durations_ns) > 0},
@@ -124,7 +126,7 @@ def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
     return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
 
 
-def _reported(runner: RunnerLink, bench: Bench, how: How, launch_ns: float | None = None) -> wire.Samples | None:
+def _reported(runner: RunnerLink, bench: WorkloadContext, how: RunOptions, launch_ns: float | None = None) -> wire.Samples | None:
     """do_bench on inputs like all others, by the runner itself; the subject's is a claim. launch_ns: how long a launch takes, where that
     is known."""
     run(runner, bench, how)

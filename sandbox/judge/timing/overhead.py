@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.judge.timing.baseline_slowdown import BaselineTimes, baseline_times
-from sandbox.judge.timing.interleaved import NULL, OWN_NULL, QUIET_SHARE, SUBJECT, Parties, Times
-from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, Unrest, quiet_turns, unrest_of
+from sandbox.judge.timing.interleaved import NULL, OWN_NULL, QUIET_SHARE, SUBJECT, Times, TimingSetup
+from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind, classify_noise, undisturbed_rounds
 from sandbox.judge.timing.speedup import half_width, speedup, steady
 from sandbox.protocol import wire
 
@@ -26,30 +26,30 @@ APART_NS = 1_500.0  # where null runs of the two are further apart than this, on
 class Net:
     """What a workload's turns come to. certified: the subject's, of the turns that count."""
 
-    unrest: Unrest
+    unrest: NoiseKind
     certified: wire.Samples
     baselines: dict[str, BaselineTimes]
     speedups: tuple[wire.Speedup, ...]
 
 
-def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int, *, early: bool) -> Net:
+def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int, *, early: bool) -> Net:
     """Subtract the protocol. nulls: null runs before and after the turns, without and with the copy that returned outputs cost; early: the
     subject says `done` before its work has ended, and is forgiven the least that the protocol costs a runner that does not wait."""
     clock, subject_ns = parties.clock, times.taken_ns[SUBJECT]
     alone_ns, null_turns = steady(parties.alone.null_ns[parties.copies]), times.taken_ns.get(NULL[parties.copies], [])
-    unrest = Unrest.NONE if clock is wire.Clock.HOST else unrest_of(null_turns, alone_ns)
+    unrest = NoiseKind.NONE if clock is wire.Clock.HOST else classify_noise(null_turns, alone_ns)
     floors_ns = [float(floor_ns)] * len(subject_ns)
-    own_ns = floors_ns if early else forgiven(parties, times, nulls[parties.copies], unrest)
+    own_ns = floors_ns if early else overhead_allowance(parties, times, nulls[parties.copies], unrest)
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
     less_ns = floors_ns if clock is wire.Clock.HOST else own_ns
     own_nulls = times.taken_ns.get(OWN_NULL, [])
     kept = _counting(own_nulls, null_turns, alone_ns)
     if not kept:
         kept = list(range(len(subject_ns)))
-        unrest = Unrest.OWN if own_nulls and unrest is Unrest.NONE else unrest
+        unrest = NoiseKind.OWN if own_nulls and unrest is NoiseKind.NONE else unrest
     values_ns = [steady(turn) - less for turn, less in zip(subject_ns, less_ns, strict=True)]
     baselines = baseline_times(parties, times, nulls[True])
-    apart_ns = _apart([own_nulls[turn] for turn in kept], [null_turns[turn] for turn in kept]) if own_nulls else 0.0
+    apart_ns = process_bias_ns([own_nulls[turn] for turn in kept], [null_turns[turn] for turn in kept]) if own_nulls else 0.0
     bias_ns = math.hypot(BIAS_NS[clock], max(0.0, apart_ns - APART_NS))
     speedups = [
         speedup(
@@ -73,7 +73,7 @@ def net_times(parties: Parties, times: Times, nulls: Mapping[bool, list[int]], f
 def _counting(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
     """The quiet turns; none where these are fewer than three quarters of the turns taken. A subject decides by its own null runs which
     turns are quiet: with 9 of 24 to choose, equal kernels win in 42 % of gradings that scatter by 4 %."""
-    quiet = quiet_turns(own, theirs, alone_ns)
+    quiet = undisturbed_rounds(own, theirs, alone_ns)
     return quiet if len(quiet) >= QUIET_SHARE * len(own) else []
 
 
@@ -93,12 +93,12 @@ def selection_allowance(subject_ns: Sequence[float], baseline_ns: Sequence[float
     return scatter * normal.pdf(normal.inv_cdf(1 - share)) / share + half_width(narrower, len(chosen))
 
 
-def _apart(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
+def process_bias_ns(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
     """By how much one process does nothing more quickly than the other, in nanoseconds."""
     return abs(statistics.fmean(steady(ours) - steady(other) for ours, other in zip(own, theirs, strict=True)))
 
 
-def forgiven(parties: Parties, times: Times, nulls: list[int], unrest: Unrest) -> list[float]:
+def overhead_allowance(parties: TimingSetup, times: Times, nulls: list[int], unrest: NoiseKind) -> list[float]:
     """What the subject is forgiven of the protocol's time in each turn: its own null runs' but for the null kernel's own time, and no more
     than the trusted runner's and a little. Not what it made longer by keeping the machine busy: neither in any turn by more than a
     little, nor at all where that was in most turns; and the least of all runs where they scatter."""
@@ -106,9 +106,9 @@ def forgiven(parties: Parties, times: Times, nulls: list[int], unrest: Unrest) -
     if parties.clock is wire.Clock.HOST:
         return [min(float(statistics.median(nulls)), float(statistics.median(alone)))] * len(times.taken_ns[SUBJECT])
     turns = times.taken_ns[NULL[parties.copies]]
-    if unrest is Unrest.SCATTER:
+    if unrest is NoiseKind.SCATTER:
         return [min(*alone, *(one for turn in turns for one in turn)) - parties.launch_ns] * len(turns)
-    slack_ns = NULL_SLACK_NS if unrest is Unrest.NONE else 0
+    slack_ns = NULL_SLACK_NS if unrest is NoiseKind.NONE else 0
     most = [min(steady(turn), steady(alone) + slack_ns) for turn in turns]
     own = [steady(turn) for turn in times.taken_ns.get(OWN_NULL, [])] or most
     believed = [min(ours, theirs + OWN_SLACK_NS) for ours, theirs in zip(own, most, strict=True)]

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from sandbox.judge.run.trial import Bench
-from sandbox.judge.timing.interleaved import SUBJECT, Parties, Times
+from sandbox.judge.run.trial import WorkloadContext
+from sandbox.judge.timing.interleaved import SUBJECT, Times, TimingSetup
 from sandbox.protocol import wire
 
 VARIABLE = "GRADER_CLOCK_RECORD"  # a directory; nothing is written where it is not set
 
 
-def record(parties: Parties, bench: Bench, times: Times, claim: wire.Samples | None, reported: Mapping[str, wire.Samples | None]) -> None:
+def record(
+    parties: TimingSetup, bench: WorkloadContext, times: Times, claim: wire.Samples | None, reported: Mapping[str, wire.Samples | None]
+) -> None:
     """Write what was taken, in nanoseconds and before anything is subtracted, and the medians of what everybody's do_bench said."""
     place = os.environ.get(VARIABLE)
     if not place:

@@ -71,7 +71,7 @@ def gate_layout() -> str:
     page = gate._Page
     places = {f"GATE_{name.upper()}": getattr(page, name).offset for name, *_ in page._fields_ if not name.startswith("_")}
     numbers = {f"OPERATION_{one.name}": one.value for one in gate.Operation}
-    slot = {"GATE_SLOT_BYTES": ctypes.sizeof(gate._Slot), "GATE_SLOT_OFFSET": gate._Slot.offset.offset}
+    slot = {"GATE_SLOT_BYTES": ctypes.sizeof(gate._SlotLayout), "GATE_SLOT_OFFSET": gate._SlotLayout.offset.offset}
     return "".join(f"#define {name} {value}\n" for name, value in {**places, **slot, **numbers}.items())
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from grader.api.messages import Mask
+from grader.api.messages import Redactor
 from grader.ledger import Ledger
 from grader.model import Event
 
 BATCH = 256
 
 
-class Discreet:
+class RedactedEvents:
     """The events of one submission to one watcher.
 
     Of a run of events that are kept secret the first is told at once, so that it is seen what is being done, and the others when something
     else has happened: so only what they took all together is told.
     """
 
-    def __init__(self, ledger: Ledger, submission_id: str, mask: Mask) -> None:
+    def __init__(self, ledger: Ledger, submission_id: str, mask: Redactor) -> None:
         self._ledger, self._submission_id, self._mask = ledger, submission_id, mask
         self._inside = False  # a run of which the first was told
 
@@ -36,9 +36,9 @@ class Discreet:
             if not more:
                 break
             events += more
-        return self._told(events)
+        return self._showable(events)
 
-    def _told(self, events: list[Event]) -> list[Event]:
+    def _showable(self, events: list[Event]) -> list[Event]:
         end = next((index + 1 for index in reversed(range(len(events))) if not self._mask.keeps_secret(events[index])), 0)
         if end < len(events) and (end > 0 or not self._inside):
             end += 1

@@ -32,7 +32,7 @@ class Counters:
         )
 
 
-class Ending:
+class FirstCause:
     """The first cause to strike; later ones change nothing."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Ending:
         """Start the clock that `wall_ns` shows."""
         self._began_ns = time.monotonic_ns()
 
-    def strike(self, cause: BoxCause) -> None:
+    def record_cause(self, cause: BoxCause) -> None:
         """End the box for this cause, unless it has ended for another."""
         if self.cause is None:
             self.cause = cause

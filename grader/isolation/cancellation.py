@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-async def uninterrupted(work: Coroutine[Any, Any, Result]) -> Result:
+async def finish_despite_cancel(work: Coroutine[Any, Any, Result]) -> Result:
     """Run `work` to its end even if this task is cancelled meanwhile; then raise the cancellation."""
     return await settled(asyncio.ensure_future(work))
 

@@ -22,7 +22,7 @@ from grader.v1 import grader_service_pb2 as api
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Competing:
+class SubmissionAdmission:
     """Competitions, and what every user may hand in, to one or to none."""
 
     problems: Problems

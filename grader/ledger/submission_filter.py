@@ -11,7 +11,7 @@ from grader.ledger.tables import submissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whose:
+class SubmissionFilter:
     """user, competition_id: only of this one; "": of all that may be seen. seen_by: who asks; None may see everybody's."""
 
     user: str = ""
@@ -32,4 +32,4 @@ class Whose:
         return conditions
 
 
-EVERYBODYS = Whose()
+ALL_SUBMISSIONS = SubmissionFilter()

@@ -40,7 +40,7 @@ class Positions:
                 await self._read_after(asked_s)
         return self._known.get(submission_id)
 
-    async def lately(self, submission_id: str) -> Position | None:
+    async def cached(self, submission_id: str) -> Position | None:
         """Where it was at most WATCH_S ago: for many who ask again and again."""
         await self._read_after(asyncio.get_running_loop().time() - max(self._rest_s, WATCH_S))
         return self._known.get(submission_id)
@@ -63,7 +63,7 @@ class Positions:
             self._read_s, self._took_s = began_s, loop.time() - began_s
 
 
-class Teller:
+class PositionNotifier:
     """Tells one watcher: when its submission's position has changed, and not too often."""
 
     def __init__(self, of: Positions, submission_id: str) -> None:
@@ -72,7 +72,7 @@ class Teller:
         self._told_s = -1e9
 
     @property
-    def quiet_s(self) -> float:
+    def idle_timeout_s(self) -> float:
         """How long nothing else may happen before it is worth asking."""
         return WATCH_S if self._told else FIRST_S
 
@@ -81,7 +81,7 @@ class Teller:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._told_s < PAUSE_S:
             return None
-        position = await self._of.lately(self._submission_id)
+        position = await self._of.cached(self._submission_id)
         if position is None or not differs(position, self._told):
             return None
         self._told, self._told_s = position, now_s
