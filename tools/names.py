@@ -11,7 +11,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,15 +33,18 @@ NAME_WORDS = frozenset(
         "unlucky",
         "faint",
         "discreet",
-        "round_free_memory",
+        "levelled",
         "shaken",
     )
 )
 # Phrases of texts.
-TEXT_WORDS = re.compile(r"\b(?:whoever|beside|mend|mends|mended|lately|says so|nobody|is told|are told|was told)\b", re.IGNORECASE)
+TEXT_WORDS = re.compile(r"\b(?:whoever|beside|mend|mends|mended|lately|says so|nobody(?![:/])|is told|are told|was told)\b", re.IGNORECASE)
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
+Module = tuple[Path, ast.Module]
+
+
+def modules() -> Iterator[Module]:
     """Every module of the product, less what is generated."""
     for half in PRODUCT:
         for path in sorted((ROOT / half).rglob("*.py")):
@@ -49,10 +52,10 @@ def modules() -> Iterator[tuple[Path, ast.Module]]:
                 yield path.relative_to(ROOT), ast.parse(path.read_text())
 
 
-def duplicate_classes() -> list[str]:
+def duplicate_classes(among: Iterable[Module] | None = None) -> list[str]:
     """Class names that more than one class of the product has; a leading underscore does not make a name another one."""
     found = defaultdict(list)
-    for path, tree in modules():
+    for path, tree in modules() if among is None else among:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 found[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
@@ -66,10 +69,10 @@ def parts(name: str) -> list[str]:
     return [one.lower() for one in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
-def banned_names() -> list[str]:
+def banned_names(among: Iterable[Module] | None = None) -> list[str]:
     """Names with a word of NAME_WORDS."""
     found = []
-    for path, tree in modules():
+    for path, tree in modules() if among is None else among:
         named = [(1, path.stem)]
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -82,10 +85,10 @@ def banned_names() -> list[str]:
     return sorted(set(found))
 
 
-def banned_texts() -> list[str]:
+def banned_texts(among: Iterable[Module] | None = None) -> list[str]:
     """Texts in errors and help with a phrase of TEXT_WORDS: every string of the product but docstrings."""
     found = []
-    for path, tree in modules():
+    for path, tree in modules() if among is None else among:
         documented = {id(one.value) for node in ast.walk(tree) for one in _statements(node)}
         if "cli" in path.parts or "commands" in path.parts:
             documented = set()  # docstrings of commands are their help

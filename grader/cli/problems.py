@@ -40,7 +40,7 @@ async def list_(target: Target, *, json: bool) -> Exit:
     elif answer.problems:
         stdout_console().print(_table(answer.problems))
     else:
-        print("no problems here; import some with 'grader-cli problems import PATH', or submit a file that lies beside its problem.toml")
+        print("no problems here; import some with 'grader-cli problems import PATH', or submit a file that is next to its problem.toml")
     return Exit.DONE
 
 

@@ -1,4 +1,4 @@
-"""Shows steps while they happen: redrawn on a terminal, a line each in a pipe, nothing where nobody reads."""
+"""Shows steps while they happen: redrawn on a terminal, a line each in a pipe, nothing where there is no reader."""
 
 from __future__ import annotations
 

@@ -67,10 +67,10 @@ def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
     environment = (*ALWAYS, ("CUDA_VISIBLE_DEVICES", "0"), ("TRITON_CACHE_DIR", TRITON), *_libraries_at(TOOLKIT_DIRECTORY))
     cdi = named_by_cdi(gpu, engine)
     if cdi is not None:
-        return Grant(binds=(_triton(gpu),), environment=environment, requests=({"DriverFiles": "cdi", "DeviceIDs": [cdi]},))
+        return Grant(binds=(_triton(gpu),), environment=environment, requests=({"Driver": "cdi", "DeviceIDs": [cdi]},))
     if "nvidia" in (engine.get("Runtimes") or {}):
         # Only `compute`: no NVML, no graphics. The hook reads this variable, so here it may not say "void".
-        request: dict[str, Any] = {"DriverFiles": "nvidia", "DeviceIDs": [gpu.uuid], "Capabilities": [["gpu", "compute"]]}
+        request: dict[str, Any] = {"Driver": "nvidia", "DeviceIDs": [gpu.uuid], "Capabilities": [["gpu", "compute"]]}
         return Grant(binds=(_triton(gpu),), environment=(*environment, ("NVIDIA_VISIBLE_DEVICES", gpu.uuid)), requests=(request,))
     return None
 

@@ -18,9 +18,9 @@ class ClosableIsolation(Isolation, Protocol):
         """Hang up; no box may be live."""
 
 
-def make(name: str, settings: BoxSettings, *arguments: object) -> ClosableIsolation:
-    """Make the isolation of that name. arguments: more that its class takes, such as the protections of a control."""
-    made: ClosableIsolation = isolations()[name].load()(settings, *arguments)
+def make(name: str, settings: BoxSettings, *arguments: object, **named: object) -> ClosableIsolation:
+    """Make the isolation of that name. arguments, named: more that its class takes, such as the protections of a control."""
+    made: ClosableIsolation = isolations()[name].load()(settings, *arguments, **named)
     return made
 
 

@@ -135,12 +135,12 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
             submission = await self._ledger.get(submission_id)
             access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
             mask = await self._mask_of_events(submission)
-            discreet = RedactedEvents(self._ledger, submission_id, mask)
-            await discreet.begin(after)
+            redacted = RedactedEvents(self._ledger, submission_id, mask)
+            await redacted.begin(after)
             while True:
                 changed.clear()
                 leaving = self._leaving.is_set()
-                events = await discreet.after(after)
+                events = await redacted.after(after)
                 if any(event.state for event in events):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:

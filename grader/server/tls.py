@@ -30,7 +30,7 @@ def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
             text = (
                 f"{settings.listen!r} can be reached from other hosts, and without TLS keys and sources could be read on the way; "
                 "name a certificate with --tls-certificate FILE --tls-key FILE, or listen on 127.0.0.1. "
-                "Behind a proxy that does TLS, --insecure-no-tls says so"
+                "Behind a proxy that does TLS, pass --insecure-no-tls"
             )
             raise SettingsInvalid("tls_certificate", text)
         return None

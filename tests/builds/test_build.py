@@ -135,10 +135,10 @@ def test_headers_alone_are_nothing_to_compile(made, device_kind):
 def test_what_fails_once_the_submission_has_run_is_its_doing(made):
     """Whatever the error is: a builder that is broken is tried again, and counts against nobody's quota."""
     for artifact, note in ((b"", None), ("no bytes", wire.BuildNote())):
-        left = (build.Attempt(code=build.BUILT, log="", artifact=artifact), note)
+        left = (build.BuildAttempt(code=build.BUILT, log="", artifact=artifact), note)
         failed = made({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_, left=left: left))
         assert failed.code == IMPORT_FAILED and "the submission left the build box unusable" in failed.log
-    left = (build.Attempt(code=build.BUILT, log="", artifact=b"made"), wire.BuildNote())
+    left = (build.BuildAttempt(code=build.BUILT, log="", artifact=b"made"), wire.BuildNote())
     assert made({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_: left)).code == build.BUILT
 
 
@@ -228,10 +228,10 @@ def attempts(*outcomes):
     return attempt, tried
 
 
-FAILED = build.Attempt(
+FAILED = build.BuildAttempt(
     code=build.REJECTED, log="In file included from k.cu:1:\nlight.h:3:1: error: no such thing\nlight.h:4:1: error: more\n"
 )
-DONE = build.Attempt(code=build.BUILT, log="", artifact=b"artifact")
+DONE = build.BuildAttempt(code=build.BUILT, log="", artifact=b"artifact")
 LIGHT, FULL = Headers(name="light"), Headers(name="full")
 
 

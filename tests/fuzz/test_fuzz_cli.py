@@ -81,7 +81,7 @@ def test_any_name_of_a_problem_or_a_file_is_a_name_or_a_misuse(name: str) -> Non
 
 @given(values.texts(), st.integers(1, 200))
 def test_any_text_is_shown_without_what_a_terminal_obeys(words: str, most: int) -> None:
-    shown = text.visible(words, most_chars=most)
+    shown = text.escape_unprintable(words, most_chars=most)
     assert all(one == "\n" or unicodedata.category(one) not in ("Cc", "Cf", "Cs") for one in shown)
     assert "\n" not in text.one_line(words)
     shown.encode()

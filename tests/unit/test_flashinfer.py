@@ -187,7 +187,7 @@ def test_an_axis_without_value_says_why(tmp_path, expressions, said):
         (changed(WORKLOAD, "inputs", "x", value={"type": "scalar", "value": 1}), "inputs.x: is a scalar, and the definition says"),
         (changed(WORKLOAD, "inputs", "x", value={"type": "normal"}), "inputs.x"),
         (changed(WORKLOAD, "inputs", "scale", "value", value=2**60), "inputs.scale"),
-        (changed(WORKLOAD, "inputs", value={"x": {"type": "custom"}, "scale": {"type": "random"}}), "custom ones beside random ones"),
+        (changed(WORKLOAD, "inputs", value={"x": {"type": "custom"}, "scale": {"type": "random"}}), "custom ones next to random ones"),
         (changed(WORKLOAD, "inputs", "x", value={"type": "custom"}), "has no custom_inputs_entrypoint"),
         (changed(WORKLOAD, "tolerance", "max_rtol", value="1"), "tolerance.max_rtol"),
         (changed(WORKLOAD, "tolerance", "required_matched_ratio", value=1.5), "required_matched_ratio"),

@@ -74,7 +74,7 @@ async def test_the_watch_strikes_once_the_host_is_nearly_out(tmp_path: Path) -> 
     (tmp_path / "meminfo").write_text(
         MEMINFO.format(total=128 << 20, available=100 << 20).replace("AnonPages: 300", f"AnonPages: {120 << 20}")
     )
-    watch = MemoryWatch(limit_bytes=LIMIT, members=set, strike=lambda: struck.append("memory"), proc=tmp_path)
+    watch = MemoryWatch(limit_bytes=LIMIT, members=set, record_cause=lambda: struck.append("memory"), proc=tmp_path)
     running = asyncio.ensure_future(watch.run())
     await asyncio.sleep(3 * host_memory.WATCH_S)
     assert not struck

@@ -216,13 +216,13 @@ def test_turns_of_a_busy_second_are_taken_again(noisy: int, taken: int, monkeypa
     def turn(
         among: object, bench: object, repeats: int, times: Times, index: int, signs: Heartbeat
     ) -> Generator[wire.Progress, None, wire.Trial]:
-        yield from signs.due()
+        yield from signs.emit_if_due()
         number = len(times.taken_ns.setdefault(OWN_NULL, []))
         times.taken_ns[OWN_NULL].append([300_000 + (9_000 if number < noisy else 0)])
         times.taken_ns.setdefault(NULL[True], []).append([300_000])
         return trial
 
-    monkeypatch.setattr(interleaved, "arms", lambda *_: {})
+    monkeypatch.setattr(interleaved, "contestants", lambda *_: {})
     monkeypatch.setattr(interleaved, "_turn", turn)
     parties = SimpleNamespace(
         clock=wire.Clock.DEVICE_EVENTS,

@@ -17,7 +17,7 @@ class Queue:
         self.read_count += 1
         waiting = tuple(QueuedSubmission(submission_id=one, mode="test", device_kind="") for one in self.waiting)
         await asyncio.sleep(self.took_s)
-        return Snapshot(waiting=waiting, running=(), lately=(("test", "", 2.0),))
+        return Snapshot(waiting=waiting, running=(), recent=(("test", "", 2.0),))
 
 
 async def test_a_thousand_watches_read_the_queue_once():
