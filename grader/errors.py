@@ -1,4 +1,4 @@
-"""Every exception that the server side raises on purpose.  Knows no gRPC; `grader/server/interceptors.py` gives each its status.
+"""Every exception that the server side raises on purpose.  Knows no gRPC; `grader/api/statuses.py` makes a status of each.
 
     GraderError
     ├── CallRefused                     the call is wrong, or comes at the wrong time; nothing was changed
@@ -56,7 +56,18 @@ class FieldViolation:
 
 
 class GraderError(Exception):
-    """The root of the tree."""
+    """The root of the tree. What a client gets to know of it is declared on the class.
+
+    code: the name of its gRPC status; "": it stays in the server, and the client gets INTERNAL. fields: the arguments of its constructor
+    that travel, in their order; a client makes the same error of them. resource: type and collection of what is missing. precondition: the
+    kind of state that is in the way, and what precedes the first field in its subject. Both say which detail the status has.
+    """
+
+    code = ""
+    fields: tuple[str, ...] = ()
+    resource: tuple[str, str] | None = None
+    precondition: tuple[str, str] | None = None
+    spends_quota = False
 
 
 class CallRefused(GraderError):
@@ -70,6 +81,7 @@ class InvalidRequest(CallRefused):
     """Fields of the request are wrong."""
 
     reason = "INVALID_REQUEST"
+    code = "INVALID_ARGUMENT"
 
     def __init__(self, violations: Sequence[FieldViolation]) -> None:
         self.violations = tuple(violations)
@@ -86,6 +98,12 @@ class ProblemNotFound(CallRefused):
     """There is no such problem here."""
 
     reason = "PROBLEM_NOT_FOUND"
+    code = "NOT_FOUND"
+    fields = (
+        "problem_id",
+        "available",
+    )
+    resource = ("Problem", "problems")
 
     def __init__(self, problem_id: str, available: Sequence[str] = ()) -> None:
         self.problem_id, self.available = problem_id, tuple(available)
@@ -97,6 +115,9 @@ class SubmissionNotFound(CallRefused):
     """There is no such submission here."""
 
     reason = "SUBMISSION_NOT_FOUND"
+    code = "NOT_FOUND"
+    fields = ("submission_id",)
+    resource = ("Submission", "submissions")
 
     def __init__(self, submission_id: str) -> None:
         self.submission_id = submission_id
@@ -107,6 +128,8 @@ class RequestIdReused(CallRefused):
     """A request id came again, with another request."""
 
     reason = "REQUEST_ID_REUSED"
+    code = "ALREADY_EXISTS"
+    fields = ("request_id",)
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
@@ -117,6 +140,12 @@ class AlreadyFinished(CallRefused):
     """What has finished can't be cancelled."""
 
     reason = "ALREADY_FINISHED"
+    code = "FAILED_PRECONDITION"
+    fields = (
+        "submission_id",
+        "state",
+    )
+    precondition = ("SUBMISSION_FINISHED", "submissions/")
 
     def __init__(self, submission_id: str, state: str) -> None:
         self.submission_id, self.state = submission_id, state
@@ -127,6 +156,12 @@ class NoSuchDevice(CallRefused):
     """No device of that kind is here."""
 
     reason = "NO_SUCH_DEVICE"
+    code = "FAILED_PRECONDITION"
+    fields = (
+        "device_kind",
+        "available",
+    )
+    precondition = ("DEVICE_KIND", "")
 
     def __init__(self, device_kind: str, available: Sequence[str]) -> None:
         self.device_kind, self.available = device_kind, tuple(available)
@@ -137,6 +172,8 @@ class Unauthenticated(CallRefused):
     """The caller's key is missing or not valid."""
 
     reason = "UNAUTHENTICATED"
+    code = "UNAUTHENTICATED"
+    fields = ("detail",)
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
@@ -147,6 +184,8 @@ class PermissionDenied(CallRefused):
     """The caller's key is not for this."""
 
     reason = "PERMISSION_DENIED"
+    code = "PERMISSION_DENIED"
+    fields = ("scope",)
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -157,6 +196,12 @@ class CompetitionNotFound(CallRefused):
     """There is no such competition here."""
 
     reason = "COMPETITION_NOT_FOUND"
+    code = "NOT_FOUND"
+    fields = (
+        "competition_id",
+        "available",
+    )
+    resource = ("Competition", "competitions")
 
     def __init__(self, competition_id: str, available: Sequence[str] = ()) -> None:
         self.competition_id, self.available = competition_id, tuple(available)
@@ -168,6 +213,13 @@ class CompetitionClosed(CallRefused):
     """The competition takes no submissions now."""
 
     reason = "COMPETITION_CLOSED"
+    code = "FAILED_PRECONDITION"
+    fields = (
+        "competition_id",
+        "phase",
+        "time",
+    )
+    precondition = ("COMPETITION_PHASE", "competitions/")
 
     def __init__(self, competition_id: str, phase: str, time: str = "") -> None:
         self.competition_id, self.phase, self.time = competition_id, phase, time
@@ -179,6 +231,9 @@ class RejudgeNotFound(CallRefused):
     """There is no such rejudge here."""
 
     reason = "REJUDGE_NOT_FOUND"
+    code = "NOT_FOUND"
+    fields = ("rejudge_id",)
+    resource = ("Rejudge", "rejudges")
 
     def __init__(self, rejudge_id: str) -> None:
         self.rejudge_id = rejudge_id
@@ -189,6 +244,12 @@ class RejudgeNotReady(CallRefused):
     """The rejudge is in a state in which this can't be done."""
 
     reason = "REJUDGE_NOT_READY"
+    code = "FAILED_PRECONDITION"
+    fields = (
+        "rejudge_id",
+        "state",
+    )
+    precondition = ("REJUDGE_STATE", "rejudges/")
 
     def __init__(self, rejudge_id: str, state: str) -> None:
         self.rejudge_id, self.state = rejudge_id, state
@@ -200,6 +261,12 @@ class RejudgeOutdated(CallRefused):
     """Another rejudge was applied to a submission since this one was made; nothing is overwritten."""
 
     reason = "REJUDGE_OUTDATED"
+    code = "FAILED_PRECONDITION"
+    fields = (
+        "rejudge_id",
+        "submission_id",
+    )
+    precondition = ("REJUDGE_STATE", "rejudges/")
 
     def __init__(self, rejudge_id: str, submission_id: str) -> None:
         self.rejudge_id, self.submission_id = rejudge_id, submission_id
@@ -213,6 +280,13 @@ class QuotaExceeded(CallRefused):
     """The caller has used what it may."""
 
     reason = "QUOTA_EXCEEDED"
+    code = "RESOURCE_EXHAUSTED"
+    fields = (
+        "limit",
+        "retry_s",
+        "period",
+    )
+    spends_quota = True
 
     def __init__(self, limit: int, retry_s: float, period: str = "") -> None:
         self.limit, self.retry_s, self.period = limit, retry_s, period
@@ -224,6 +298,11 @@ class QueueFull(CallRefused):
     """As many submissions wait as may."""
 
     reason = "QUEUE_FULL"
+    code = "UNAVAILABLE"
+    fields = (
+        "limit",
+        "retry_s",
+    )
 
     def __init__(self, limit: int, retry_s: float = 5.0) -> None:
         self.limit, self.retry_s = limit, retry_s
@@ -234,6 +313,12 @@ class QueueShareUsed(CallRefused):
     """As many submissions of this user wait as may; there may be room in the queue for others."""
 
     reason = "QUEUE_SHARE_USED"
+    code = "RESOURCE_EXHAUSTED"
+    fields = (
+        "limit",
+        "retry_s",
+    )
+    spends_quota = True
 
     def __init__(self, limit: int, retry_s: float = 30.0) -> None:
         self.limit, self.retry_s = limit, retry_s
@@ -244,6 +329,8 @@ class ShuttingDown(CallRefused):
     """The server is going away."""
 
     reason = "SHUTTING_DOWN"
+    code = "UNAVAILABLE"
+    fields = ("retry_s",)
 
     def __init__(self, retry_s: float = 5.0) -> None:
         self.retry_s = retry_s
@@ -254,6 +341,7 @@ class ReadOnly(CallRefused):
     """This server only shows what is there."""
 
     reason = "READ_ONLY"
+    code = "FAILED_PRECONDITION"
 
     def __init__(self) -> None:
         super().__init__("this server only reads; send submissions and cancellations to the one that grades")
@@ -373,6 +461,8 @@ class LedgerBusy(GraderFault):
     """The ledger could not be written in time."""
 
     reason = "LEDGER_BUSY"
+    code = "UNAVAILABLE"
+    fields = ("detail",)
     retry_s = 1.0
 
 

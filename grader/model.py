@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from sandbox.protocol import wire
 
@@ -40,7 +41,45 @@ class Verdict(StrEnum):
     DISQUALIFIED = "DISQUALIFIED"
 
 
-Decision = tuple[Verdict, str, str]  # verdict, reason, the sentence for people
+class Reason(StrEnum):
+    """Why a kernel got its verdict. Programs compare these; a value never changes its meaning."""
+
+    ENTRY_NOT_FOUND = "ENTRY_NOT_FOUND"
+    LOAD = "LOAD"
+    UNSUPPORTED = "UNSUPPORTED"
+    REJECTED = "REJECTED"
+    BUILD = "BUILD"
+    TRIAL = "TRIAL"
+    RUN = "RUN"
+    RAISED = "RAISED"
+    EXITED = "EXITED"
+    SIGNALLED = "SIGNALLED"
+    ABORTED = "ABORTED"
+    ARITHMETIC = "ARITHMETIC"
+    ILLEGAL_ADDRESS = "ILLEGAL_ADDRESS"
+    UNWRITTEN_OUTPUT = "UNWRITTEN_OUTPUT"
+    NON_FINITE = "NON_FINITE"
+    MISMATCH = "MISMATCH"
+    WRONG_SHAPE = "WRONG_SHAPE"
+    WRONG_DTYPE = "WRONG_DTYPE"
+    INPUT_MODIFIED = "INPUT_MODIFIED"
+    OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
+    DEVICE_MEMORY = "DEVICE_MEMORY"
+    DEVICE_ASSERT = "DEVICE_ASSERT"
+    STACK_OVERFLOW = "STACK_OVERFLOW"
+    DEVICE_FAULT = "DEVICE_FAULT"
+    HOST_MEMORY = "HOST_MEMORY"
+    STDOUT = "STDOUT"
+    SANDBOX_VIOLATION = "SANDBOX_VIOLATION"
+    PROCESS_LIMIT = "PROCESS_LIMIT"
+    TIMING_TAMPERED = "TIMING_TAMPERED"
+    BELOW_PHYSICAL_FLOOR = "BELOW_PHYSICAL_FLOOR"
+    INCOMPLETE = "INCOMPLETE"
+    POLICY = "POLICY"
+
+
+# The verdict, its reason ("" for ACCEPTED), and the sentence for people.
+Decision = tuple[Verdict, Reason | Literal[""], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,11 @@ from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import SandboxBroken
-from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 
 ENVIRONMENT = wire.Environment(device="fake", device_kind="emulated", clock=wire.Clock.HOST, isolation="fake", versions={"fake": "1"})
 SOURCE = 'extern "C" void solve(const float* a, float* c, long n, void* stream) { /* grade: accept */ }\n'

@@ -19,7 +19,7 @@ from pathlib import Path
 from grader import devices
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
-from grader.isolation import SRC, BoxCause, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
+from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.output import output_directory
 from grader.isolation.pickup import Refusal, pick_up
@@ -28,6 +28,7 @@ from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.isolation.toolchain import package_directory, profile
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 
 REPORT, JOB = "findings", "job"
 REPORT_LIMIT_BYTES = 8 << 20

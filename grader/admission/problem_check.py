@@ -19,10 +19,10 @@ from grader.admission.check_box import CheckBox, CheckReport
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import END_S, judge_environment
 from grader.errors import JudgeBroken
-from grader.isolation import BoxCause
 from grader.model import Problem
 from grader.views.sanitize import one_line
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 
 BUDGET_S = 30.0
 PATIENCE_S = (

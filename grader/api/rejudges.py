@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader import devices
 from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX, REJUDGE_PREFIX, SUBMISSION_PREFIX, judgement_to_proto
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, resource_id, violation
 from grader.errors import FieldViolation, InvalidRequest
 from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
 from grader.v1 import rejudge_pb2
@@ -22,26 +23,23 @@ def order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
     """What is asked for; InvalidRequest with all that is wrong."""
     found: list[FieldViolation] = []
 
-    def last(name: str, prefix: str, field: str, *, needed: bool = False) -> str:
-        rest = name.removeprefix(prefix)
-        if (name or needed) and (rest == name or not rest or "/" in rest):
-            found.append(FieldViolation(field, f"{name!r} is no name of this kind; write '{prefix}' and an id"))
-        return rest
+    def last(name: str, collection: str, field: str, *, needed: bool = False) -> str:
+        if (name or needed) and (wrong := violation(collection, name, field)) is not None:
+            found.append(wrong)
+        return resource_id(collection, name)
 
     order = RejudgeOrder(
         cause=message.cause.strip(),
-        problem_id=last(message.problem, PROBLEM_PREFIX, "problem"),
-        competition_id=last(message.competition, COMPETITION_PREFIX, "competition"),
+        problem_id=last(message.problem, PROBLEMS, "problem"),
+        competition_id=last(message.competition, COMPETITIONS, "competition"),
         submission_ids=tuple(
-            dict.fromkeys(
-                last(one, SUBMISSION_PREFIX, f"submissions[{index}]", needed=True) for index, one in enumerate(message.submissions)
-            )
+            dict.fromkeys(last(one, SUBMISSIONS, f"submissions[{index}]", needed=True) for index, one in enumerate(message.submissions))
         ),
         method=_method(message.method, found),
         top_count=message.top_count,
         device_kind=message.device_kind,
         fresh_sizes=message.fresh_sizes,
-        sizes_of=last(message.sizes_of, REJUDGE_PREFIX, "sizes_of"),
+        sizes_of=last(message.sizes_of, REJUDGES, "sizes_of"),
     )
     found += _violations(order)
     if found:

@@ -10,10 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, resource_id
 from grader.cli import words
 from grader.cli.exits import Exit
 from grader.cli.jsonout import print_json
-from grader.cli.names import full_name
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
@@ -53,7 +53,7 @@ async def show(target: Target, name: str, *, json: bool) -> Exit:
 
 def render(competition: competition_pb2.Competition) -> Iterator[RenderableType]:
     """All that somebody who wants to take part has to know."""
-    competition_id = one_line(competition.name.removeprefix("competitions/"))
+    competition_id = one_line(resource_id(COMPETITIONS, competition.name))
     yield plain(f"{competition_id}: {one_line(competition.title)} ({_state(competition)})", "bold")
     if competition.statement:
         yield plain(f"\n{competition.statement.strip()}")
@@ -90,7 +90,7 @@ def _facts(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
 def _problems(competition: competition_pb2.Competition) -> Table:
     table = Table("problem", "secret workloads", box=None, pad_edge=False)
     for name in competition.problems:
-        problem_id = name.removeprefix("problems/")
+        problem_id = resource_id(PROBLEMS, name)
         table.add_row(plain(one_line(problem_id)), str(competition.secret_workload_counts.get(problem_id, 0)))
     return table
 
@@ -99,7 +99,7 @@ def _table(competitions: Sequence[competition_pb2.Competition]) -> Table:
     table = Table("competition", "title", "state", "start (UTC)", "end (UTC)", "problems", box=None, pad_edge=False)
     for one in competitions:
         table.add_row(
-            plain(one_line(one.name.removeprefix("competitions/"))),
+            plain(one_line(resource_id(COMPETITIONS, one.name))),
             plain(one_line(one.title)),
             _state(one),
             _time(one.start_time).removesuffix(" UTC"),

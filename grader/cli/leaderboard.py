@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.client import GraderClient
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
-from grader.cli.names import full_name
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
@@ -58,8 +58,8 @@ async def leaderboard(target: Target, wanted: LeaderboardOptions, *, json: bool)
 
 def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
     """The parts of what is printed, top to bottom."""
-    competition = one_line(board.competition.removeprefix("competitions/"))
-    problem = one_line(board.problem.removeprefix("problems/")) if board.problem else "all problems"
+    competition = one_line(resource_id(COMPETITIONS, board.competition))
+    problem = one_line(resource_id(PROBLEMS, board.problem)) if board.problem else "all problems"
     yield plain(f"{competition}: {problem}" + (f", on {one_line(board.device)}" if board.device else ""), "bold")
     yield plain(_compared(board))
     if board.HasField("freeze_time"):
@@ -87,7 +87,7 @@ def to_csv(board: competition_pb2.Leaderboard) -> str:
     writer.writerow(_COLUMNS)
     for one in board.entries:
         figures = (repr(figure) for figure in (one.score, one.score_low, one.score_high))
-        submission = one.submission.removeprefix("submissions/")
+        submission = resource_id(SUBMISSIONS, one.submission)
         writer.writerow((one.rank, one.user, *figures, submission, one.create_time.ToJsonString(), one.problem_count, " ".join(one.flags)))
     return out.getvalue()
 
@@ -143,7 +143,7 @@ def _table(board: competition_pb2.Leaderboard) -> Table:
             f"{one.rank}{'=' if shared[one.rank] > 1 else ' '}",
             plain(one_line(one.user) or "-"),
             words.score(one.score, one.score_low, one.score_high, board.score_kind),
-            plain(one_line(one.submission.removeprefix("submissions/"))) if board.problem else str(one.problem_count),
+            plain(one_line(resource_id(SUBMISSIONS, one.submission))) if board.problem else str(one.problem_count),
             one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
         )
     return table

@@ -9,9 +9,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader.api.resource_names import PROBLEMS, full_name, resource_id
 from grader.cli.exits import Exit
 from grader.cli.jsonout import print_json
-from grader.cli.names import full_name
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
@@ -59,7 +59,7 @@ async def show(target: Target, name: str, *, json: bool) -> Exit:
 
 def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
     """All that an author needs to start."""
-    problem_id = one_line(problem.name.removeprefix("problems/"))
+    problem_id = one_line(resource_id(PROBLEMS, problem.name))
     yield plain(f"{problem_id}: {one_line(problem.title)}", "bold")
     if problem.statement:
         yield plain(f"\n{problem.statement.strip()}")
@@ -86,7 +86,7 @@ def torch_example(problem: problem_pb2.Problem) -> str:
     arguments = [f"{'torch::Tensor' if one.shape else _SCALARS.get(one.dtype, 'int64_t')} {one.name}" for one in problem.inputs]
     outputs = [one.name for one in problem.outputs]
     return _TORCH_EXAMPLE.format(
-        problem=problem.name.removeprefix("problems/"),
+        problem=resource_id(PROBLEMS, problem.name),
         result="torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>",
         arguments=", ".join(arguments),
         outputs=", ".join(outputs),
@@ -125,7 +125,7 @@ def _table(problems: Sequence[problem_pb2.Problem]) -> Table:
     for one in problems:
         hidden = f" and {one.hidden_workload_count} hidden" if one.hidden_workload_count else ""
         table.add_row(
-            plain(one_line(one.name.removeprefix("problems/"))),
+            plain(one_line(resource_id(PROBLEMS, one.name))),
             plain(one_line(one.title)),
             plain(one_line(one.format)),
             plain(one_line(", ".join(one.languages))),

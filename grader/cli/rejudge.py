@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.client import GraderClient
+from grader.api.resource_names import COMPETITIONS, full_name, resource_id
 from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
-from grader.cli.names import full_name
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
@@ -84,7 +84,7 @@ async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: boo
 
 async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: bool) -> Exit:
     """A rejudge of the best, all run, with secret sizes of its own."""
-    name = order.competition.removeprefix("competitions/")
+    name = resource_id(COMPETITIONS, order.competition)
     about = f" ({order.again})" if order.again else ""
     cause = f"final of {name}: the best {order.top_count} run again on {order.device_kind}{about}"
     return await create(target, replace(order, cause=cause, run=True, fresh_sizes=True), json=json, wait=True, apply=apply)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli.exits import Misuse
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 
@@ -37,7 +38,7 @@ def read(files: Sequence[Path], problem: str | None) -> Handed:
             f"problem: nothing says which problem {files[0].name} is for; give --problem NAME ('grader-cli problems list' shows "
             f"them), or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
         )
-    problem_id = problem_id.removeprefix("problems/")
+    problem_id = resource_id(PROBLEMS, problem_id)
     return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 

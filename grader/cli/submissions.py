@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from grader.api.resource_names import PROBLEMS, full_name, resource_id
 from grader.cli import report, words
 from grader.cli.exits import Exit
 from grader.cli.jsonout import print_json
-from grader.cli.names import full_name
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
@@ -75,7 +75,7 @@ def _table(submissions: list[submission_pb2.Submission]) -> Table:
         table.add_row(
             plain(one_line(one.name)),
             *([plain(one_line(one.user))] if users else []),
-            plain(one_line(one.problem.removeprefix("problems/"))),
+            plain(one_line(resource_id(PROBLEMS, one.problem))),
             plain(one_line(one.language)),
             words.state_name(one),
             one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.api.client import GraderClient
+from grader.api.resource_names import full_name
 from grader.cli import extras, report, sources
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
-from grader.cli.names import full_name
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain

@@ -17,13 +17,13 @@ import structlog
 from grader.artifacts import Made, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading.ports import Host, Workspace
-from grader.isolation import BoxCause, BoxExit, BoxSpec, Purpose
+from grader.isolation import BoxExit, BoxSpec, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.pickup import Refusal, pick_up
-from grader.model import Lease, NewSubmission, SourceFile
+from grader.model import Lease, NewSubmission, Reason, SourceFile
 from sandbox.protocol import wire
 from sandbox.protocol.languages import module_of
-from sandbox.protocol.wire import BuildOutcome
+from sandbox.protocol.wire import BoxCause, BuildOutcome
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ FALLBACK_LIMIT_CHARS = 300
 HEADERS = frozenset({"", "light", "full"})
 # The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
 COMPILER_REJECTED = 7
-BUILD_REASONS = {3: "UNSUPPORTED", 4: "ENTRY_NOT_FOUND"}
+BUILD_REASONS = {3: Reason.UNSUPPORTED, 4: Reason.ENTRY_NOT_FOUND}
 BUILDER_BROKEN = frozenset({1, 2, 5, 127})
 # So that __DATE__ and __TIME__ are the same in every build of the same source.
 BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)

@@ -31,11 +31,11 @@ def after_hidden(fact: wire.Fact) -> wire.Fact:
 def run_end(end: BoxExit, hidden_at_ns: int | None, *, met_before: bool = False) -> wire.RunEnd:
     """How the box ended. hidden_at_ns: when its process met the first hidden workload; met_before: an earlier process met one."""
     if met_before:
-        return wire.RunEnd(cause=end.cause.value, output=LEFT_OUT if end.output else "", wall_ns=end.wall_ns)
+        return wire.RunEnd(cause=end.cause, output=LEFT_OUT if end.output else "", wall_ns=end.wall_ns)
     output = end.output if hidden_at_ns is None else end.output_before(hidden_at_ns)
     left_out = LEFT_OUT if len(output) < len(end.output) else ""
     return wire.RunEnd(
-        cause=end.cause.value,
+        cause=end.cause,
         exit_code=end.exit_code,
         signal=end.signal,
         output=cut(output)[0] + left_out,

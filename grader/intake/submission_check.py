@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from grader import devices
 from grader.api import messages
+from grader.api.resource_names import PROBLEMS, resource_id, violation
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import languages
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
@@ -48,10 +49,10 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     asked = request.submission
     sources = tuple(SourceFile(path=one.path, content=one.content) for one in asked.sources)
     violations = [*check_request_id(request.request_id), *check_sources(sources), *_entry_name(asked.entry)]
-    problem_id = asked.problem.removeprefix(messages.PROBLEM_PREFIX)
-    if not problem_id or problem_id == asked.problem:
-        text = f"{asked.problem!r} names no problem; write `problems/` and a name that `grader-cli problems` lists"
+    if (wrong := violation(PROBLEMS, asked.problem, "problem")) is not None:
+        text = f"{wrong.description}; `grader-cli problems list` lists them"
         raise InvalidSubmission([*violations, FieldViolation("problem", text)])
+    problem_id = resource_id(PROBLEMS, asked.problem)
     problem = find_problem(problem_id)
     mode, found = _mode(asked.mode)
     violations += found

@@ -12,6 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from sandbox.protocol.wire import BoxCause
+
 # Where things lie, seen from inside a box. `process` has no root of its own: there the host's paths take their place,
 # which is why an argv names them in braces ("{link}/judge.sock") and the isolation fills them in.
 LIB, LINK, SRC, OUT = "/grader/lib", "/grader/link", "/grader/src", "/grader/out"
@@ -82,19 +84,6 @@ class BoxSpec:
     def __post_init__(self) -> None:
         if self.gpu is not None and self.purpose is Purpose.BUILD:
             raise ValueError("a build box gets no GPU; set gpu for Purpose.RUN and Purpose.CHECK only")
-
-
-class BoxCause(StrEnum):
-    """Why a box ended."""
-
-    EXITED = "exited"
-    SIGNALLED = "signalled"  # the main process died of a signal; 128+n exits count as this
-    KILLED = "killed"  # by us, by `kill`
-    WALL_LIMIT = "wall_limit"
-    MEMORY_LIMIT = "memory_limit"  # the kernel's OOM killer, or our watchdog, struck in it
-    OUTPUT_LIMIT = "output_limit"
-    PROCESS_LIMIT = "process_limit"  # forks were refused, and it did not end well
-    SANDBOX_VIOLATION = "sandbox_violation"  # SIGSYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

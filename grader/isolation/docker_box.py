@@ -13,12 +13,13 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import BoxCause, BoxExit, BoxSpec, cgroups, processes
+from grader.isolation import BoxExit, BoxSpec, cgroups, processes
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.exit_cause import Counters, FirstCause
 from grader.isolation.host_memory import MemoryWatch
 from grader.isolation.output import OutputReader
 from grader.isolation.stdio import StdioSocket
+from sandbox.protocol.wire import BoxCause
 
 WAIT_GRACE_S = 120
 SAMPLE_S = 0.25

@@ -7,8 +7,9 @@ import signal
 import time
 from dataclasses import dataclass
 
-from grader.isolation import BoxCause, BoxExit
+from grader.isolation import BoxExit
 from grader.isolation.output import OutputReader
+from sandbox.protocol.wire import BoxCause
 
 SIGNAL_EXIT_BASE = 128
 NEARLY_FULL = 0.98

@@ -14,13 +14,14 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, processes
+from grader.isolation import Box, BoxExit, BoxSpec, processes
 from grader.isolation.cancellation import settled
 from grader.isolation.cgroups import BoxCgroup
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.exit_cause import Counters, FirstCause
 from grader.isolation.host_memory import MemoryWatch
 from grader.isolation.output import OutputReader
+from sandbox.protocol.wire import BoxCause
 
 STAGE_SCRIPT = Path(__file__).with_name("stage.py")
 WATCH_S = 0.05

@@ -6,10 +6,11 @@ import asyncio
 import secrets
 from dataclasses import replace
 
-from grader.isolation import BoxCause, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
+from grader.isolation import BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
 from grader.isolation.errors import IsolationBroken
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from sandbox.protocol.version import VERSION
+from sandbox.protocol.wire import BoxCause
 
 WITHIN_S = 20.0
 LIMITS = Limits(

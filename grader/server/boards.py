@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from grader.api.boards import board_to_proto
-from grader.api.messages import PROBLEM_PREFIX
-from grader.errors import FieldViolation, InvalidRequest, ProblemNotFound
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
+from grader.errors import ProblemNotFound
 from grader.ledger import Ledger
 from grader.model import Competition
 from grader.problems.competition_store import Competitions
 from grader.rules import leaderboard
 from grader.rules.leaderboard import Board
 from grader.server import paging
-from grader.server.submission_admission import competition_id
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
 
@@ -30,18 +29,11 @@ async def page(
 ) -> competition_pb2.Leaderboard:
     """One page of the board that is asked for."""
     size = paging.page_size(request.page_size)
-    competition = competitions.get(competition_id(request.competition, "competition"))
-    problem_id = _problem_id(request.problem) if request.problem else ""
+    competition = competitions.get(parse(COMPETITIONS, request.competition, "competition"))
+    problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
     found = await board(ledger, competition, problem_id=problem_id, device=request.device, admin=admin)
     # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
     asked = (competition.competition_id, problem_id, request.device)
     first = paging.decode(request.page_token, int, *asked) or 0
     following = first + size if first + size < len(found.entries) else None
     return board_to_proto(found, first, size, paging.encode(following, *asked))
-
-
-def _problem_id(name: str) -> str:
-    problem_id = name.removeprefix(PROBLEM_PREFIX)
-    if problem_id == name or not problem_id or "/" in problem_id:
-        raise InvalidRequest([FieldViolation("problem", f"{name!r} is no name of this kind; write '{PROBLEM_PREFIX}' and an id")])
-    return problem_id

@@ -13,8 +13,8 @@ from contextlib import suppress
 import structlog
 
 from grader import devices
-from grader.api.messages import REJUDGE_PREFIX
 from grader.api.rejudges import order_from_proto, rejudge_to_proto
+from grader.api.resource_names import REJUDGES, parse
 from grader.dispatch import Worker
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import submission_check
@@ -79,7 +79,7 @@ class Rejudging:
 
     async def get(self, request: api.GetRejudgeRequest) -> rejudge_pb2.Rejudge:
         """One, with all that it changes."""
-        return await self._shown(_rejudge_id(request.name))
+        return await self._shown(parse(REJUDGES, request.name))
 
     async def page(self, request: api.ListRejudgesRequest) -> api.ListRejudgesResponse:
         """A page, newest first."""
@@ -91,14 +91,14 @@ class Rejudging:
 
     async def apply(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Let the new judgements count."""
-        rejudge_id = _rejudge_id(request.name)
+        rejudge_id = parse(REJUDGES, request.name)
         await self._ledger.rejudges.apply(rejudge_id)
         log.info("rejudge_applied", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 
     async def discard(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Drop them, and stop what runs for them."""
-        rejudge_id = _rejudge_id(request.name)
+        rejudge_id = parse(REJUDGES, request.name)
         for run_id in await self._ledger.rejudges.discard(rejudge_id):
             if self._worker is not None:
                 self._worker.check(run_id)
@@ -226,10 +226,3 @@ class Rejudging:
         except ProblemInvalid as error:
             text = f"can't be drawn: {error}; fix the file, restart the server and ask again, or leave it out"
             raise InvalidRequest([FieldViolation("fresh_sizes", text)]) from None
-
-
-def _rejudge_id(name: str) -> str:
-    last = name.removeprefix(REJUDGE_PREFIX)
-    if last == name or not last or "/" in last:
-        raise InvalidRequest([FieldViolation("name", f"{name!r} is no name of this kind; write '{REJUDGE_PREFIX}' and an id")])
-    return last

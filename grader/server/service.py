@@ -15,6 +15,7 @@ import structlog
 from grader import access
 from grader.api import messages
 from grader.api.competitions import placed_event, position_to_proto
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, parse
 from grader.dispatch import Worker
 from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
@@ -96,7 +97,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Read one."""
-        submission = await self._ledger.get(_submission_id(request.name))
+        submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
         access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
         full = request.view == report_pb2.REPORT_VIEW_FULL
         if full:
@@ -106,8 +107,8 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
         """Read a page, newest first."""
         size = paging.page_size(request.page_size)
-        problem_id, states = _problem_id(request.problem) if request.problem else "", _states(request.states)
-        competition_id = _competition_id(request.competition) if request.competition else ""
+        problem_id, states = parse(PROBLEMS, request.problem) if request.problem else "", _states(request.states)
+        competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         which = access.which(caller.current(), request.user, competition_id, self._competitions.all(), self._ledger.now())
         asked = (problem_id, states, competition_id, request.user)
         before = paging.decode(request.page_token, int, *asked)
@@ -119,7 +120,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Cancel what waits at once; what runs is stopped soon after."""
         worker = self._writable()
-        submission = await self._ledger.get(_submission_id(request.name))
+        submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
         access.check_owned(caller.current(), submission)
         submission = await self._ledger.cancel(submission.submission_id)
         worker.check(submission.submission_id)
@@ -127,7 +128,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def WatchSubmission(self, request: api.WatchSubmissionRequest, context: Context) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Replay, follow, and end with the final state."""
-        submission_id, after = _submission_id(request.name), request.after_sequence
+        submission_id, after = parse(SUBMISSIONS, request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
         teller = PositionNotifier(self._positions, submission_id)
@@ -174,7 +175,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
         """Read one."""
-        return messages.problem_to_proto(self._problems.get(_problem_id(request.name)))
+        return messages.problem_to_proto(self._problems.get(parse(PROBLEMS, request.name)))
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
         """Read a page, by name."""
@@ -252,25 +253,6 @@ async def _either(*events: asyncio.Event, timeout_s: float) -> None:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
-
-
-def _submission_id(name: str) -> str:
-    return _last_part(name, messages.SUBMISSION_PREFIX, "name")
-
-
-def _competition_id(name: str) -> str:
-    return _last_part(name, messages.COMPETITION_PREFIX, "competition")
-
-
-def _problem_id(name: str) -> str:
-    return _last_part(name, messages.PROBLEM_PREFIX, "name")
-
-
-def _last_part(name: str, prefix: str, field: str) -> str:
-    last = name.removeprefix(prefix)
-    if last == name or not last or "/" in last:
-        raise InvalidRequest([FieldViolation(field, f"{name!r} is no name of this kind; write '{prefix}' and an id")])
-    return last
 
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:

@@ -9,7 +9,8 @@ from datetime import datetime
 from grader import devices
 from grader.api import messages
 from grader.api.competitions import competition_to_proto
-from grader.errors import FieldViolation, InvalidRequest, InvalidSubmission, NoSuchDevice
+from grader.api.resource_names import COMPETITIONS, parse
+from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import submission_check
 from grader.model import Competition, Problem
 from grader.problems.competition_store import Competitions, problem_for
@@ -33,7 +34,7 @@ class SubmissionAdmission:
         """What the request asks for, and on what terms it may be kept. Whether it comes in time is asked when it is kept."""
         if not request.submission.competition:
             return submission_check.check(request, self.problems.get, device_kinds), Terms(quotas=tuple(self.quotas))
-        competition = self.competitions.get(competition_id(request.submission.competition, "competition"))
+        competition = self.competitions.get(parse(COMPETITIONS, request.submission.competition, "competition"))
         kind = _device_kind(competition, request.submission.device_kind)
         accepted = submission_check.check(request, self._problem_of(competition), device_kinds)
         if not devices.is_offered(kind, device_kinds):
@@ -44,7 +45,7 @@ class SubmissionAdmission:
 
     def get(self, request: api.GetCompetitionRequest, now: datetime) -> competition_pb2.Competition:
         """One."""
-        return competition_to_proto(self.competitions.get(competition_id(request.name)), now)
+        return competition_to_proto(self.competitions.get(parse(COMPETITIONS, request.name)), now)
 
     def page(self, request: api.ListCompetitionsRequest, now: datetime) -> api.ListCompetitionsResponse:
         """A page, by name."""
@@ -65,14 +66,6 @@ class SubmissionAdmission:
             return problem_for(competition, self.problems.get(problem_id))
 
         return find
-
-
-def competition_id(name: str, field: str = "name") -> str:
-    """The id in a competition's name."""
-    last = name.removeprefix(messages.COMPETITION_PREFIX)
-    if last == name or not last or "/" in last:
-        raise InvalidRequest([FieldViolation(field, f"{name!r} is no name of this kind; write '{messages.COMPETITION_PREFIX}' and an id")])
-    return last
 
 
 def _device_kind(competition: Competition, asked: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from grader.model import Decision, Verdict
+from grader.model import Decision, Reason, Verdict
 from sandbox.protocol import wire
-from sandbox.protocol.wire import LoadOutcome, TrialOutcome
+from sandbox.protocol.wire import BoxCause, LoadOutcome, TrialOutcome
 
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 _DEVICE_CODE = re.compile(r"CUDA_ERROR_[A-Z0-9_]{1,64}")
@@ -19,29 +19,32 @@ _ADDRESS_CODES = {
 }
 
 
+_SIGNALS = {11: Reason.ILLEGAL_ADDRESS, 7: Reason.ILLEGAL_ADDRESS, 6: Reason.ABORTED, 8: Reason.ARITHMETIC}
+
+
 def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
     """Why the artifact could not be loaded."""
     match load.outcome:
         case LoadOutcome.ENTRY_NOT_FOUND:
-            return Verdict.COMPILE_ERROR, "ENTRY_NOT_FOUND", f"{load.message}."
+            return Verdict.COMPILE_ERROR, Reason.ENTRY_NOT_FOUND, f"{load.message}."
         case LoadOutcome.TIMED_OUT:
-            return Verdict.TIME_LIMIT_EXCEEDED, "LOAD", "Loading the artifact did not end; look at its static constructors."
+            return Verdict.TIME_LIMIT_EXCEEDED, Reason.LOAD, "Loading the artifact did not end; look at its static constructors."
         case LoadOutcome.RAISED if device_code(load.message):
             return _device(load.message, "while its artifact was loaded")
         case LoadOutcome.RAISED:
-            return Verdict.RUNTIME_ERROR, "LOAD", f"Loading the artifact failed: {load.message}"
+            return Verdict.RUNTIME_ERROR, Reason.LOAD, f"Loading the artifact failed: {load.message}"
     return _ended(end, load.message)
 
 
 # What is said of a hidden workload, by reason: no share, no error, no exit code, for its size could be told by each. Sent on purpose, an
 # exit code would be eight bits of it.
 _HIDDEN = {
-    "UNWRITTEN_OUTPUT": "It left output elements unwritten {where}; check the grid and the index arithmetic.",
-    "NON_FINITE": "It wrote NaN or infinity {where}, where the reference is finite; look for overflow.",
-    "MISMATCH": "Output elements differ from the reference {where}; try sizes that are odd, prime or 1.",
-    "RAISED": "The kernel failed {where}; try sizes that are odd, prime or 1.",
-    "EXITED": "The kernel's process ended by itself {where}; only what it computed counts.",
-    "ILLEGAL_ADDRESS": "It read or wrote memory that is not its own {where}; check every index and pointer.",
+    Reason.UNWRITTEN_OUTPUT: "It left output elements unwritten {where}; check the grid and the index arithmetic.",
+    Reason.NON_FINITE: "It wrote NaN or infinity {where}, where the reference is finite; look for overflow.",
+    Reason.MISMATCH: "Output elements differ from the reference {where}; try sizes that are odd, prime or 1.",
+    Reason.RAISED: "The kernel failed {where}; try sizes that are odd, prime or 1.",
+    Reason.EXITED: "The kernel's process ended by itself {where}; only what it computed counts.",
+    Reason.ILLEGAL_ADDRESS: "It read or wrote memory that is not its own {where}; check every index and pointer.",
 }
 _KNOWN_CODES = frozenset(
     {
@@ -49,7 +52,7 @@ _KNOWN_CODES = frozenset(
         *(OUT_OF_MEMORY, "CUDA_ERROR_ASSERT", "CUDA_ERROR_HARDWARE_STACK_ERROR", "CUDA_ERROR_LAUNCH_TIMEOUT", "CUDA_ERROR_LAUNCH_FAILED"),
     }
 )
-_FROM_RUN_END = frozenset({"EXITED", "ILLEGAL_ADDRESS", "ABORTED", "ARITHMETIC", "SIGNALLED"})
+_FROM_RUN_END = frozenset({Reason.EXITED, Reason.ILLEGAL_ADDRESS, Reason.ABORTED, Reason.ARITHMETIC, Reason.SIGNALLED})
 _HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1."
 
 
@@ -59,7 +62,7 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         code = device_code(trial.message)
         trial = replace(trial, message=code if code in _KNOWN_CODES else "")
     verdict, reason, summary = _trial_failed(trial, end)
-    if trial.hidden and trial.outcome is not TrialOutcome.DEVICE_FAULT and (reason in _HIDDEN or reason in _FROM_RUN_END):
+    if trial.hidden and reason and trial.outcome is not TrialOutcome.DEVICE_FAULT and (reason in _HIDDEN or reason in _FROM_RUN_END):
         summary = _HIDDEN.get(reason, _HIDDEN_DEFAULT).format(where=_where(trial))
     return verdict, reason, summary
 
@@ -70,11 +73,11 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.CRASHED:
             return _ended(end, trial.message, where)
         case TrialOutcome.TIMED_OUT:
-            if end is not None and end.cause in ("memory_limit", "output_limit", "sandbox_violation"):
+            if end is not None and end.cause in (BoxCause.MEMORY_LIMIT, BoxCause.OUTPUT_LIMIT, BoxCause.SANDBOX_VIOLATION):
                 return _ended(end, "", where)
             return (
                 Verdict.TIME_LIMIT_EXCEEDED,
-                "TRIAL",
+                Reason.TRIAL,
                 f"The kernel did not answer in time {where}; look for a loop or a wait without end.",
             )
         case TrialOutcome.DEVICE_FAULT:
@@ -82,38 +85,38 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.OUT_OF_MEMORY:
             return _device(OUT_OF_MEMORY, where)
         case TrialOutcome.RAISED:
-            return Verdict.RUNTIME_ERROR, "RAISED", f"The kernel failed {where}: {trial.message}"
+            return Verdict.RUNTIME_ERROR, Reason.RAISED, f"The kernel failed {where}: {trial.message}"
         case TrialOutcome.UNWRITTEN:
             return (
                 Verdict.WRONG_ANSWER,
-                "UNWRITTEN_OUTPUT",
+                Reason.UNWRITTEN_OUTPUT,
                 f"It never wrote {_share(trial.unwritten_count, trial)} {where}: "
                 "they still hold the NaN that the judge or the allocator put there; check the grid and the index arithmetic.",
             )
         case TrialOutcome.NON_FINITE:
             return (
                 Verdict.WRONG_ANSWER,
-                "NON_FINITE",
+                Reason.NON_FINITE,
                 f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where}, "
                 "where the reference is finite; look for overflow.",
             )
         case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
             sentence = "An output has another shape or dtype than the problem asks for" if trial.hidden else trial.message
-            return Verdict.WRONG_ANSWER, trial.outcome.name, f"{sentence[:1].upper()}{sentence[1:]} ({where})."
+            return Verdict.WRONG_ANSWER, Reason[trial.outcome.name], f"{sentence[:1].upper()}{sentence[1:]} ({where})."
         case TrialOutcome.INPUT_MODIFIED:
-            return Verdict.WRONG_ANSWER, "INPUT_MODIFIED", f"It changed its inputs {where}; write to the outputs only."
+            return Verdict.WRONG_ANSWER, Reason.INPUT_MODIFIED, f"It changed its inputs {where}; write to the outputs only."
         case TrialOutcome.OUT_OF_BOUNDS:
-            return Verdict.WRONG_ANSWER, "OUT_OF_BOUNDS", f"It wrote outside its tensors {where}; check the bounds of every store."
+            return Verdict.WRONG_ANSWER, Reason.OUT_OF_BOUNDS, f"It wrote outside its tensors {where}; check the bounds of every store."
     if not trial.mismatched_count and trial.budget_ratio is not None:
         return (
             Verdict.WRONG_ANSWER,
-            "MISMATCH",
+            Reason.MISMATCH,
             f"Every element is within tolerance, but the error is {trial.budget_ratio:.3g} times what this dtype allows {where}; "
             "compute in the task's precision.",
         )
     return (
         Verdict.WRONG_ANSWER,
-        "MISMATCH",
+        Reason.MISMATCH,
         f"{_share(trial.mismatched_count, trial)} differ from the reference {where}; "
         f"the largest absolute error is {_number(trial.max_absolute_error)}.",
     )
@@ -131,44 +134,44 @@ def _device(message: str, where: str) -> Decision:
     seen = f"The device stopped the kernel {where} ({code})"
     if code == OUT_OF_MEMORY:
         sentence = f"The device's memory did not do {where}; allocate less, and free or reuse what earlier calls allocated."
-        return Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY", sentence
+        return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.DEVICE_MEMORY, sentence
     if code in _ADDRESS_CODES:
         sentence = f"{seen}: {_ADDRESS_CODES[code]}; check every index, and run it under compute-sanitizer."
-        return Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS", sentence
+        return Verdict.RUNTIME_ERROR, Reason.ILLEGAL_ADDRESS, sentence
     match code:
         case "CUDA_ERROR_ASSERT":
             sentence = f"{seen}: an assert() in device code failed; its condition does not hold for these inputs."
-            return Verdict.RUNTIME_ERROR, "DEVICE_ASSERT", sentence
+            return Verdict.RUNTIME_ERROR, Reason.DEVICE_ASSERT, sentence
         case "CUDA_ERROR_HARDWARE_STACK_ERROR":
             sentence = f"{seen}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
-            return Verdict.RUNTIME_ERROR, "STACK_OVERFLOW", sentence
+            return Verdict.RUNTIME_ERROR, Reason.STACK_OVERFLOW, sentence
         case "CUDA_ERROR_LAUNCH_TIMEOUT":
             sentence = f"{seen}: it ran longer than the device allows; look for a loop or a wait without end."
-            return Verdict.RUNTIME_ERROR, "DEVICE_FAULT", sentence
-    return Verdict.RUNTIME_ERROR, "DEVICE_FAULT", f"{seen}; run it under compute-sanitizer, which names the line."
+            return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, sentence
+    return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, f"{seen}; run it under compute-sanitizer, which names the line."
 
 
 def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loaded") -> Decision:
     """How the kernel's process ended, in a word."""
     if end is None:
-        return Verdict.RUNTIME_ERROR, "EXITED", f"{message or 'the process ended'} {where}."
+        return Verdict.RUNTIME_ERROR, Reason.EXITED, f"{message or 'the process ended'} {where}."
     match end.cause:
-        case "memory_limit":
-            return Verdict.MEMORY_LIMIT_EXCEEDED, "HOST_MEMORY", f"The kernel's process took more memory than it may {where}."
-        case "output_limit":
-            return Verdict.OUTPUT_LIMIT_EXCEEDED, "STDOUT", f"The kernel printed more than it may {where}; print less."
-        case "wall_limit":
-            return Verdict.TIME_LIMIT_EXCEEDED, "RUN", f"The whole run took longer than it may; it was stopped {where}."
-        case "sandbox_violation":
-            return Verdict.DISQUALIFIED, "SANDBOX_VIOLATION", f"The kernel's process made a forbidden system call {where}."
-        case "process_limit":
-            return Verdict.RUNTIME_ERROR, "PROCESS_LIMIT", f"The kernel's process could not start more processes {where}."
+        case BoxCause.MEMORY_LIMIT:
+            return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.HOST_MEMORY, f"The kernel's process took more memory than it may {where}."
+        case BoxCause.OUTPUT_LIMIT:
+            return Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.STDOUT, f"The kernel printed more than it may {where}; print less."
+        case BoxCause.WALL_LIMIT:
+            return Verdict.TIME_LIMIT_EXCEEDED, Reason.RUN, f"The whole run took longer than it may; it was stopped {where}."
+        case BoxCause.SANDBOX_VIOLATION:
+            return Verdict.DISQUALIFIED, Reason.SANDBOX_VIOLATION, f"The kernel's process made a forbidden system call {where}."
+        case BoxCause.PROCESS_LIMIT:
+            return Verdict.RUNTIME_ERROR, Reason.PROCESS_LIMIT, f"The kernel's process could not start more processes {where}."
     if end.signal is not None:
-        reason = {11: "ILLEGAL_ADDRESS", 7: "ILLEGAL_ADDRESS", 6: "ABORTED", 8: "ARITHMETIC"}.get(end.signal, "SIGNALLED")
-        hint = "; check every index and pointer" if reason == "ILLEGAL_ADDRESS" else ""
+        reason = _SIGNALS.get(end.signal, Reason.SIGNALLED)
+        hint = "; check every index and pointer" if reason == Reason.ILLEGAL_ADDRESS else ""
         return Verdict.RUNTIME_ERROR, reason, f"The kernel's process died of signal {end.signal} {where}{hint}."
     code = "" if end.exit_code is None else f" with exit code {end.exit_code}"
-    return Verdict.RUNTIME_ERROR, "EXITED", f"The kernel's process ended by itself{code} {where}; only what it computed counts."
+    return Verdict.RUNTIME_ERROR, Reason.EXITED, f"The kernel's process ended by itself{code} {where}; only what it computed counts."
 
 
 def _where(trial: wire.Trial) -> str:

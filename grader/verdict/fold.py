@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TypeVar
 
-from grader.model import Decision, Ranking, Report, Verdict
+from grader.model import Decision, Ranking, Reason, Report, Verdict
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from grader.verdict.library_policy import forbidden, used
 from grader.verdict.scores import merged, score, speedups
@@ -70,7 +70,7 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
             case wire.Build() if fact.outcome is not BuildOutcome.BUILT:
                 return _build(fact)
             case wire.Violation():
-                reason = "TIMING_TAMPERED" if fact.kind is wire.ViolationKind.TIMING else "SANDBOX_VIOLATION"
+                reason = Reason.TIMING_TAMPERED if fact.kind is wire.ViolationKind.TIMING else Reason.SANDBOX_VIOLATION
                 return Verdict.DISQUALIFIED, reason, f"{fact.detail}; no honest kernel does that."
             case wire.Load() if fact.outcome is not LoadOutcome.LOADED:
                 return load_failed(fact, end)
@@ -84,7 +84,7 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
         raise IncompleteFacts("not all processes were asked for the same")
     for one in rounds:  # each by itself: what another process did proves nothing of this one
         if missing := _missing(one):
-            return Verdict.RUNTIME_ERROR, "INCOMPLETE", f"{missing}; the kernel's process must answer every call."
+            return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{missing}; the kernel's process must answer every call."
     for evidence in _of(facts, wire.Evidence):
         if (decision := forbidden(evidence)) is not None:
             return decision
@@ -94,17 +94,26 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
 def _build(build: wire.Build) -> Decision:
     match build.outcome:
         case BuildOutcome.TIMED_OUT:
-            return Verdict.TIME_LIMIT_EXCEEDED, "BUILD", "The compiler was stopped at its time limit; make the source smaller or simpler."
+            return (
+                Verdict.TIME_LIMIT_EXCEEDED,
+                Reason.BUILD,
+                "The compiler reached its time limit; make the source smaller or simpler.",
+            )
         case BuildOutcome.OUT_OF_MEMORY:
-            return Verdict.MEMORY_LIMIT_EXCEEDED, "BUILD", "The compiler took more memory than a build may; make the source simpler."
+            return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.BUILD, "The compiler took more memory than a build may; make the source simpler."
         case BuildOutcome.OUTPUT_EXCEEDED:
-            return Verdict.OUTPUT_LIMIT_EXCEEDED, "BUILD", "The compiler printed more than a build may; fix the first error in the log."
+            return (
+                Verdict.OUTPUT_LIMIT_EXCEEDED,
+                Reason.BUILD,
+                "The compiler printed too much; fix the first error in the log.",
+            )
     sentences = {
-        "UNSUPPORTED": "The source uses what this device does not have; the log names the line.",
-        "ENTRY_NOT_FOUND": "It compiled, but the entry point is not in it; the log says what to add.",
+        Reason.UNSUPPORTED: "The source uses what this device does not have; the log names the line.",
+        Reason.ENTRY_NOT_FOUND: "It compiled, but the entry point is not in it; the log says what to add.",
     }
     default = "The compiler rejected the source; the log has file and line."
-    return Verdict.COMPILE_ERROR, build.reason or "REJECTED", sentences.get(build.reason or "", default)
+    reason = Reason(build.reason) if build.reason else Reason.REJECTED
+    return Verdict.COMPILE_ERROR, reason, sentences.get(reason, default)
 
 
 def _missing(facts: Facts) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.model import Decision, Verdict
+from grader.model import Decision, Reason, Verdict
 from sandbox.protocol import wire
 
 NAMED = 4  # in the sentence for people
@@ -20,4 +20,8 @@ def forbidden(evidence: wire.Evidence | None) -> Decision | None:
         return None
     where = "the built kernel calls" if evidence.imported else "it was seen to call"
     named = ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
-    return Verdict.DISQUALIFIED, "POLICY", f"The problem forbids libraries, and {where} {named}; write that part as a kernel of your own."
+    return (
+        Verdict.DISQUALIFIED,
+        Reason.POLICY,
+        f"The problem forbids libraries, and {where} {named}; write that part as your own kernel.",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from grader.model import Decision, Verdict
+from grader.model import Decision, Reason, Verdict
 from sandbox.protocol import wire
 
 # A claim this far below everything that the judge's clock saw is no noise: no kernel is timed so wrong by accident. The host's clock
@@ -47,7 +47,7 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
         sentence = "far less time per launch on a hidden workload than the judge's clock ever saw"
     return (
         Verdict.DISQUALIFIED,
-        "TIMING_TAMPERED",
+        Reason.TIMING_TAMPERED,
         f"Its process claims {sentence}; "
         "do all work on the caller's stream, or join every other stream and thread to it before returning, and leave the timer alone.",
     )
@@ -81,12 +81,12 @@ def _impossibly_fast(measurement: wire.Measurement, who: str, time_ns: float, fl
     advice = "compute every output from this call's inputs, on the caller's stream, and leave the timer alone."
     if measurement.hidden:  # floor and amounts would tell its size
         sentence = "less time per launch on a hidden workload than this device needs to move its data and to do its arithmetic"
-        return Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR", f"{who} {sentence}; {advice}"
+        return Verdict.DISQUALIFIED, Reason.BELOW_PHYSICAL_FLOOR, f"{who} {sentence}; {advice}"
     parts = [f"move {_amount(measurement.moved_bytes, 'B')}"] if measurement.moved_bytes else []
     parts += [f"do {_amount(measurement.flops, 'flop')}"] if measurement.flops else []
     return (
         Verdict.DISQUALIFIED,
-        "BELOW_PHYSICAL_FLOOR",
+        Reason.BELOW_PHYSICAL_FLOOR,
         f"{who} {_time(time_ns)} per launch on workload '{measurement.workload_id}'; to {' and '.join(parts) or 'do the work'} takes "
         f"this device at least {_time(floor_ns)} at the rates measured on it, with a tenth and its cache allowed for; {advice}",
     )

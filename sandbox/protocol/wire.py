@@ -92,6 +92,19 @@ class Clock(StrEnum):
     HOST = "host"
 
 
+class BoxCause(StrEnum):
+    """Why a box ended, as the isolation saw it."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"  # the main process died of a signal; 128+n exits count as this
+    KILLED = "killed"  # by us, by `kill`
+    WALL_LIMIT = "wall_limit"
+    MEMORY_LIMIT = "memory_limit"  # the kernel's OOM killer, or our watchdog, struck in it
+    OUTPUT_LIMIT = "output_limit"
+    PROCESS_LIMIT = "process_limit"  # forks were refused, and it did not end well
+    SANDBOX_VIOLATION = "sandbox_violation"  # SIGSYS
+
+
 class ViolationKind(StrEnum):
     """What a runner did that no honest kernel does."""
 
@@ -438,9 +451,9 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How the run box ended, from the isolation; `cause` is a BoxCause's value."""
+    """How the run box ended, from the isolation."""
 
-    cause: str
+    cause: BoxCause
     exit_code: int | None = None
     signal: int | None = None
     output: str = ""  # untrusted text

@@ -4,10 +4,10 @@ Each ends at one limit of the box; the control is the same source where that lim
 """
 
 from grader.grading.build import COMPILER_REJECTED, module_argv
-from grader.isolation import BoxCause
 from grader.isolation.pickup import pick_up
 from grader.isolation.runtime import box_output
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 
 ENTRY = 'extern "C" void solve(const float* a, float* b, long n, cudaStream_t stream) {}\n'
 LIMITS = {

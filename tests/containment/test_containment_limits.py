@@ -14,11 +14,11 @@ import pytest
 
 from grader.cli.text import escape_unprintable
 from grader.grading.build import cut
-from grader.isolation import BoxCause
 from grader.isolation.removal import remove_tree
 from grader.isolation.runtime import box_output
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 from tests.containment.conftest import HANG_S
 from tests.containment.inventory import SOCKET
 

@@ -4,8 +4,9 @@ import os
 import signal
 import subprocess
 
-from grader.isolation import BoxCause, Purpose
+from grader.isolation import Purpose
 from grader.isolation.slots import slot_uid
+from sandbox.protocol.wire import BoxCause
 
 BARRAGE = """
 def barrage(pid, number):

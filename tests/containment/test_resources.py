@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 
-from grader.isolation import BoxCause, Purpose
+from grader.isolation import Purpose
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.isolation.runtime import box_output
+from sandbox.protocol.wire import BoxCause
 from tests.containment.conftest import HANG_S
 
 FORKS = """

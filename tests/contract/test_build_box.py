@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
-from grader.isolation import BoxCause, BoxSpec, Limits, Purpose
+from grader.isolation import BoxSpec, Limits, Purpose
 from grader.isolation.pickup import pick_up
 from sandbox.protocol import elf, wire
+from sandbox.protocol.wire import BoxCause
 
 BUILDER = (
     "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('sandbox.builder.build', run_name='__main__', alter_sys=True)"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxCause, BoxSpec, GpuAccess, Purpose, driver, probe
+from grader.isolation import BoxSpec, GpuAccess, Purpose, driver, probe
 from grader.isolation.select import make
+from sandbox.protocol.wire import BoxCause
 
 MEMORY_DEVICE = 1
 MINORS = {"nvidia0": 7, "nvidia1": 5, "nvidiactl": 3, "nvidia-uvm": 5}  # full, zero, null, zero

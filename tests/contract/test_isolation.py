@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxCause, BoxSpec, Limits, Purpose
+from grader.isolation import BoxSpec, Limits, Purpose
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.errors import NoIsolationWorks
 from grader.isolation.pickup import pick_up
@@ -21,6 +21,7 @@ from grader.isolation.runtime import box_output
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
+from sandbox.protocol.wire import BoxCause
 
 LIMITS = Limits(
     wall_s=120.0,

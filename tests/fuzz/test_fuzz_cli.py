@@ -124,7 +124,7 @@ def test_any_events_of_a_server_are_followed(events: list[Any]) -> None:
 @given(
     values.proto_messages(status_pb2.Status),
     st.lists(values.proto_messages(error_details_pb2.ErrorInfo), max_size=2),
-    st.sampled_from(sorted(statuses._REBUILD)),
+    st.sampled_from(sorted(statuses._BY_REASON)),
 )
 def test_any_status_of_a_server_becomes_an_error(status: Any, infos: list[Any], reason: str) -> None:
     for info in infos:

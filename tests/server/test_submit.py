@@ -116,7 +116,7 @@ async def test_an_unexpected_error_tells_the_client_an_id_only(client, monkeypat
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         from grader.server import service
 
-        monkeypatch.setattr(service, "_submission_id", lambda name: {}["secret"])
+        monkeypatch.setattr(service, "parse", lambda *_: {}["secret"])
         await client._stub.GetSubmission(api.GetSubmissionRequest(name="submissions/x"), timeout=60)
     assert caught.value.code() is grpc.StatusCode.INTERNAL and "secret" not in str(caught.value)
     packed = dict(caught.value.trailing_metadata())["grpc-status-details-bin"]

@@ -145,7 +145,7 @@ async def test_problems_are_listed_in_pages(client):
 @pytest.mark.parametrize("name", ["", "submissions/", "s1", "problems/s1", "submissions/a/b"])
 async def test_a_name_that_is_none_is_a_wrong_field(client, name):
     """Not a missing submission."""
-    with pytest.raises(errors.InvalidRequest, match="write 'submissions/'"):
+    with pytest.raises(errors.InvalidRequest, match="expected 'submissions/<id>'"):
         await client.get_submission(name)
 
 

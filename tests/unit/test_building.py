@@ -16,12 +16,12 @@ from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading import build
 from grader.grading.build import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
 from grader.grading.ports import Workspace
-from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
+from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile, Submission, SubmissionState
 from sandbox.compilers import build_result
 from sandbox.protocol import wire
-from sandbox.protocol.wire import BuildOutcome
+from sandbox.protocol.wire import BoxCause, BuildOutcome
 from tests import fakes
 
 BUILT = BoxExit(cause=BoxCause.EXITED, exit_code=0, output=b"warning: unused")

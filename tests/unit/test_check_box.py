@@ -15,9 +15,10 @@ from grader.cli.exits import GraderFailed, Misuse
 from grader.cli.main import app
 from grader.errors import JudgeBroken
 from grader.formats import native
-from grader.isolation import BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation import BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
 PASSED, FAILED = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED

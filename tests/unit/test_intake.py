@@ -97,7 +97,7 @@ def test_an_unknown_problem_names_the_known_ones():
     """And one that is no name at all is a wrong field."""
     with pytest.raises(ProblemNotFound, match="take one of: sum"):
         check(problem_id="som")
-    assert "names no problem" in violations(problem="sum")["problem"]
+    assert "expected 'problems/<id>'" in violations(problem="sum")["problem"]
 
 
 def test_an_unknown_mode_names_the_known_ones():

@@ -5,8 +5,9 @@ import os
 import time
 
 from grader.grading.redaction import LEFT_OUT, run_end
-from grader.isolation import BoxCause, BoxExit
+from grader.isolation import BoxExit
 from grader.isolation.output import OutputReader
+from sandbox.protocol.wire import BoxCause
 
 
 def test_what_came_by_a_time_is_cut_where_the_next_began() -> None:

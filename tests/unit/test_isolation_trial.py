@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from grader.isolation import Box, BoxCause, BoxExit, BoxSpec
+from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.probe import outdated
 from sandbox.protocol.version import VERSION
+from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
 

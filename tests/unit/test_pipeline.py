@@ -12,11 +12,12 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken
-from grader.isolation import BoxCause, BoxExit, Purpose
+from grader.isolation import BoxExit, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Submission, SubmissionState
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
 H200, H100 = fakes.gpu(0), fakes.gpu(1, "NVIDIA H100")

@@ -15,11 +15,12 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
 from grader.grading.pipeline import closed_link
 from grader.grading.redaction import LEFT_OUT
-from grader.isolation import Box, BoxCause, BoxExit, BoxSpec, Purpose
+from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
 

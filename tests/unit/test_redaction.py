@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from grader.grading.redaction import LEFT_OUT, after_hidden, run_end
-from grader.isolation import BoxCause, BoxExit
+from grader.isolation import BoxExit
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from sandbox.protocol import wire
-from sandbox.protocol.wire import LoadOutcome, TrialOutcome, TrialPhase
+from sandbox.protocol.wire import BoxCause, LoadOutcome, TrialOutcome, TrialPhase
 
 SIZE = "40144"
 

@@ -1,0 +1,32 @@
+"""Names of resources: a collection and an id, such as `problems/vector_add`."""
+
+from __future__ import annotations
+
+from grader.errors import FieldViolation, InvalidRequest
+
+PROBLEMS, SUBMISSIONS, COMPETITIONS, REJUDGES = "problems", "submissions", "competitions", "rejudges"
+
+
+def full_name(collection: str, name: str) -> str:
+    """collection/ID for ID and for collection/ID."""
+    return name if name.startswith(f"{collection}/") else f"{collection}/{name}"
+
+
+def resource_id(collection: str, name: str) -> str:
+    """ID for ID and for collection/ID."""
+    return name.removeprefix(f"{collection}/")
+
+
+def violation(collection: str, name: str, field: str) -> FieldViolation | None:
+    """What is wrong with a full name; None where nothing is."""
+    last = name.removeprefix(f"{collection}/")
+    if last != name and last and "/" not in last:
+        return None
+    return FieldViolation(field, f"invalid resource name {name!r}; expected '{collection}/<id>'")
+
+
+def parse(collection: str, name: str, field: str = "name") -> str:
+    """The id in a full name. Raises InvalidRequest that names the field."""
+    if (found := violation(collection, name, field)) is not None:
+        raise InvalidRequest([found])
+    return resource_id(collection, name)
