@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from statistics import fmean, median, quantiles
 from typing import cast
@@ -18,7 +18,6 @@ from grader.model import (
     Failure,
     Judgement,
     Problem,
-    Ranking,
     Report,
     Scope,
     ScoreKind,
@@ -26,6 +25,7 @@ from grader.model import (
     Submission,
     SubmissionState,
 )
+from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treatment
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox.protocol import wire
@@ -45,55 +45,6 @@ _C_TYPES = {
     "uint8": "uint8_t",
     "bool": "bool",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Redactor:
-    """Names that hidden workloads go by among submitters, what of them is told, the dtype whose peak the kernels are held to, and what a
-    score is."""
-
-    hidden: Mapping[str, str]
-    dtype: str = ""
-    secret: bool = False  # whether of hidden workloads no more than the outcome is told
-    ranking: Ranking = field(default_factory=Ranking)
-
-    @classmethod
-    def of(cls, problem: Problem) -> Redactor:
-        """hidden-1, hidden-2 and so on, in the problem's order."""
-        ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
-        dtype = problem.spec.inputs[0].dtype if problem.spec.inputs else ""  # of some formats only the judge knows
-        names = {workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}
-        return cls(names, dtype, bool(problem.competition_id), problem.ranking)
-
-    def merged_with(self, earlier: Redactor) -> Redactor:
-        """This one, and what an earlier one hides beside it."""
-        return replace(self, hidden={**earlier.hidden, **self.hidden}, secret=self.secret or earlier.secret)
-
-    def name(self, workload_id: str, hidden: bool = False) -> str:
-        """The id to show."""
-        return self.hidden.get(workload_id, "hidden" if hidden else workload_id)
-
-    def withholds(self, fact: wire.Trial | wire.Measurement) -> bool:
-        """Whether only that it happened may be told."""
-        return self.secret and (fact.hidden or fact.workload_id in self.hidden)
-
-    def event_time(self, event: Event, submission: Submission) -> datetime:
-        """When it happened; of what may not be told, when the attempt began: two such times would say how long a secret workload took."""
-        kept = self.keeps_secret(event)
-        return min(event.event_time, submission.start_time or event.event_time) if kept else event.event_time
-
-    def keeps_secret(self, event: Event) -> bool:
-        """Whether it is of a workload of which only the outcome may be told."""
-        match event.fact:
-            case wire.Trial() | wire.Measurement() | wire.Progress() as fact:
-                return self.secret and fact.workload_id in self.hidden
-        return False
-
-    def omits(self, fact: wire.Trial | wire.Measurement) -> bool:
-        """Whether not even that: a measurement is nothing but times, and how often a kernel was timed is one too."""
-        return self.withholds(fact) and (
-            isinstance(fact, wire.Measurement) or (fact.phase is wire.TrialPhase.CERTIFY and fact.outcome is wire.TrialOutcome.PASSED)
-        )
 
 
 def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
@@ -145,7 +96,7 @@ def cuda_signature(spec: wire.ProblemSpec) -> str:
     return f'extern "C" void {spec.entry}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
 
 
-def submission_to_proto(submission: Submission, mask: Redactor, *, full: bool = False) -> submission_pb2.Submission:
+def submission_to_proto(submission: Submission, redactor: Redactor, *, full: bool = False) -> submission_pb2.Submission:
     """A submission as its owner sees it."""
     message = submission_pb2.Submission(
         name=SUBMISSION_PREFIX + submission.submission_id,
@@ -167,12 +118,12 @@ def submission_to_proto(submission: Submission, mask: Redactor, *, full: bool = 
     )
     if submission.score is not None:
         message.score, message.score_low, message.score_high = submission.score.value, submission.score.low, submission.score.high
-        message.score_kind = score_kind_to_proto(mask.ranking.score_kind)
-        message.score_baseline = mask.ranking.baseline if mask.ranking.score_kind is ScoreKind.SPEEDUP else ""
+        message.score_kind = score_kind_to_proto(redactor.ranking.score_kind)
+        message.score_baseline = redactor.ranking.baseline if redactor.ranking.score_kind is ScoreKind.SPEEDUP else ""
     if submission.report is not None:
-        message.report.CopyFrom(report_to_proto(submission.report, mask, full=full))
+        message.report.CopyFrom(report_to_proto(submission.report, redactor, full=full))
     if submission.failure is not None:
-        message.error.CopyFrom(failure_to_status(withheld(submission.failure) if mask.secret else submission.failure))
+        message.error.CopyFrom(failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure))
     return message
 
 
@@ -198,13 +149,13 @@ def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
     )
 
 
-def event_to_proto(event: Event, submission: Submission, mask: Redactor) -> submission_pb2.SubmissionEvent:
+def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> submission_pb2.SubmissionEvent:
     """An event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
     message = submission_pb2.SubmissionEvent(
-        sequence=event.sequence, event_time=_timestamp(mask.event_time(event, submission)), attempt=event.attempt
+        sequence=event.sequence, event_time=_timestamp(redactor.event_time(event, submission)), attempt=event.attempt
     )
     if event.state is not None:
-        moved = submission_to_proto(submission, mask)
+        moved = submission_to_proto(submission, redactor)
         moved.ClearField("sources")
         if not event.state.final:  # a replay: what came later is not told early
             for later in ("report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"):
@@ -217,14 +168,14 @@ def event_to_proto(event: Event, submission: Submission, mask: Redactor) -> subm
     match event.fact:
         case wire.Build() as build:
             message.build.CopyFrom(_build(build))
-        case wire.Trial() | wire.Measurement() as fact if mask.omits(fact):
+        case wire.Trial() | wire.Measurement() as fact if redactor.omits(fact):
             pass
         case wire.Trial() as trial:
-            message.trial.CopyFrom(_trial(trial, mask))
+            message.trial.CopyFrom(_trial(trial, redactor))
         case wire.Measurement() as measurement:
-            message.measurement.CopyFrom(_measurement(measurement, mask, full=False))
+            message.measurement.CopyFrom(_measurement(measurement, redactor, full=False))
         case wire.Progress(stage=stage, workload_id=workload_id):
-            message.progress.CopyFrom(submission_pb2.Progress(stage=f"STAGE_{stage.name}", workload_id=mask.name(workload_id or "")))
+            message.progress.CopyFrom(submission_pb2.Progress(stage=f"STAGE_{stage.name}", workload_id=redactor.name(workload_id or "")))
         case wire.Round(index=index, count=count):
             message.progress.CopyFrom(submission_pb2.Progress(stage="STAGE_LOADING", process=index + 1, process_count=count))
         case wire.Environment() as environment:
@@ -236,7 +187,7 @@ def event_to_proto(event: Event, submission: Submission, mask: Redactor) -> subm
     return message
 
 
-def report_to_proto(report: Report, mask: Redactor, *, full: bool = False) -> report_pb2.Report:
+def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False) -> report_pb2.Report:
     """A report as submitters see it; single samples only in full."""
     return report_pb2.Report(
         verdict=f"VERDICT_{report.verdict.name}",
@@ -244,14 +195,14 @@ def report_to_proto(report: Report, mask: Redactor, *, full: bool = False) -> re
         summary=report.summary,
         speedups=_speedups(report.speedups),
         build=_build(report.build) if report.build else None,
-        trials=[_trial(trial, mask) for trial in report.trials if not mask.omits(trial)],
+        trials=[_trial(trial, redactor) for trial in report.trials if not redactor.omits(trial)],
         measurements=[
-            _measurement(one, mask, full=full, environment=report.environment) for one in report.measurements if not mask.omits(one)
+            _measurement(one, redactor, full=full, environment=report.environment) for one in report.measurements if not redactor.omits(one)
         ],
         environment=_environment(report.environment) if report.environment else None,
         flags=report.flags,
         libraries=report.libraries,
-        output="" if mask.secret else report.output,  # a competition has public runs outside of it for prints
+        output="" if treatment(Report, "output", redactor.report_exposure) is Treatment.OMITTED else report.output,
         process_count=report.process_count,
     )
 
@@ -313,39 +264,38 @@ def _build(build: wire.Build) -> report_pb2.Build:
     )
 
 
-def _trial(trial: wire.Trial, mask: Redactor) -> report_pb2.Trial:
-    if mask.withholds(trial):
-        return report_pb2.Trial(
-            workload_id=mask.name(trial.workload_id, True),
-            phase=f"TRIAL_PHASE_{trial.phase.name}",
-            outcome=f"TRIAL_OUTCOME_{trial.outcome.name}",
-            hidden=True,
-        )
+def _trial(trial: wire.Trial, redactor: Redactor) -> report_pb2.Trial:
+    exposure = redactor.exposure(trial)
+    shown = redact(trial, exposure)
     message = report_pb2.Trial(
-        workload_id=mask.name(trial.workload_id, trial.hidden),
-        phase=f"TRIAL_PHASE_{trial.phase.name}",
-        index=trial.index,
-        outcome=f"TRIAL_OUTCOME_{trial.outcome.name}",
-        hidden=trial.hidden,
-        run_count=trial.run_count,
+        workload_id=redactor.name(trial.workload_id, exposure >= Exposure.HIDDEN),
+        phase=f"TRIAL_PHASE_{shown.phase.name}",
+        index=shown.index,
+        outcome=f"TRIAL_OUTCOME_{shown.outcome.name}",
+        hidden=exposure >= Exposure.HIDDEN,
+        run_count=shown.run_count if exposure < Exposure.SECRET else 0,
+        key=shown.key,
+        message=shown.message,
+        element_count=shown.element_count,
+        mismatched_count=shown.mismatched_count,
+        unwritten_count=shown.unwritten_count,
+        nonfinite_count=shown.nonfinite_count,
+        max_absolute_error=shown.max_absolute_error,
+        max_relative_error=shown.max_relative_error,
+        budget_ratio=shown.budget_ratio,
     )
-    if trial.hidden:  # counts are the size, the key makes the inputs again, and message, errors and time are what the kernel makes of them
-        return message
-    message.key, message.message = trial.key, trial.message
-    message.element_count, message.mismatched_count = trial.element_count, trial.mismatched_count
-    message.unwritten_count, message.nonfinite_count = trial.unwritten_count, trial.nonfinite_count
-    message.run_duration.CopyFrom(_duration(trial.duration_ns))
-    for name in ("max_absolute_error", "max_relative_error", "budget_ratio"):
-        if (value := getattr(trial, name)) is not None:
-            setattr(message, name, value)
+    if exposure < Exposure.HIDDEN:
+        message.run_duration.CopyFrom(_duration(shown.duration_ns))
     return message
 
 
 def _measurement(
-    measurement: wire.Measurement, mask: Redactor, *, full: bool, environment: wire.Environment | None = None
+    measurement: wire.Measurement, redactor: Redactor, *, full: bool, environment: wire.Environment | None = None
 ) -> report_pb2.Measurement:
+    exposure = redactor.exposure(measurement)
+    measurement = redact(measurement, exposure)
     message = report_pb2.Measurement(
-        workload_id=mask.name(measurement.workload_id, measurement.hidden),
+        workload_id=redactor.name(measurement.workload_id, measurement.hidden),
         certified=_samples(measurement.certified, full),
         reported_confirmed=measurement.reported_confirmed,
         speedups=_speedups(measurement.speedups),
@@ -359,10 +309,10 @@ def _measurement(
         message.baselines[name].CopyFrom(_samples(samples, full))
     for name, samples in measurement.reported_baselines.items():
         message.reported_baselines[name].CopyFrom(_samples(samples, full))
-    if not measurement.hidden:
-        if measurement.reported:  # a claim can be any number, such as the size in microseconds
-            message.reported.CopyFrom(_samples(measurement.reported, full))
-        _set_size_fields(message, measurement, environment.ceilings if environment else {}, mask.dtype)
+    if measurement.reported:
+        message.reported.CopyFrom(_samples(measurement.reported, full))
+    if exposure < Exposure.HIDDEN:
+        _set_size_fields(message, measurement, environment.ceilings if environment else {}, redactor.dtype)
     return message
 
 

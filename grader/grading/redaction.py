@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from grader.grading.build import cut
 from grader.isolation import BoxExit
+from grader.rules.disclosure import Exposure, redact
 from sandbox.protocol import wire
 
 LEFT_OUT = "\n(what was printed since the hidden workloads were run is left out)\n"
@@ -20,9 +21,9 @@ def after_hidden(fact: wire.Fact) -> wire.Fact:
     """A fact of a later process, without what its kernel could choose to carry a size: messages, counts and errors."""
     match fact:
         case wire.Load(outcome=outcome) if outcome is not wire.LoadOutcome.LOADED:
-            return replace(fact, message=LOAD_FAILED)
+            return replace(redact(fact, Exposure.LATER), message=LOAD_FAILED)
         case wire.Trial(outcome=wire.TrialOutcome.PASSED):
-            return replace(fact, message="", max_absolute_error=None, max_relative_error=None, budget_ratio=None, duration_ns=0)
+            return redact(fact, Exposure.LATER)
         case wire.Trial():  # of a failed trial only what is shown of a hidden workload
             return replace(fact, hidden=True)
     return fact

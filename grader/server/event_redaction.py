@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from grader.api.messages import Redactor
 from grader.ledger import Ledger
 from grader.model import Event
+from grader.rules.disclosure import Redactor
 
 BATCH = 256
 
@@ -16,22 +16,22 @@ class RedactedEvents:
     else has happened: so only what they took all together is told.
     """
 
-    def __init__(self, ledger: Ledger, submission_id: str, mask: Redactor) -> None:
-        self._ledger, self._submission_id, self._mask = ledger, submission_id, mask
+    def __init__(self, ledger: Ledger, submission_id: str, redactor: Redactor) -> None:
+        self._ledger, self._submission_id, self._redactor = ledger, submission_id, redactor
         self._inside = False  # a run of which the first was told
 
     async def begin(self, after: int) -> None:
         """Go on behind an event, which is taken for one of such a run where it is not there yet."""
-        if after and self._mask.secret:
+        if after and self._redactor.secret:
             before = await self._ledger.events(self._submission_id, after=after - 1, limit=1)
-            self._inside = not before or self._mask.keeps_secret(before[0])
+            self._inside = not before or self._redactor.keeps_secret(before[0])
 
     async def after(self, sequence: int) -> list[Event]:
         """What may be told now."""
         events = await self._ledger.events(self._submission_id, after=sequence, limit=BATCH)
-        if not self._mask.secret:
+        if not self._redactor.secret:
             return events
-        while events and len(events) % BATCH == 0 and self._mask.keeps_secret(events[-1]):
+        while events and len(events) % BATCH == 0 and self._redactor.keeps_secret(events[-1]):
             more = await self._ledger.events(self._submission_id, after=events[-1].sequence, limit=BATCH)
             if not more:
                 break
@@ -39,9 +39,9 @@ class RedactedEvents:
         return self._showable(events)
 
     def _showable(self, events: list[Event]) -> list[Event]:
-        end = next((index + 1 for index in reversed(range(len(events))) if not self._mask.keeps_secret(events[index])), 0)
+        end = next((index + 1 for index in reversed(range(len(events))) if not self._redactor.keeps_secret(events[index])), 0)
         if end < len(events) and (end > 0 or not self._inside):
             end += 1
         if end:
-            self._inside = self._mask.keeps_secret(events[end - 1])
+            self._inside = self._redactor.keeps_secret(events[end - 1])
         return events[:end]

@@ -22,6 +22,7 @@ from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
+from grader.rules.disclosure import Redactor
 from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
 from grader.server.event_redaction import RedactedEvents
@@ -63,7 +64,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         self._positions = Positions(ledger, lane_count)
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
         self._poll_s = READER_POLL_S if worker is None else WATCH_POLL_S
-        self._masks: dict[str, messages.Redactor] = {}
+        self._redactors: dict[str, Redactor] = {}
         self._accepting = True
         self._leaving = asyncio.Event()
 
@@ -135,8 +136,8 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         with self._ledger.changes.of(submission_id) as changed:
             submission = await self._ledger.get(submission_id)
             access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
-            mask = await self._mask_of_events(submission)
-            redacted = RedactedEvents(self._ledger, submission_id, mask)
+            redactor = await self._redactor_of_events(submission)
+            redacted = RedactedEvents(self._ledger, submission_id, redactor)
             await redacted.begin(after)
             while True:
                 changed.clear()
@@ -145,7 +146,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                 if any(event.state for event in events):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
-                    yield messages.event_to_proto(event, submission, mask)
+                    yield messages.event_to_proto(event, submission, redactor)
                     after = event.sequence
                     if event.state is not None and event.state.final:
                         return
@@ -220,7 +221,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         return self._worker
 
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
-        return messages.submission_to_proto(submission, await self._mask(submission.problem_digest), full=full)
+        return messages.submission_to_proto(submission, await self._redactor(submission.problem_digest), full=full)
 
     async def _placed(self, submission: Submission, *, full: bool = False, patience_s: float = 0.0) -> submission_pb2.Submission:
         """Shown with its place in the queue."""
@@ -231,18 +232,18 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
                 message.queue_position.CopyFrom(position_to_proto(position))
         return message
 
-    async def _mask(self, digest: str) -> messages.Redactor:
+    async def _redactor(self, digest: str) -> Redactor:
         """Of the problem as it was when the submission was made."""
-        if digest not in self._masks:
-            self._masks[digest] = messages.Redactor.of(await self._ledger.problem(digest))
-        return self._masks[digest]
+        if digest not in self._redactors:
+            self._redactors[digest] = Redactor.of(await self._ledger.problem(digest))
+        return self._redactors[digest]
 
-    async def _mask_of_events(self, submission: Submission) -> messages.Redactor:
+    async def _redactor_of_events(self, submission: Submission) -> Redactor:
         """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
-        mask = await self._mask(submission.problem_digest)
+        redactor = await self._redactor(submission.problem_digest)
         for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
-            mask = mask.merged_with(await self._mask(judgement.problem_digest))
-        return mask
+            redactor = redactor.merged_with(await self._redactor(judgement.problem_digest))
+        return redactor
 
 
 async def _either(*events: asyncio.Event, timeout_s: float) -> None:

@@ -26,6 +26,7 @@ from grader.model import Caller, Competition, ScoreKind, Submission
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules import leaderboard
+from grader.rules.disclosure import Redactor
 from grader.rules.leaderboard import Standing
 from grader.v1 import submission_pb2
 from grader.views import formatting
@@ -192,8 +193,8 @@ class Pages:
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
-        mask = messages.Redactor.of(await self._ledger.problem(submission.problem_digest))
-        return messages.submission_to_proto(submission, mask, full=True)
+        redactor = Redactor.of(await self._ledger.problem(submission.problem_digest))
+        return messages.submission_to_proto(submission, redactor, full=True)
 
     async def _counted(self, competition: Competition, problem_id: str) -> list[Standing]:
         """What the board is made from, read at most once in a while, and once for all who ask meanwhile."""

@@ -22,6 +22,7 @@ from grader.ledger import Ledger
 from grader.ledger.hooks import STATUS_CHARS, Claimed, Delivery
 from grader.model import Submission
 from grader.observability.observer import Observer, Sent
+from grader.rules.disclosure import Redactor
 from grader.views.sanitize import one_line
 from grader.webhooks import public_http
 
@@ -51,7 +52,7 @@ class HookSender:
         self._resolve = resolve or public_http.resolver(self._threads)
         self._context, self._poll_s = context, poll_s
         self._observer = observer or Observer()
-        self._masks: dict[str, messages.Redactor] = {}
+        self._redactors: dict[str, Redactor] = {}
         self._busy: set[str] = set()
         self._stopped = asyncio.Event()
 
@@ -111,7 +112,7 @@ class HookSender:
         submission = await self._ledger.get(one.delivery.submission_id)
         history = tuple(await self._ledger.judgements(submission.submission_id))
         sent_time = self._now()
-        data = body(one.delivery, replace(submission, judgements=history), await self._mask(submission.problem_digest), sent_time)
+        data = body(one.delivery, replace(submission, judgements=history), await self._redactor(submission.problem_digest), sent_time)
         headers = {"Content-Type": "application/json", **signed(one.secret, one.delivery.delivery_id, sent_time, data)}
         try:
             answer = await public_http.post(
@@ -127,10 +128,10 @@ class HookSender:
         message = one_line(answer.body.decode("utf-8", "replace"))
         return 200 <= answer.status < 300, f"HTTP {answer.status}{': ' + message if message else ''}"[:STATUS_CHARS]
 
-    async def _mask(self, digest: str) -> messages.Redactor:
-        if digest not in self._masks:
-            self._masks[digest] = messages.Redactor.of(await self._ledger.problem(digest))
-        return self._masks[digest]
+    async def _redactor(self, digest: str) -> Redactor:
+        if digest not in self._redactors:
+            self._redactors[digest] = Redactor.of(await self._ledger.problem(digest))
+        return self._redactors[digest]
 
 
 def retry_s(attempt: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
@@ -139,9 +140,9 @@ def retry_s(attempt: int, uniform: Callable[[float, float], float] = random.unif
     return full * uniform(0.5, 1.0)
 
 
-def body(delivery: Delivery, submission: Submission, mask: messages.Redactor, sent_time: datetime) -> bytes:
+def body(delivery: Delivery, submission: Submission, redactor: Redactor, sent_time: datetime) -> bytes:
     """What is sent: the submission as it is now, as its owner sees it, but without its sources."""
-    shown = messages.submission_to_proto(submission, mask)
+    shown = messages.submission_to_proto(submission, redactor)
     shown.ClearField("sources")
     data = {
         "event": delivery.event.value,

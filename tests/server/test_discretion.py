@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from grader.api.messages import Redactor
 from grader.ledger import Ledger
+from grader.rules.disclosure import Redactor
 from grader.server.event_redaction import BATCH, RedactedEvents
 from sandbox.protocol import wire
 from tests import fakes

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from aiohttp import web
 
-from grader.api.messages import Redactor
 from grader.ledger import Ledger, hooks
 from grader.ledger.hooks import Delivery, DeliveryState, HookEvent
 from grader.model import Submission, SubmissionState
 from grader.observability.observer import Observer, Sent
+from grader.rules.disclosure import Redactor
 from grader.server.commands import admin_hooks
 from grader.webhooks.sender import HookSender, body, retry_s, signature
 from tests import fakes

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from grader import errors
-from grader.api import messages
 from grader.api.client import GraderClient
 from grader.cli import rejudge as command
 from grader.cli.exits import Exit, Misuse
@@ -18,6 +17,7 @@ from grader.model import NewSubmission, Scope, SourceFile
 from grader.problems.competition_file import SizeRange
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
+from grader.rules.disclosure import Redactor
 from grader.rules.rejudge import RejudgeOrder
 from grader.server.embedded import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
@@ -364,7 +364,7 @@ async def test_events_keep_hidden_what_was_hidden_when_they_were_made(serve, pla
         found = await until(client, await create(client, problem="problems/sum"))
         await client.apply_rejudge(found.name)
         assert "secret" not in str([event async for event in client.watch(done.name)])
-        mask = messages.Redactor.of(Problems.load([place / "problems"]).get("sum"))
+        mask = Redactor.of(Problems.load([place / "problems"]).get("sum"))
         assert mask.name("secret33") == "secret33"  # the control: the new problem alone would have told it
 
 

@@ -16,6 +16,7 @@ from grader.cli.submit import problem_at
 from grader.errors import ProblemInvalid
 from grader.formats import kernelbench
 from grader.problems.store import Problems, import_all, keep, read_kept
+from grader.rules.disclosure import Redactor
 from tests import fakes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
@@ -116,7 +117,7 @@ def test_what_was_imported_is_listed_shown_and_loaded(tmp_path: Path) -> None:
     assert "default" in shown and "0.01 + 0.01" in shown and "cross_entropy" in shown and "class ModelNew" in shown
     kept = Problems.load([], tmp_path / "state" / "problems").get("kb_2_conv_norm_gate")
     assert kept == kernelbench.load(FIXTURES / "2_Conv_norm_gate.py")
-    assert messages.Redactor.of(kept).dtype == "" and not messages.problem_to_proto(kept).cuda_signature
+    assert Redactor.of(kept).dtype == "" and not messages.problem_to_proto(kept).cuda_signature
 
 
 def test_native_problems_are_imported_too(tmp_path: Path) -> None:

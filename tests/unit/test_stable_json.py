@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from grader.api import stable_json
-from grader.api.messages import Redactor, submission_to_proto
+from grader.api.messages import submission_to_proto
 from grader.model import Failure, Judgement, Score, Submission, SubmissionState, Verdict
+from grader.rules.disclosure import Redactor
 from sandbox.protocol import wire
 from tests import fakes
 

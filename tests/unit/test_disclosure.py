@@ -1,0 +1,109 @@
+"""One table says what is shown of a hidden workload, and what reaches a submitter follows it, field by field."""
+
+import dataclasses
+import typing
+from datetime import UTC, datetime
+
+import pytest
+
+from grader.api import messages
+from grader.model import Event, Report, Submission, SubmissionState, Verdict
+from grader.rules.disclosure import TABLE, Exposure, Redactor, Treatment, redact, treatment
+from sandbox.protocol import wire
+from tests import fakes
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SUBMISSION = Submission(submission_id="s1", new=fakes.new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=NOW)
+KINDS = (*typing.get_args(wire.Fact), Event, Report)
+# A value for each field that would be recognised in anything made of it.
+TRIAL = {
+    "key": "feed5eed",
+    "element_count": 770001,
+    "mismatched_count": 770002,
+    "unwritten_count": 770003,
+    "nonfinite_count": 770004,
+    "max_absolute_error": 770005.5,
+    "max_relative_error": 770006.5,
+    "budget_ratio": 770007.5,
+    "message": "size770008",
+    "duration_ns": 770009,
+    "index": 770010,
+    "run_count": 770011,
+}
+MEASUREMENT = {
+    "certified": wire.Samples(durations_ns=(880001,)),
+    "bound_ns": 880002,
+    "floor_ns": 880003,
+    "reported": wire.Samples(durations_ns=(880004,)),
+    "baselines": {"eager": wire.Samples(durations_ns=(880005,))},
+    "batch": wire.Samples(durations_ns=(880006,)),
+    "batch_size": 880007,
+    "reported_baselines": {"eager": wire.Samples(durations_ns=(880008,))},
+    "physical_floor_ns": 880009,
+    "conditions": {"clock": "c880010"},
+    "waited_ns": 880012,
+}
+MARKS = {
+    **{name: str(value).removesuffix(".5") for name, value in TRIAL.items()},
+    **{name: f"8800{number:02d}" for number, name in zip((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12), MEASUREMENT, strict=True)},
+}
+
+
+def facts(exposure: Exposure) -> tuple[wire.Trial, wire.Measurement]:
+    """A trial and a measurement with every field set, of a public or of a hidden workload."""
+    hidden = exposure >= Exposure.HIDDEN
+    common = {"workload_id": "n990001", "hidden": hidden}
+    trial = wire.Trial(phase=wire.TrialPhase.VERIFY, outcome=wire.TrialOutcome.MISMATCHED, **common, **TRIAL)
+    return trial, wire.Measurement(clock=wire.Clock.HOST, **common, **MEASUREMENT)
+
+
+def redactor(exposure: Exposure) -> Redactor:
+    return Redactor({"n990001": "hidden-1"} if exposure >= Exposure.HIDDEN else {}, "float32", exposure is Exposure.SECRET)
+
+
+def seen(exposure: Exposure) -> str:
+    """All that a submitter gets: the report, and the two facts as events."""
+    trial, measurement = facts(exposure)
+    report = Report(
+        verdict=Verdict.WRONG_ANSWER, reason="MISMATCH", summary="", trials=(trial,), measurements=(measurement,), output="o660001"
+    )
+    applied = redactor(exposure)
+    texts = [str(messages.report_to_proto(report, applied, full=True))]
+    for fact in (trial, measurement):
+        event = Event(sequence=1, event_time=NOW, attempt=1, fact=fact)
+        texts.append(str(messages.event_to_proto(event, SUBMISSION, applied)))
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_field_has_a_row(kind):
+    """A new field must say what becomes of it."""
+    assert set(TABLE[kind]) == {one.name for one in dataclasses.fields(kind)}
+
+
+@pytest.mark.parametrize("exposure", [Exposure.PUBLIC, Exposure.HIDDEN, Exposure.SECRET], ids=lambda one: one.name)
+@pytest.mark.parametrize("name", MARKS)
+def test_what_reaches_a_submitter_follows_the_table(name, exposure):
+    """Public fields are there, which is the control of those that are not."""
+    kind = wire.Trial if name in TRIAL else wire.Measurement
+    shown = treatment(kind, name, exposure) is Treatment.SHOWN
+    if name == "key":
+        assert ("feed5eed" in seen(exposure)) is shown
+    else:
+        assert (MARKS[name].lstrip("sizec") in seen(exposure).replace("_", "")) is shown
+
+
+@pytest.mark.parametrize("exposure", [Exposure.HIDDEN, Exposure.SECRET], ids=lambda one: one.name)
+def test_a_hidden_workload_has_another_name(exposure):
+    assert "n990001" not in seen(exposure) and "hidden-1" in seen(exposure)
+    assert "n990001" in seen(Exposure.PUBLIC)
+
+
+def test_output_of_a_competition_is_left_out():
+    assert "o660001" in seen(Exposure.HIDDEN) and "o660001" not in seen(Exposure.SECRET)
+
+
+def test_a_later_process_says_nothing_of_its_own():
+    """What a kernel can choose is empty; what the judge counted stays."""
+    trial = redact(facts(Exposure.PUBLIC)[0], Exposure.LATER)
+    assert (trial.message, trial.duration_ns, trial.max_absolute_error) == ("", 0, None) and trial.mismatched_count == 770002
