@@ -49,6 +49,7 @@ class Reason(StrEnum):
     UNSUPPORTED = "UNSUPPORTED"
     REJECTED = "REJECTED"
     BUILD = "BUILD"
+    BUILDER_DIED = "BUILDER_DIED"
     TRIAL = "TRIAL"
     RUN = "RUN"
     RAISED = "RAISED"

@@ -174,7 +174,7 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
             raise SandboxBroken(f"the builder failed: {end.output[-2000:].decode('utf-8', 'replace')}")
         case BoxCause.EXITED:
             return BuildOutcome.REJECTED, BUILD_REASONS.get(end.exit_code or 0)
-    return BuildOutcome.REJECTED, "BUILDER_DIED"
+    return BuildOutcome.REJECTED, Reason.BUILDER_DIED
 
 
 def _compiler_rejected(end: BoxExit) -> bool:

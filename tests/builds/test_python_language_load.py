@@ -19,7 +19,7 @@ LOADER = f"""
 import dataclasses, json, os, sys, tempfile
 sys.path.insert(0, {str(ROOT)!r})
 from sandbox.protocol import wire
-from sandbox.launch.kernel import Refused
+from sandbox.launch.kernel import LaunchRefused
 from sandbox.languages import python
 from sandbox.protocol.gate import Call, Operation, Slot
 import torch
@@ -42,7 +42,7 @@ def load(artifact, state, given):
         result = bound.launch()
         if bound.finish: bound.finish(result)
         return arena.made[24].tolist()
-    except Refused as refused:
+    except LaunchRefused as refused:
         return [refused.status.name, refused.message]
     except Exception as error:
         return [type(error).__name__, str(error)]
