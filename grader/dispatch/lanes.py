@@ -119,7 +119,7 @@ class DeviceLane:
 
 
 class QueuedReservation:
-    """One attempt's place at a lane; see `grader.grading.ports.Seat`."""
+    """One attempt's place at a lane; see `grader.grading.ports.LaneReservation`."""
 
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.here = choice, lane
