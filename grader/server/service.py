@@ -60,7 +60,7 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         self._device_kinds = tuple(device_kinds)
         self._queue_limit, self._user_queue_limit = queue_limit, user_queue_limit
         self._competitions = competitions or Competitions()
-        self._competing = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
         self._positions = Positions(ledger, lane_count)
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
         self._poll_s = READER_POLL_S if worker is None else WATCH_POLL_S
@@ -82,9 +82,9 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
         if not self._accepting:
             raise ShuttingDown()
         if request.ByteSize() <= AT_ONCE_BYTES:
-            accepted, terms = self._competing.admit(request, self._device_kinds)
+            accepted, terms = self._admission.check(request, self._device_kinds)
         else:
-            accepted, terms = await asyncio.to_thread(self._competing.admit, request, self._device_kinds)
+            accepted, terms = await asyncio.to_thread(self._admission.check, request, self._device_kinds)
         submission = await self._ledger.submit(
             replace(accepted.new, user=caller.current().user),
             accepted.problem,
@@ -164,11 +164,11 @@ class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
         """Read one."""
-        return self._competing.get(request, self._ledger.now())
+        return self._admission.get(request, self._ledger.now())
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
         """Read a page, by name."""
-        return self._competing.page(request, self._ledger.now())
+        return self._admission.page(request, self._ledger.now())
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
         """Read a page of a board."""

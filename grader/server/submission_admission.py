@@ -30,7 +30,7 @@ class SubmissionAdmission:
     competitions: Competitions
     quotas: Sequence[Quota] = ()
 
-    def admit(self, request: api.SubmitRequest, device_kinds: Sequence[str]) -> tuple[submission_check.Accepted, Terms]:
+    def check(self, request: api.SubmitRequest, device_kinds: Sequence[str]) -> tuple[submission_check.Accepted, Terms]:
         """What the request asks for, and on what terms it may be kept. Whether it comes in time is asked when it is kept."""
         if not request.submission.competition:
             return submission_check.check(request, self.problems.get, device_kinds), Terms(quotas=tuple(self.quotas))

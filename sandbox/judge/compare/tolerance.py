@@ -3,8 +3,8 @@
 An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
 kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
 budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precision inside an fp32 task does not (cheating 4.7).
-PyTorch's own error is at least an eighth of a unit in the last place; where inputs were shaken (`rounding_noise.py`), what that does to the fp64
-result stands for an error of PyTorch's, too.
+PyTorch's own error is at least an eighth of a unit in the last place; where inputs were perturbed (`rounding_noise.py`), what that does to
+the fp64 result counts as PyTorch's error too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the judge's clock says of a kernel (DESIGN section 4): certified time and bound, speedup with an interval, the claim beside them.
 
-How it is taken is in `turns.py`; why it is taken so, in docs/decisions/0008 and 0014.
+How it is taken is in `interleaved.py`; why it is taken so, in docs/decisions/0008 and 0014.
 """
 
 from __future__ import annotations
