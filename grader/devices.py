@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-EMULATED, CUDA = "emulated", "cuda"
+from sandbox.protocol.devices import DeviceKind
+
+EMULATED, CUDA = DeviceKind.EMULATED, DeviceKind.CUDA
 _PREFIX = f"{CUDA}:"
 FORMS = "emulated, cuda, cuda:NAME (a part of the GPU's name) or cuda:INDEX (as nvidia-smi counts)"
 

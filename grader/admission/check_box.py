@@ -81,7 +81,7 @@ class CheckBox:
         access = None
         if gpu is not None:
             access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
-        kind = devices.EMULATED if gpu is None else devices.CUDA
+        kind = devices.EMULATED if gpu is None else gpu.kind
         limits = dataclasses.replace(self._limits, wall_s=limit_s)
         return BoxSpec(
             box_id=f"problem-{secrets.token_hex(6)}",

@@ -133,7 +133,7 @@ def _too_slow(limit_s: float) -> wire.Finding:
 
 async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> list[wire.Finding]:
     """Run the check as our own user."""
-    kind = devices.EMULATED if gpu is None else devices.CUDA
+    kind = devices.EMULATED if gpu is None else gpu.kind
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         kind,

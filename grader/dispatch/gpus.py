@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from grader.isolation.toolchain import cuda_home
+from sandbox.protocol.devices import DeviceKind
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LOADED = Path("/proc/driver/nvidia/version")
@@ -23,7 +24,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU of this host. index: its place in PCI order; minor: the N of /dev/nvidiaN, which may be another."""
+    """One GPU of this host. index: its place in PCI order; minor: the N of /dev/nvidiaN, which may be another; kind: of device."""
 
     index: int
     uuid: str
@@ -31,6 +32,7 @@ class Gpu:
     minor: int
     memory_bytes: int
     driver: str
+    kind: DeviceKind = DeviceKind.CUDA
 
 
 def _nvml() -> Any:

@@ -132,6 +132,11 @@ class QueuedReservation:
         return self.here.gpu
 
     @property
+    def kind(self) -> str:
+        """The kind of device of that lane."""
+        return self.here.kind
+
+    @property
     def idle(self) -> bool:
         """Whether the lane was free when its environment was asked for; a GPU is kept for this seat since."""
         return self._idle

@@ -68,8 +68,8 @@ class LocalFleet:
         lanes = [DeviceLane(devices.EMULATED, make_judge(devices.EMULATED, None, None)) for _ in range(lane_count)]
         for gpu in gpus:
             access = self._access(gpu)
-            lanes.append(DeviceLane(devices.CUDA, make_judge(devices.CUDA, access, baselines), access))
-        self._lanes = Lanes(lanes, default or (devices.CUDA if gpus else devices.EMULATED), look_again_s)
+            lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
+        self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
         # While a lane is busy, what goes there next is built.
         self.capacity = len(lanes) + max(builder_count, len(lanes))

@@ -18,6 +18,7 @@ from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
 from grader.model import Problem
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
 
 NAME = "native"
@@ -72,7 +73,7 @@ class _WorkloadTable(_StrictTable):
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
     axes: dict[_Identifier, Annotated[int, Field(ge=0, le=2**31 - 1)]]
     hidden: bool = False
-    device: Literal["cuda", "emulated"] | None = None
+    device: Annotated[DeviceKind, Field(strict=False)] | None = None
     tolerance: _OwnTolerance | None = None
     distributions: dict[str, DistributionSchema] | None = None  # of inputs that are drawn from another one here
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 
-from grader import devices
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
@@ -203,7 +202,7 @@ def _run_spec(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspa
     if seat.gpu is not None or language.needs_torch:
         options += ("--preload", "torch")
     if seat.gpu is not None and seat.idle:
-        options += ("--device", devices.CUDA)
+        options += ("--device", seat.kind)
     return BoxSpec(
         box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,

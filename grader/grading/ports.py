@@ -36,6 +36,10 @@ class LaneReservation(Protocol):
         """The GPU of the lane, as its run box gets it; None on the emulated device."""
 
     @property
+    def kind(self) -> str:
+        """The kind of device of the lane."""
+
+    @property
     def idle(self) -> bool:
         """Whether a run box may be started before the lane is asked for. Where there is a GPU it is then kept for this seat."""
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from grader import devices
+from sandbox.protocol.devices import DeviceKind
 
 _AXIS_LIMIT = 2**31 - 1
 _SECRET_LIMIT = 64
@@ -68,7 +69,7 @@ class Secret(_StrictSecretTable):
     problem: str
     axes: dict[str, _Size] = Field(min_length=1, max_length=16)
     count: int = Field(default=1, ge=1, le=16)
-    device: Literal["cuda", "emulated"] | None = None
+    device: Annotated[DeviceKind, Field(strict=False)] | None = None
     moved_bytes: Annotated[int, Field(ge=0, lt=2**63)] | str | None = None
     flops: Annotated[int, Field(ge=0, lt=2**63)] | str | None = None
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from grader import devices
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
@@ -26,6 +25,7 @@ from grader.problems.competition_file import CompetitionFile, Secret
 from grader.problems.store import Problems
 from grader.problems.toml_locations import line_of
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind
 
 FILE_NAME = "competition.toml"
 _TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
@@ -186,8 +186,9 @@ def _workloads(secret: Secret, problem: Problem, place: str, before: int, seed: 
     if set(secret.axes) != set(like.axes):
         raise _SecretInvalid("axes", f"must give exactly the axes {sorted(like.axes)}")
     if secret.device is None and (differs := _differs_by_device(problem)):
-        text = f"is left out, and the {differs} of {problem.problem_id!r} is another on cuda than on emulated"
-        raise _SecretInvalid("device", f'{text}; write device = "cuda" or "emulated", and a [[secret]] for each that is competed on')
+        text = f"is left out, and the {differs} of {problem.problem_id!r} differs between devices"
+        kinds = " or ".join(f'"{kind}"' for kind in DeviceKind)
+        raise _SecretInvalid("device", f"{text}; write device = {kinds}, and a [[secret]] for each that is competed on")
     return [_workload(secret, problem, like, f"{place}/{number}", before + number + 1, seed) for number in range(secret.count)]
 
 
@@ -199,7 +200,7 @@ def _first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | N
 
 def _differs_by_device(problem: Problem) -> str:
     """What a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
-    firsts = [one for kind in (devices.CUDA, devices.EMULATED) if (one := _first_shown(problem, kind)) is not None]
+    firsts = [one for kind in DeviceKind if (one := _first_shown(problem, kind)) is not None]
     if any((one.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for one in firsts):
         return "tolerance"
     return "distribution of inputs" if any(one.distributions != firsts[0].distributions for one in firsts) else ""

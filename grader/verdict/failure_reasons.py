@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from grader.model import Decision, Reason, Verdict
 from sandbox.protocol import wire
+from sandbox.protocol.devices import FaultKind, fault_of
 from sandbox.protocol.wire import BoxCause, LoadOutcome, TrialOutcome
 
-OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
-_DEVICE_CODE = re.compile(r"CUDA_ERROR_[A-Z0-9_]{1,64}")
-_ADDRESS_CODES = {
-    "CUDA_ERROR_ILLEGAL_ADDRESS": "it read or wrote memory that is not its own",
-    "CUDA_ERROR_MISALIGNED_ADDRESS": "an address is no multiple of what is read or written there",
-    "CUDA_ERROR_INVALID_ADDRESS_SPACE": "an address is of another memory than the instruction takes",
-    "CUDA_ERROR_INVALID_PC": "it jumped to where no code is",
+_ADDRESS_FAULTS = {
+    FaultKind.ILLEGAL_ADDRESS: "it read or wrote memory that is not its own",
+    FaultKind.MISALIGNED_ADDRESS: "an address is not a multiple of the size of what is read or written there",
+    FaultKind.INVALID_ADDRESS_SPACE: "an address is of another memory than the instruction takes",
+    FaultKind.INVALID_PC: "it jumped to where no code is",
 }
-
-
 _SIGNALS = {11: Reason.ILLEGAL_ADDRESS, 7: Reason.ILLEGAL_ADDRESS, 6: Reason.ABORTED, 8: Reason.ARITHMETIC}
 
 
@@ -29,7 +25,7 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
             return Verdict.COMPILE_ERROR, Reason.ENTRY_NOT_FOUND, f"{load.message}."
         case LoadOutcome.TIMED_OUT:
             return Verdict.TIME_LIMIT_EXCEEDED, Reason.LOAD, "Loading the artifact did not end; look at its static constructors."
-        case LoadOutcome.RAISED if device_code(load.message):
+        case LoadOutcome.RAISED if fault_of(load.message)[0]:
             return _device(load.message, "while its artifact was loaded")
         case LoadOutcome.RAISED:
             return Verdict.RUNTIME_ERROR, Reason.LOAD, f"Loading the artifact failed: {load.message}"
@@ -46,12 +42,6 @@ _HIDDEN = {
     Reason.EXITED: "The kernel's process ended by itself {where}; only what it computed counts.",
     Reason.ILLEGAL_ADDRESS: "It read or wrote memory that is not its own {where}; check every index and pointer.",
 }
-_KNOWN_CODES = frozenset(
-    {
-        *_ADDRESS_CODES,
-        *(OUT_OF_MEMORY, "CUDA_ERROR_ASSERT", "CUDA_ERROR_HARDWARE_STACK_ERROR", "CUDA_ERROR_LAUNCH_TIMEOUT", "CUDA_ERROR_LAUNCH_FAILED"),
-    }
-)
 _FROM_RUN_END = frozenset({Reason.EXITED, Reason.ILLEGAL_ADDRESS, Reason.ABORTED, Reason.ARITHMETIC, Reason.SIGNALLED})
 _HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1."
 
@@ -59,8 +49,8 @@ _HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, pr
 def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     """Why a trial did not pass."""
     if trial.hidden:  # a runner may make names up: one of ours, or none
-        code = device_code(trial.message)
-        trial = replace(trial, message=code if code in _KNOWN_CODES else "")
+        code, fault = fault_of(trial.message)
+        trial = replace(trial, message="" if fault is None else code)
     verdict, reason, summary = _trial_failed(trial, end)
     if trial.hidden and reason and trial.outcome is not TrialOutcome.DEVICE_FAULT and (reason in _HIDDEN or reason in _FROM_RUN_END):
         summary = _HIDDEN.get(reason, _HIDDEN_DEFAULT).format(where=_where(trial))
@@ -83,7 +73,7 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.DEVICE_FAULT:
             return _device(trial.message, where)
         case TrialOutcome.OUT_OF_MEMORY:
-            return _device(OUT_OF_MEMORY, where)
+            return _out_of_memory(where)
         case TrialOutcome.RAISED:
             return Verdict.RUNTIME_ERROR, Reason.RAISED, f"The kernel failed {where}: {trial.message}"
         case TrialOutcome.UNWRITTEN:
@@ -122,33 +112,31 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     )
 
 
-def device_code(message: str) -> str | None:
-    """The driver's name for what the device reports, where a message begins with it. The rest of the message may be untrusted text."""
-    found = _DEVICE_CODE.match(message)
-    return found.group() if found else None
-
-
 def _device(message: str, where: str) -> Decision:
     """What the device stopped it for. Only the driver's name is shown: what comes behind it may tell a hidden size."""
-    code = device_code(message) or "a fault without a name"
-    seen = f"The device stopped the kernel {where} ({code})"
-    if code == OUT_OF_MEMORY:
-        sentence = f"The device's memory did not do {where}; allocate less, and free or reuse what earlier calls allocated."
-        return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.DEVICE_MEMORY, sentence
-    if code in _ADDRESS_CODES:
-        sentence = f"{seen}: {_ADDRESS_CODES[code]}; check every index, and run it under compute-sanitizer."
-        return Verdict.RUNTIME_ERROR, Reason.ILLEGAL_ADDRESS, sentence
-    match code:
-        case "CUDA_ERROR_ASSERT":
+    code, fault = fault_of(message)
+    seen = f"The device stopped the kernel {where} ({code or 'a fault without a name'})"
+    match fault:
+        case FaultKind.OUT_OF_MEMORY:
+            return _out_of_memory(where)
+        case FaultKind.ILLEGAL_ADDRESS | FaultKind.MISALIGNED_ADDRESS | FaultKind.INVALID_ADDRESS_SPACE | FaultKind.INVALID_PC:
+            sentence = f"{seen}: {_ADDRESS_FAULTS[fault]}; check every index, and run it under compute-sanitizer."
+            return Verdict.RUNTIME_ERROR, Reason.ILLEGAL_ADDRESS, sentence
+        case FaultKind.ASSERT:
             sentence = f"{seen}: an assert() in device code failed; its condition does not hold for these inputs."
             return Verdict.RUNTIME_ERROR, Reason.DEVICE_ASSERT, sentence
-        case "CUDA_ERROR_HARDWARE_STACK_ERROR":
+        case FaultKind.STACK_OVERFLOW:
             sentence = f"{seen}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
             return Verdict.RUNTIME_ERROR, Reason.STACK_OVERFLOW, sentence
-        case "CUDA_ERROR_LAUNCH_TIMEOUT":
+        case FaultKind.TIMEOUT:
             sentence = f"{seen}: it ran longer than the device allows; look for a loop or a wait without end."
             return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, sentence
     return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, f"{seen}; run it under compute-sanitizer, which names the line."
+
+
+def _out_of_memory(where: str) -> Decision:
+    sentence = f"Out of device memory {where}; allocate less, and free or reuse what earlier calls allocated."
+    return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.DEVICE_MEMORY, sentence
 
 
 def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loaded") -> Decision:

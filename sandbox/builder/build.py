@@ -7,6 +7,7 @@ a claim, and a lie only makes a worse artifact.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
 import tempfile
@@ -18,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import gcc, nvcc, ptxas, steps
+from sandbox.compilers import ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
 from sandbox.languages.registry import implementation
 from sandbox.protocol import wire
+from sandbox.protocol.devices import device_info
 from sandbox.protocol.elf import NotAnObject
 
-COMPILERS = {"emulated": gcc.prepare, "cuda": nvcc.prepare}
 COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 ARTIFACT = "artifact"
 NOTE = "note.json"
@@ -107,7 +108,7 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
 def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     """Compile the sources of a job that lie in `files`; `place` is an empty directory. Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
-    compiler = COMPILERS[job.device_kind](job, sources, files, place)
+    compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place)
     ways = list(language.headers(job, sources, _made(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:

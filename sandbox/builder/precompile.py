@@ -16,6 +16,7 @@ from pathlib import Path
 from sandbox.compilers import compile_error_class, gcc, nvcc, precompiled
 from sandbox.compilers.headers import LIGHT, Headers
 from sandbox.languages import torch_extension
+from sandbox.protocol.devices import DeviceKind
 
 IN_USE_S = 600.0  # longer than a build, and than making them
 
@@ -48,7 +49,7 @@ def make(place: Path) -> str:
     """Write and compile the headers; what the compiler says where it fails."""
     place.mkdir()
     with tempfile.TemporaryDirectory(prefix="headers-") as work:
-        light_way = next(way for way in torch_extension.headers_of({}, Path(work), "emulated"))
+        light_way = next(way for way in torch_extension.headers_of({}, Path(work), DeviceKind.EMULATED))
         kinds = {precompiled.CUDA: Headers()}
         if isinstance(light_way, Headers) and light_way.name == LIGHT:
             kinds[precompiled.TORCH] = light_way
@@ -59,7 +60,7 @@ def make(place: Path) -> str:
 
 def _list_names(place: Path, light_way: Headers) -> None:
     """Leave what torch's own headers name, for `certainty.py`; by their text after the preprocessor, which makes names too."""
-    *_, full = torch_extension.headers_of({}, place / "unused", "emulated")
+    *_, full = torch_extension.headers_of({}, place / "unused", DeviceKind.EMULATED)
     assert isinstance(full, Headers)
     source = "#include <cuda_runtime.h>\n#include <torch/extension.h>\n"
     text = _preprocessed([*gcc.compiler(), *gcc.flags(full), "-dD", "-"], source)

@@ -17,6 +17,7 @@ from sandbox.compilers.headers import Headers
 from sandbox.languages import torch_extension
 from sandbox.languages.python_extensions import Extension
 from sandbox.protocol import wire
+from sandbox.protocol.devices import device_info
 
 SURE_CHARS = 20  # a shorter text may stand there for something else
 
@@ -46,7 +47,7 @@ class _Language:
                 yield dataclasses.replace(one, defines=(*one.defines, *defines), include_dirs=include_dirs)
 
     def libraries(self, device_kind: str) -> list[str]:
-        own = [flag for flag in self.extension.flags if flag.startswith("-l")] if device_kind == "cuda" else []
+        own = [] if device_info(device_kind).emulates_cuda else [flag for flag in self.extension.flags if flag.startswith("-l")]
         return [*torch_extension.libraries(device_kind), *own]
 
     def check(self, artifact: bytes, entry: str) -> str | None:

@@ -18,6 +18,7 @@ from sandbox.builder.python_compile import CompileFailed, Compiling
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED
 from sandbox.languages import python_emulated, python_module
 from sandbox.protocol import wire
+from sandbox.protocol.devices import device_info
 
 # What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
 WANTS_GPU = (
@@ -53,7 +54,7 @@ def import_once(job: wire.BuildJob, place: Path) -> tuple[int, str, wire.BuildNo
     source = module.sources / job.sources[0]
     compiling = Compiling(job, source, extensions=module.extensions, work=place / "work")
     text = source.read_text("utf-8")
-    if job.device_kind == "emulated":
+    if device_info(job.device_kind).emulates_cuda:
         python_emulated.install(text)
     python_module.install_extensions(text, compiling.provide)
     try:
@@ -71,7 +72,7 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
         at = python_module.where(failed, module.sources)
         return failed.code, failed.log + (f"{at}: note: asked for here\n" if at else "")
     log = python_module.complaint(error, module.sources)
-    if device_kind == "cuda" and wants_gpu(error):
+    if device_info(device_kind).needs_gpu_access and wants_gpu(error):
         return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"
     return IMPORT_FAILED, log
 

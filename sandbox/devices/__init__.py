@@ -6,13 +6,15 @@ after `synchronize` nothing that was launched is still running.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind, device_info
 
 if TYPE_CHECKING:
     import torch
@@ -73,12 +75,17 @@ class State:
 class Device(Protocol):
     """What judge, runner and builder need of a device."""
 
-    KIND: str
+    KIND: DeviceKind
     CLOCK: wire.Clock
     TORCH: str  # torch's name for it
+    HAS_PROFILER: bool  # torch's profiler sees the kernels that run on it
     STIR_POISONS: bool  # `stir` leaves NaN in all that torch's allocator has free; else torch has to fill what it allocates
     SPIN_NS: int  # how long a waiter spins before it naps between looks
     clock: NativeClock | None  # the judge's; None: Python will do
+
+    @staticmethod
+    def foreign_usage() -> ForeignUsage:
+        """What is on the device before this process opens it."""
 
     def create_arena(self, size_bytes: int) -> Arena:
         """Make an arena of at least size_bytes; judge's side."""
@@ -124,6 +131,12 @@ class Device(Protocol):
     def reserve(self, size_bytes: int) -> None:
         """Take so much memory for this process's later tensors, before untrusted code can take it."""
 
+    def free_bytes(self) -> int | None:
+        """How much memory is free on the device; None where it is the host's."""
+
+    def release_cached_memory(self) -> None:
+        """Give back the memory that torch keeps for later tensors."""
+
     def round_free_memory(self) -> AbstractContextManager[None]:
         """Hold so much that what an untrusted process sees free on the device is a round number."""
 
@@ -157,15 +170,13 @@ class DeviceFault(Exception):
         self.code = code
 
 
+def implementation(kind: str) -> Any:
+    """The class of this kind of device; imported here, so that a device's own imports are paid by its users only."""
+    module, name = device_info(kind).implementation.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def open_device(kind: str) -> Device:
-    """The device of this kind."""
-    # Here, so that a device's own imports are paid by its users only.
-    if kind == "cuda":
-        from sandbox.devices.cuda import CudaDevice
-
-        return CudaDevice()
-    if kind == "emulated":
-        from sandbox.devices.emulated import EmulatedDevice
-
-        return EmulatedDevice()
-    raise ValueError(f"there is no device {kind!r}; 'cuda' and 'emulated' are")
+    """The device of this kind; ValueError where there is none."""
+    opened: Device = implementation(kind)()
+    return opened

@@ -27,6 +27,7 @@ from cuda.bindings import driver
 from sandbox.devices import Arena, DeviceFault, ForeignUsage, Identity, State
 from sandbox.devices.clock import EVICT_BYTES, NativeClock
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.gate import SAMPLE_LIMIT
 
 if TYPE_CHECKING:
@@ -96,9 +97,10 @@ class _Bytes:
 class CudaDevice:
     """The GPU that CUDA_VISIBLE_DEVICES leaves."""
 
-    KIND = "cuda"
+    KIND = DeviceKind.CUDA
     CLOCK = wire.Clock.DEVICE_EVENTS
-    TORCH = "cuda"
+    TORCH = device_info(KIND).torch_device
+    HAS_PROFILER = True
     STIR_POISONS = True
     SPIN_NS = 5_000_000_000  # longer than the judge's work between two calls: a nap would be in the kernel's time
 
@@ -112,6 +114,17 @@ class CudaDevice:
         self._watch: GpuWatch | None = None
         self._known: frozenset[int] = frozenset()
         self._untold_bytes = 0
+
+    @staticmethod
+    def foreign_usage() -> ForeignUsage:
+        """What is on the GPU of CUDA_VISIBLE_DEVICES now; asked before this process has a context there."""
+        from sandbox.devices.nvml import GpuWatch
+
+        named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        if not named.startswith("GPU-"):
+            return ForeignUsage()
+        watch = GpuWatch(named)
+        return ForeignUsage(pids=frozenset(watch.compute_pids()), untold_bytes=watch.untold_bytes())
 
     def create_arena(self, size_bytes: int) -> CudaArena:
         """Make an arena of at least size_bytes, all zeros; torch.OutOfMemoryError where there is no room for it."""
@@ -218,6 +231,14 @@ class CudaDevice:
             torch.cuda.empty_cache()
             torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
 
+    def free_bytes(self) -> int | None:
+        """As the driver counts."""
+        return int(torch.cuda.mem_get_info()[0])
+
+    def release_cached_memory(self) -> None:
+        """torch's caching allocator's."""
+        torch.cuda.empty_cache()
+
     @contextmanager
     def round_free_memory(self) -> Iterator[None]:
         """Hold so much that what is free is a round number: a kernel can ask for it, and to the byte it would tell how large the hidden
@@ -296,17 +317,6 @@ def _small_operations() -> tuple[Callable[[], object], ...]:
     word, two, event = torch.zeros(1), torch.zeros(2, device="cuda"), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     first, second = two[:1], two[1:]
     return partial(second.copy_, first), two.zero_, partial(first.copy_, word), event.record
-
-
-def others() -> ForeignUsage:
-    """What is on the GPU of CUDA_VISIBLE_DEVICES now; asked before this process has a context there."""
-    from sandbox.devices.nvml import GpuWatch
-
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if not named.startswith("GPU-"):
-        return ForeignUsage()
-    watch = GpuWatch(named)
-    return ForeignUsage(pids=frozenset(watch.compute_pids()), untold_bytes=watch.untold_bytes())
 
 
 class _CudaPhilox:

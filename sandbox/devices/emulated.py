@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sandbox.devices import Arena, ForeignUsage, Identity, State
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.gate import SPIN_NS, create_sealed
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ class EmulatedArena:
 class EmulatedDevice:
     """CUDA C++ on the host's cores."""
 
-    KIND = "emulated"
+    KIND = DeviceKind.EMULATED
     CLOCK = wire.Clock.HOST
-    TORCH = "cpu"
+    TORCH = device_info(KIND).torch_device
+    HAS_PROFILER = False
     STIR_POISONS = False
     SPIN_NS = SPIN_NS
     clock: NativeClock | None = None
@@ -79,6 +81,11 @@ class EmulatedDevice:
         )
         name = f"emulated on {len(os.sched_getaffinity(0))} cores of {model}"
         return Identity(name=name, versions={"python": platform.python_version()})
+
+    @staticmethod
+    def foreign_usage() -> ForeignUsage:
+        """Nothing to keep apart."""
+        return ForeignUsage()
 
     def create_arena(self, size_bytes: int) -> EmulatedArena:
         """Make an arena of at least size_bytes."""
@@ -150,6 +157,13 @@ class EmulatedDevice:
 
     def reserve(self, size_bytes: int) -> None:
         """Nothing: the box's limit keeps memory for the judge."""
+
+    def free_bytes(self) -> int | None:
+        """It is the host's."""
+        return None
+
+    def release_cached_memory(self) -> None:
+        """Nothing: malloc has it."""
 
     def round_free_memory(self) -> AbstractContextManager[None]:
         """Nothing: there is no memory but the host's."""

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import torch
 
-from sandbox.devices import Device, ForeignUsage, open_device
+from sandbox.devices import Device, implementation, open_device
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge
 from sandbox.judge.parent import end_with_parent
@@ -54,7 +54,7 @@ def main() -> None:
 
 def start(kind: str) -> tuple[Device, Baseline]:
     """Open the device, and start the trusted runner beside."""
-    before = others(kind)
+    before = implementation(kind).foreign_usage()
     device = open_device(kind)
     device.start_clock()
     device.do_bench(lambda: None, 1_000_000)  # so that what it has compiled once lies there for the boxes
@@ -67,15 +67,6 @@ def start(kind: str) -> tuple[Device, Baseline]:
         baseline.close()
         raise
     return device, baseline
-
-
-def others(kind: str) -> ForeignUsage:
-    """What is on the device before we are."""
-    if kind != "cuda":
-        return ForeignUsage()
-    from sandbox.devices import cuda  # its own imports are paid by its users only
-
-    return cuda.others()
 
 
 def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:

@@ -197,8 +197,7 @@ def main() -> None:
         arena.close()
         kernels.clear()
         gc.collect()
-        if device.KIND == "cuda":
-            torch.cuda.empty_cache()  # the next job's subject may need it
+        device.release_cached_memory()  # the next job's subject may need it
         for fd in (gate_fd, artifact_fd, state_fd):
             os.close(fd)
 

@@ -15,6 +15,7 @@ from sandbox.compilers.headers import Headers
 from sandbox.devices import Arena
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
+from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Slot, Status
 
 NAME = "cuda"
@@ -27,8 +28,8 @@ def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iter
 
 
 def libraries(device_kind: str) -> list[str]:
-    """The CUDA runtime as nvcc links it: inside the artifact, so that it needs no path to load."""
-    return ["-lcudart_static", "-lrt", "-ldl"] if device_kind == "cuda" else []
+    """The device's runtime as its compiler links it: inside the artifact, so that it needs no path to load."""
+    return list(device_info(device_kind).runtime)
 
 
 def check(artifact: bytes, entry: str) -> str | None:

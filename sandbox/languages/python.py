@@ -14,6 +14,7 @@ from sandbox.devices import Arena
 from sandbox.languages import python_build, python_call, python_emulated, python_extensions, python_module
 from sandbox.launch.kernel import LaunchRefused, Loaded
 from sandbox.protocol import python_archive, wire
+from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Status
 
 NAME = "python"
@@ -34,7 +35,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
 
     torch.set_grad_enabled(False)
     text = source.read_text("utf-8", "replace")
-    if job.device_kind == "emulated":
+    if device_info(job.device_kind).emulates_cuda:
         python_emulated.install(text)
     python_extensions.execute_from_anywhere()
     python_module.install_extensions(text, python_extensions.built(place.extensions))
@@ -72,7 +73,7 @@ def _seal(place: python_module.ModuleDirectory) -> None:
             for name in names:
                 Path(directory, name).chmod(0o444)
             Path(directory).chmod(0o555)
-    for path in place.environment("").values():
+    for path in place.caches().values():
         Path(path).mkdir(parents=True, exist_ok=True)
     for directory, _, names in os.walk(place.directory / python_archive.CACHES):
         for name in names:

@@ -19,6 +19,7 @@ from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.languages.python_module import ModuleDirectory, names_extensions
 from sandbox.protocol import python_archive, wire
+from sandbox.protocol.devices import device_info
 
 OUTPUT_KEPT_BYTES = 16 * 1024
 REPORT_LIMIT_BYTES = 512 * 1024
@@ -35,8 +36,9 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
         return BuildAttempt(code=REJECTED, log=log), wire.BuildNote()
     path, module = job.sources[0], ModuleDirectory(directory=place / "module")
     source = (files / path).read_bytes()
-    if job.device_kind == "cuda" and names_extensions(source.decode("utf-8", "replace")) and shutil.which("nvcc") is None:
-        raise nvcc.NoCompiler  # our fault, and said where it is believed
+    program = device_info(job.device_kind).toolkit_program
+    if program and names_extensions(source.decode("utf-8", "replace")) and shutil.which(program) is None:
+        raise nvcc.NoCompiler  # our fault, and reported where it is believed
     for directory in ((module.sources / path).parent, module.extensions, place / "work"):
         directory.mkdir(parents=True)
     (module.sources / path).write_bytes(source)

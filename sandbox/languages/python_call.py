@@ -12,6 +12,7 @@ from sandbox.languages import model_state, torch_extension
 from sandbox.languages.python_module import ready
 from sandbox.launch.kernel import Bound, LaunchRefused
 from sandbox.protocol import pytree, wire
+from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Status
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ Kernel = Callable[..., object]
 def kernel_of(entry: Any, job: wire.RunnerJob, state_fd: int) -> Kernel:
     """What is called again and again. A class is made first: with the state's arguments and weights where the convention has them."""
     state = Path(f"/proc/self/fd/{state_fd}").read_bytes() if job.convention is wire.Convention.MODEL else b""
-    where = "cuda" if job.device_kind == "cuda" else "cpu"
-    return ready(model_state.make(entry, state, where) if state and inspect.isclass(entry) else entry)
+    return ready(model_state.make(entry, state, device_info(job.device_kind).torch_device) if state and inspect.isclass(entry) else entry)
 
 
 def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena) -> Bound:

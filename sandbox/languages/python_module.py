@@ -18,6 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from sandbox.languages.python_extensions import Extension, Loader
+from sandbox.protocol.devices import device_info
 from sandbox.protocol.python_archive import CACHES, EXTENSIONS, SOURCES
 
 MODULE = "submission"
@@ -59,11 +60,15 @@ class ModuleDirectory:
 
     def environment(self, device_kind: str) -> dict[str, str]:
         """What is set before anything is imported."""
-        caches = {name: str(self.directory / CACHES / part) for name, part in CACHE_VARIABLES.items()}
-        nvcc = shutil.which("nvcc")
-        toolkit = {"CUDA_HOME": str(Path(nvcc).resolve().parents[1])} if device_kind == "cuda" and nvcc else {}
-        interpreters = EMULATED_VARIABLES if device_kind == "emulated" else {}
-        return {**caches, "TORCH_EXTENSIONS_DIR": str(self.extensions), **toolkit, **interpreters}
+        device = device_info(device_kind)
+        compiler = shutil.which(device.toolkit_program) if device.toolkit_program else None
+        toolkit = {device.toolkit_variable: str(Path(compiler).resolve().parents[1])} if compiler else {}
+        interpreters = EMULATED_VARIABLES if device.emulates_cuda else {}
+        return {**self.caches(), "TORCH_EXTENSIONS_DIR": str(self.extensions), **toolkit, **interpreters}
+
+    def caches(self) -> dict[str, str]:
+        """The variables that name the directories of other compilers' caches."""
+        return {name: str(self.directory / CACHES / part) for name, part in CACHE_VARIABLES.items()}
 
 
 def install_extensions(text: str, provide: Callable[[Extension], Path]) -> None:

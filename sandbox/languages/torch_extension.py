@@ -13,6 +13,7 @@ from sandbox.devices import Arena
 from sandbox.languages import python_extensions
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
+from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Slot, Status
 
 if TYPE_CHECKING:
@@ -22,14 +23,8 @@ NAME = "torch_extension"
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
 TORCH_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
-# What `torch.utils.cpp_extension` defines, for every compiler and for nvcc.
+# What `torch.utils.cpp_extension` defines for every compiler.
 DEFINES = (f"TORCH_EXTENSION_NAME={MODULE}", "TORCH_API_INCLUDE_EXTENSION_H", "_GLIBCXX_USE_CXX11_ABI=1")
-NVCC_DEFINES = (
-    "__CUDA_NO_HALF_OPERATORS__",
-    "__CUDA_NO_HALF_CONVERSIONS__",
-    "__CUDA_NO_BFLOAT16_CONVERSIONS__",
-    "__CUDA_NO_HALF2_OPERATORS__",
-)
 
 
 def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
@@ -39,8 +34,9 @@ def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iter
 
 def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Iterator[Headers | str]:
     """The same, for sources without a job."""
-    common = (*DEFINES, *(NVCC_DEFINES if device_kind == "cuda" else ()))
-    prepared = fast_headers.prepare(sources, place, emulated=device_kind == "emulated")
+    device = device_info(device_kind)
+    common = (*DEFINES, *device.torch_defines)
+    prepared = fast_headers.prepare(sources, place, emulated=device.emulates_cuda)
     yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
     yield Headers(name=FULL, include_dirs=tuple(torch_install.include_dirs()), defines=common)
 
@@ -50,8 +46,7 @@ def libraries(device_kind: str) -> list[str]:
     directory = torch_install.torch_directory() / "lib"
     paths = [directory / f"lib{name}.so" for name in TORCH_LIBRARIES]
     # The runtime that torch has loaded: two would each have a current device and a last error.
-    runtime = ["-lcudart"] if device_kind == "cuda" else []
-    return [*(str(path) for path in paths if path.exists()), *runtime]
+    return [*(str(path) for path in paths if path.exists()), *device_info(device_kind).shared_runtime]
 
 
 def check(artifact: bytes, entry: str) -> str | None:

@@ -117,8 +117,7 @@ def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: De
     if operation is not Operation.BENCH:  # which takes what ran last
         placed.bind(gate)
     if operation is Operation.OBSERVE and observe is not None:
-        # Not by torch's word: in a Python module's process it takes the emulated device for a GPU, and its profiler finds none.
-        found = observe(lambda: _run(placed, device), bool(gate.call().variant) and device.KIND == "cuda")
+        found = observe(lambda: _run(placed, device), bool(gate.call().variant) and device.HAS_PROFILER)
         device.synchronize()
         return Answer(status=Status.OK, message=found)
     if operation is Operation.BENCH:

@@ -67,8 +67,8 @@ def working_bytes(spec: wire.ProblemSpec, workload: wire.Workload) -> int:
 
 def free_bytes(device: Device) -> int:
     """How much memory there is for it."""
-    if device.TORCH == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
+    if (on_device := device.free_bytes()) is not None:
+        return on_device
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(lines["MemAvailable"].split()[0]) * 1024
     return min(available, int(os.environ.get(MEMORY_VARIABLE, available)))

@@ -8,8 +8,8 @@ from sandbox.judge.admission.mutants import Mutant
 from sandbox.judge.admission.numerics import FIRST_COLUMNS
 from sandbox.judge.inputs import shape_of
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DEVICES, DeviceKind
 
-KINDS = ("emulated", "cuda")
 _Outcome = wire.FindingOutcome
 
 
@@ -22,7 +22,7 @@ def accepted_everywhere(mutant: Mutant, spec: wire.ProblemSpec, seen: Iterable[w
     found = [one for one in seen if one.check == mutant.check]
     accepting = {one.workload_id for one in found if one.message == mutant.accepted_here}
     rejecting = {one.workload_id for one in found if one.outcome is _Outcome.PASSED}
-    for kind in KINDS:
+    for kind in DeviceKind:
         names = {one.workload_id for one in _workloads(spec, kind)}
         if not names & accepting or names & rejecting:
             continue
@@ -36,10 +36,12 @@ def accepted_everywhere(mutant: Mutant, spec: wire.ProblemSpec, seen: Iterable[w
 
 def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
     """A warning for the emulated device where its outputs are narrower than those on a GPU."""
-    emulated, cuda = (_columns(spec, kind) for kind in KINDS)
+    emulated, gpu = (
+        max(_columns(spec, kind) for kind, info in DEVICES.items() if info.needs_gpu_access is on_gpu) for on_gpu in (False, True)
+    )
     for count in FIRST_COLUMNS:
-        if 0 < emulated <= count < cuda:
-            statement = f"no output has more than {count} columns on the emulated device, and {cuda} on a GPU; add a wider workload"
+        if 0 < emulated <= count < gpu:
+            statement = f"no output has more than {count} columns on the emulated device, and {gpu} on a GPU; add a wider workload"
             yield wire.Finding(check="columns", workload_id="", outcome=_Outcome.UNKNOWN, message=statement)
             return
 
