@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX, SUBMISSION_PREFIX, score_kind_to_proto
+from grader.api.messages import score_kind_to_proto
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name
 from grader.rules.leaderboard import Board, Entry
 from grader.v1 import competition_pb2
 
@@ -12,8 +13,8 @@ from grader.v1 import competition_pb2
 def board_to_proto(board: Board, first: int, size: int, next_page_token: str = "") -> competition_pb2.Leaderboard:
     """One page of a board: size entries from the first on, which counts from 0."""
     message = competition_pb2.Leaderboard(
-        competition=COMPETITION_PREFIX + board.competition_id,
-        problem=PROBLEM_PREFIX + board.problem_id if board.problem_id else "",
+        competition=full_name(COMPETITIONS, board.competition_id),
+        problem=full_name(PROBLEMS, board.problem_id),
         device=board.device,
         devices=board.devices,
         entries=[_entry(one) for one in board.entries[first : first + size]],
@@ -34,7 +35,7 @@ def _entry(entry: Entry) -> competition_pb2.LeaderboardEntry:
     return competition_pb2.LeaderboardEntry(
         rank=entry.rank,
         user=entry.user,
-        submission=SUBMISSION_PREFIX + entry.submission_id if entry.submission_id else "",
+        submission=full_name(SUBMISSIONS, entry.submission_id),
         score=entry.score.value,
         score_low=entry.score.low,
         score_high=entry.score.high,

@@ -7,7 +7,7 @@ from datetime import datetime
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name
 from grader.model import Competition, Position, Submission
 from grader.v1 import competition_pb2, submission_pb2
 
@@ -15,10 +15,10 @@ from grader.v1 import competition_pb2, submission_pb2
 def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:
     """A competition as everybody sees it."""
     return competition_pb2.Competition(
-        name=COMPETITION_PREFIX + competition.competition_id,
+        name=full_name(COMPETITIONS, competition.competition_id),
         title=competition.title,
         statement=competition.statement,
-        problems=[PROBLEM_PREFIX + problem_id for problem_id in competition.problem_ids],
+        problems=[full_name(PROBLEMS, problem_id) for problem_id in competition.problem_ids],
         device_kinds=competition.device_kinds,
         start_time=_timestamp(competition.start_time),
         end_time=_timestamp(competition.end_time),

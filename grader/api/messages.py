@@ -11,6 +11,7 @@ from typing import cast
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
     Caller,
@@ -21,7 +22,6 @@ from grader.model import (
     Report,
     Scope,
     ScoreKind,
-    SourceFile,
     Submission,
     SubmissionState,
 )
@@ -29,9 +29,6 @@ from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treat
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox.protocol import wire
-
-PROBLEM_PREFIX, SUBMISSION_PREFIX = "problems/", "submissions/"
-COMPETITION_PREFIX, REJUDGE_PREFIX = "competitions/", "rejudges/"
 
 _C_TYPES = {
     "float32": "float",
@@ -52,7 +49,7 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
     spec = problem.spec
     shown = [workload for workload in spec.workloads if not workload.hidden]
     return problem_pb2.Problem(
-        name=PROBLEM_PREFIX + problem.problem_id,
+        name=full_name(PROBLEMS, problem.problem_id),
         title=problem.title,
         format=spec.format,
         languages=problem.languages,
@@ -99,8 +96,8 @@ def cuda_signature(spec: wire.ProblemSpec) -> str:
 def submission_to_proto(submission: Submission, redactor: Redactor, *, full: bool = False) -> submission_pb2.Submission:
     """A submission as its owner sees it."""
     message = submission_pb2.Submission(
-        name=SUBMISSION_PREFIX + submission.submission_id,
-        problem=PROBLEM_PREFIX + submission.new.problem_id,
+        name=full_name(SUBMISSIONS, submission.submission_id),
+        problem=full_name(PROBLEMS, submission.new.problem_id),
         language=submission.new.language,
         sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in submission.new.sources],
         device_kind=submission.new.device_kind,
@@ -111,7 +108,7 @@ def submission_to_proto(submission: Submission, redactor: Redactor, *, full: boo
         create_time=_timestamp(submission.create_time),
         start_time=_timestamp(submission.start_time),
         end_time=_timestamp(submission.end_time),
-        competition=COMPETITION_PREFIX + submission.new.competition_id if submission.new.competition_id else "",
+        competition=full_name(COMPETITIONS, submission.new.competition_id),
         user=submission.new.user,
         judgements=[judgement_to_proto(one) for one in submission.judgements],
         sources_removed=submission.sources_removed,
@@ -142,7 +139,7 @@ def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
         summary=judgement.summary,
         problem_digest=judgement.problem_digest,
         create_time=_timestamp(judgement.create_time),
-        rejudge=REJUDGE_PREFIX + judgement.rejudge_id if judgement.rejudge_id else "",
+        rejudge=full_name(REJUDGES, judgement.rejudge_id),
         score=score.value if score else None,
         score_low=score.low if score else None,
         score_high=score.high if score else None,
@@ -226,28 +223,6 @@ def mode_from_proto(mode: submission_pb2.Mode) -> wire.Mode:
     """A mode by its name, benchmark when unset; ValueError where it is none of ours."""
     name = submission_pb2.Mode.Name(mode).removeprefix("MODE_").lower()
     return wire.Mode.BENCHMARK if name == "unspecified" else wire.Mode(name)
-
-
-def new_submission(
-    problem_id: str,
-    sources: Iterable[SourceFile],
-    *,
-    language: str = "",
-    entry: str = "",
-    device_kind: str = "",
-    mode: wire.Mode = wire.Mode.BENCHMARK,
-    competition_id: str = "",
-) -> submission_pb2.Submission:
-    """What a client sends to Submit."""
-    return submission_pb2.Submission(
-        problem=PROBLEM_PREFIX + problem_id,
-        language=language,
-        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in sources],
-        entry=entry,
-        device_kind=device_kind,
-        mode=f"MODE_{mode.name}",
-        competition=COMPETITION_PREFIX + competition_id if competition_id else "",
-    )
 
 
 def _build(build: wire.Build) -> report_pb2.Build:

@@ -8,8 +8,8 @@ from datetime import datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader import devices
-from grader.api.messages import COMPETITION_PREFIX, PROBLEM_PREFIX, REJUDGE_PREFIX, SUBMISSION_PREFIX, judgement_to_proto
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, resource_id, violation
+from grader.api.messages import judgement_to_proto
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id, violation
 from grader.errors import FieldViolation, InvalidRequest
 from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
 from grader.v1 import rejudge_pb2
@@ -88,16 +88,16 @@ def rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudg
     """A rejudge as administrators see it."""
     order = rejudge.order
     return rejudge_pb2.Rejudge(
-        name=REJUDGE_PREFIX + rejudge.rejudge_id,
+        name=full_name(REJUDGES, rejudge.rejudge_id),
         cause=order.cause,
-        problem=PROBLEM_PREFIX + order.problem_id if order.problem_id else "",
-        competition=COMPETITION_PREFIX + order.competition_id if order.competition_id else "",
-        submissions=[SUBMISSION_PREFIX + one for one in order.submission_ids],
+        problem=full_name(PROBLEMS, order.problem_id),
+        competition=full_name(COMPETITIONS, order.competition_id),
+        submissions=[full_name(SUBMISSIONS, one) for one in order.submission_ids],
         method=f"REJUDGE_METHOD_{order.method.name}",
         top_count=order.top_count,
         device_kind=order.device_kind,
         fresh_sizes=order.fresh_sizes,
-        sizes_of=REJUDGE_PREFIX + order.sizes_of if order.sizes_of else "",
+        sizes_of=full_name(REJUDGES, order.sizes_of),
         state=f"REJUDGE_STATE_{rejudge.state.name}",
         submission_count=rejudge.submission_count,
         refolded_count=rejudge.refolded_count,
@@ -113,7 +113,7 @@ def rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudg
 
 def _change(change: Change, rejudge: Rejudge) -> rejudge_pb2.RejudgeChange:
     message = rejudge_pb2.RejudgeChange(
-        submission=SUBMISSION_PREFIX + change.submission_id,
+        submission=full_name(SUBMISSIONS, change.submission_id),
         user=change.user,
         before=judgement_to_proto(change.before),
         after=judgement_to_proto(change.after),

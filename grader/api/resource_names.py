@@ -8,8 +8,8 @@ PROBLEMS, SUBMISSIONS, COMPETITIONS, REJUDGES = "problems", "submissions", "comp
 
 
 def full_name(collection: str, name: str) -> str:
-    """collection/ID for ID and for collection/ID."""
-    return name if name.startswith(f"{collection}/") else f"{collection}/{name}"
+    """collection/ID for ID and for collection/ID; "" for ""."""
+    return name if not name or name.startswith(f"{collection}/") else f"{collection}/{name}"
 
 
 def resource_id(collection: str, name: str) -> str:

@@ -54,11 +54,8 @@ def to_error(status: status_pb2.Status) -> errors.GraderError:
     if kind is None:
         return errors.InternalFault(status.message, data.get("request_id", ""))
     if issubclass(kind, errors.InvalidRequest):
-        return (
-            errors.InvalidSubmission(_violations(status))
-            if kind is errors.InvalidSubmission
-            else errors.InvalidRequest(_violations(status))
-        )
+        found = _detail(status, error_details_pb2.BadRequest)
+        return kind([errors.FieldViolation(one.field, one.description) for one in found.field_violations] if found else [])
     made: errors.GraderError = kind(*(_field(name, data, status) for name in kind.fields))
     return made
 
@@ -142,11 +139,6 @@ def _detail(status: status_pb2.Status, kind: type[D]) -> D | None:
         if packed.Is(found.DESCRIPTOR) and packed.Unpack(found):
             return found
     return None
-
-
-def _violations(status: status_pb2.Status) -> list[errors.FieldViolation]:
-    found = _detail(status, error_details_pb2.BadRequest)
-    return [errors.FieldViolation(one.field, one.description) for one in found.field_violations] if found else []
 
 
 def _retry_s(status: status_pb2.Status) -> float:

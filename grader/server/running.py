@@ -35,7 +35,7 @@ from grader.server.interceptors import ErrorInterceptor
 from grader.server.lock import state_lock, worker_prefix
 from grader.server.open_calls import KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
-from grader.server.service import GraderService
+from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 from grader.webhooks.sender import HookSender
 
@@ -52,7 +52,7 @@ class Serving:
 
     address: str
     dispatcher: Dispatcher | None
-    service: GraderService
+    service: GraderServicer
     health: Any  # health.aio.HealthServicer, which the stubs do not know
     server: grpc.aio.Server
     web_address: str = ""  # "" without a web port
@@ -103,7 +103,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             worker_prefix=prefix,
             observer=operation.observer,
         )
-        service = GraderService(
+        service = GraderServicer(
             ledger,
             problems,
             worker=dispatcher,
@@ -143,7 +143,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     problems = Problems.load(settings.problems, settings.imported_path)
     competitions = Competitions.load(settings.competitions, problems)
     async with Ledger.open(settings.ledger) as ledger:
-        service = GraderService(ledger, problems, worker=None, competitions=competitions)
+        service = GraderServicer(ledger, problems, worker=None, competitions=competitions)
         running = await _start(settings, service, None, await security_for(settings, ledger.keys))
         try:
             yield running
@@ -170,7 +170,7 @@ def refuse_unsafe(settings: Settings, grading: Grading) -> None:
 
 
 async def _start(
-    settings: Settings, service: GraderService, dispatcher: Dispatcher | None, door: Security, observer: Observer | None = None
+    settings: Settings, service: GraderServicer, dispatcher: Dispatcher | None, door: Security, observer: Observer | None = None
 ) -> Serving:
     refusing = ErrorInterceptor(door.gate, OpenCalls(health_limits(settings)))
     server = grpc.aio.server(interceptors=[CallsInterceptor(observer or Observer()), refusing], options=grpc_options(settings))

@@ -40,7 +40,7 @@ WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that
 READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
 
 
-class GraderService(grader_service_pb2_grpc.GraderServiceServicer):
+class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     """Answers calls. worker None: a server that only reads."""
 
     def __init__(

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from grader import devices
-from grader.api import messages
 from grader.api.competitions import competition_to_proto
-from grader.api.resource_names import COMPETITIONS, parse
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, parse
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import submission_check
 from grader.model import Competition, Problem
@@ -60,7 +59,7 @@ class SubmissionAdmission:
     def _problem_of(self, competition: Competition) -> Callable[[str], Problem]:
         def find(problem_id: str) -> Problem:
             if problem_id not in competition.problem_ids:
-                known = ", ".join(f"{messages.PROBLEM_PREFIX}{one}" for one in competition.problem_ids)
+                known = ", ".join(full_name(PROBLEMS, one) for one in competition.problem_ids)
                 text = f"{problem_id!r} is no problem of competition {competition.competition_id!r}; take one of: {known}"
                 raise InvalidSubmission([FieldViolation("problem", text)])
             return problem_for(competition, self.problems.get(problem_id))

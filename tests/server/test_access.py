@@ -11,7 +11,7 @@ from grader.access import ANYBODY
 from grader.ledger.tables import submissions
 from grader.model import Caller, Scope
 from grader.server import caller
-from grader.server.service import GraderService
+from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from tests.server.site import END, START, site
 
@@ -64,7 +64,7 @@ async def status(session, url):
 
 async def api_shows(here, viewer):
     """Whether GetSubmission and WatchSubmission answer this viewer; they agree."""
-    service = GraderService(here.ledger, here.problems, worker=None, competitions=here.competitions)
+    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
     caller.enter(viewer)
     name, shown = f"submissions/{here.made}", []
     for ask in (lambda: service.GetSubmission(api.GetSubmissionRequest(name=name), None), lambda: watched(service, name)):
