@@ -53,10 +53,12 @@ def to_error(status: status_pb2.Status) -> errors.GraderError:
     kind, data = _BY_REASON.get(info.reason), dict(info.metadata)
     if kind is None:
         return errors.InternalFault(status.message, data.get("request_id", ""))
+    made: errors.GraderError
     if issubclass(kind, errors.InvalidRequest):
         found = _detail(status, error_details_pb2.BadRequest)
-        return kind([errors.FieldViolation(one.field, one.description) for one in found.field_violations] if found else [])
-    made: errors.GraderError = kind(*(_field(name, data, status) for name in kind.fields))
+        made = kind([errors.FieldViolation(one.field, one.description) for one in found.field_violations] if found else [])
+    else:
+        made = kind(*(_field(name, data, status) for name in kind.fields))
     return made
 
 

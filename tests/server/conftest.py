@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from grader.api.client import GraderClient
-from grader.api.messages import new_submission
 from grader.config import Settings
 from grader.model import SourceFile
 from grader.observability import log
 from grader.server.running import serving
 from tests import fakes
 from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.requests import new_submission
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from grader.api.messages import new_submission
 from grader.errors import InvalidSubmission, NoSuchDevice, ProblemNotFound
 from grader.intake import submission_check
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
 from tests import fakes
+from tests.requests import new_submission
 
 
 def find_problem(problem_id):
