@@ -24,12 +24,12 @@ def charge(connection: sa.Connection, now: datetime, row: sa.Row[Any]) -> None:
     seconds = (now - row.start_time).total_seconds()
     if seconds <= 0:
         return
-    before = statements.USED.execute(connection, {"by_user": row.user_name}).scalar_one_or_none()
+    before = connection.execute(statements.USED, {"by_user": row.user_name}).scalar_one_or_none()
     weight = added(before, seconds, now)
     if before is None:
-        statements.FIRST_USE.execute(connection, {"user_name": row.user_name, "log2_weight": weight})
+        connection.execute(statements.FIRST_USE, {"user_name": row.user_name, "log2_weight": weight})
     else:
-        statements.USE.execute(connection, {"by_user": row.user_name, "log2_weight": weight})
+        connection.execute(statements.USE, {"by_user": row.user_name, "log2_weight": weight})
 
 
 def added(log2_weight: float | None, seconds: float, now: datetime) -> float:

@@ -84,7 +84,7 @@ class Claimed:
 
 def enqueue(connection: sa.Connection, now: datetime, numbers: Sequence[int], event: HookEvent) -> None:
     """Write a delivery of each of these submissions for every hook that is of it; runs of rejudges are nobody's business."""
-    if statements.ANY_HOOK.execute(connection).first() is None:
+    if connection.execute(statements.ANY_HOOK).first() is None:
         return
     for start in range(0, len(numbers), _CHUNK):
         wanted = (

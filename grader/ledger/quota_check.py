@@ -28,10 +28,10 @@ def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> 
 def check_room(connection: sa.Connection, user: str, queue_limit: int, user_limit: int | None) -> None:
     """QueueShareUsed where as many of this user wait as may, QueueFull where as many of all do. user_limit None: no share."""
     if user_limit is not None:
-        waiting = int(statements.QUEUED_OF_USER.execute(connection, {"by_user": user}).scalar_one())
+        waiting = int(connection.execute(statements.QUEUED_OF_USER, {"by_user": user}).scalar_one())
         if waiting >= user_limit:
             raise QueueShareUsed(user_limit)
-    if int(statements.QUEUED_COUNT.execute(connection).scalar_one()) >= queue_limit:
+    if int(connection.execute(statements.QUEUED_COUNT).scalar_one()) >= queue_limit:
         raise QueueFull(queue_limit)
 
 

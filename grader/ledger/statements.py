@@ -12,23 +12,22 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.ledger import queue
-from grader.ledger.prepared import Prepared
 from grader.ledger.tables import events, hooks, judgements, problems, submissions, usage
 from grader.model import Lease, SubmissionState
 
 LISTED = [column for column in submissions.c if column.name not in {"sources", "report"}]
 
-INSERT_SUBMISSION = Prepared(sa.insert(submissions).returning(submissions.c.number))
-INSERT_EVENT = Prepared(sa.insert(events))
-INSERT_JUDGEMENT = Prepared(sa.insert(judgements))
+INSERT_SUBMISSION = sa.insert(submissions).returning(submissions.c.number)
+INSERT_EVENT = sa.insert(events)
+INSERT_JUDGEMENT = sa.insert(judgements)
 
-OF_REQUEST = Prepared(sa.select(submissions).where(submissions.c.request_id == sa.bindparam("by_request")))
-QUEUED_COUNT = Prepared(
+OF_REQUEST = sa.select(submissions).where(submissions.c.request_id == sa.bindparam("by_request"))
+QUEUED_COUNT = (
     sa.select(sa.func.count().label("queued_count"))
     .select_from(submissions)
     .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.rejudge_id.is_(None))
 )
-QUEUED_OF_USER = Prepared(
+QUEUED_OF_USER = (
     sa.select(sa.func.count().label("queued_count"))
     .select_from(submissions)
     .where(
@@ -37,9 +36,9 @@ QUEUED_OF_USER = Prepared(
         submissions.c.user_name == sa.bindparam("by_user"),
     )
 )
-KNOWN_PROBLEM = Prepared(sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest")))
-PROBLEM = Prepared(sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest")))
-ANY_HOOK = Prepared(sa.select(hooks.c.hook_id).where(hooks.c.end_time.is_(None)).limit(1))
+KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest"))
+PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
+ANY_HOOK = sa.select(hooks.c.hook_id).where(hooks.c.end_time.is_(None)).limit(1)
 
 
 def _held_by(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElement[bool]:
@@ -53,13 +52,13 @@ def _held_by(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnEleme
 
 
 FENCED = _held_by(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
-COUNT_EVENTS = Prepared(
+COUNT_EVENTS = (
     sa.update(submissions)
     .where(FENCED)
     .values(event_count=submissions.c.event_count + sa.bindparam("by_count"))
     .returning(submissions.c.number, submissions.c.event_count)
 )
-SETTLE = Prepared(
+SETTLE = (
     sa.update(submissions)
     .where(FENCED)
     .values(
@@ -72,16 +71,16 @@ SETTLE = Prepared(
     .returning(*LISTED)
 )
 
-USED = Prepared(sa.select(usage.c.log2_weight).where(usage.c.user_name == sa.bindparam("by_user")).with_for_update())
-USE = Prepared(sa.update(usage).where(usage.c.user_name == sa.bindparam("by_user")))
-FIRST_USE = Prepared(sa.insert(usage))
+USED = sa.select(usage.c.log2_weight).where(usage.c.user_name == sa.bindparam("by_user")).with_for_update()
+USE = sa.update(usage).where(usage.c.user_name == sa.bindparam("by_user"))
+FIRST_USE = sa.insert(usage)
 
 
 @lru_cache(maxsize=64)
-def take_next(device_kinds: tuple[str, ...]) -> Prepared:
+def take_next(device_kinds: tuple[str, ...]) -> sa.sql.dml.ReturningUpdate[Any]:
     """Give the next submission for a device of these kinds to a worker."""
     following = queue.next_number(device_kinds).scalar_subquery()
-    return Prepared(
+    return (
         sa.update(submissions)
         .where(submissions.c.number == following, submissions.c.state == SubmissionState.QUEUED)
         .values(event_count=submissions.c.event_count + 1, attempt=submissions.c.attempt + 1, state=SubmissionState.RUNNING)

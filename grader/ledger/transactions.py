@@ -40,7 +40,7 @@ def _move(
 def _moved(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
     """Write down that this row was moved to state, and tell of it."""
     event = {"number": row.number, "sequence": row.event_count, "event_time": now, "attempt": row.attempt, "state": state, "fact": None}
-    statements.INSERT_EVENT.execute(connection, event)
+    connection.execute(statements.INSERT_EVENT, event)
     if state.final:
         hooks.enqueue(connection, now, [row.number], hooks.HookEvent.FINISHED)
     tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
@@ -60,7 +60,7 @@ def submit(
     digest = records.body_digest(new)
     request_key = records.request_key(new.user, request_id) if request_id else None
     if request_key:
-        before = statements.OF_REQUEST.execute(connection, {"by_request": request_key}).one_or_none()
+        before = connection.execute(statements.OF_REQUEST, {"by_request": request_key}).one_or_none()
         if before is not None:
             if before.body_digest != digest:
                 raise RequestIdReused(request_id)
@@ -68,8 +68,8 @@ def submit(
     quota_check.check(connection, now, new.user, terms)
     quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
     keep_problem(connection, now, problem)
-    number = statements.INSERT_SUBMISSION.execute(
-        connection,
+    number = connection.execute(
+        statements.INSERT_SUBMISSION,
         {
             "submission_id": submission_id,
             "request_id": request_key,
@@ -94,14 +94,14 @@ def submit(
         },
     ).scalar_one()
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
-    statements.INSERT_EVENT.execute(connection, event)
+    connection.execute(statements.INSERT_EVENT, event)
     tell(connection, NewsKind.QUEUED, submission_id)
     return Submission(submission_id=submission_id, new=new, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now)
 
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
     """Write the problem down, unless it is there."""
-    known = statements.KNOWN_PROBLEM.execute(connection, {"by_digest": problem.digest}).first()
+    known = connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first()
     if known is None:
         document = records.to_text(problem)
         values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": document, "create_time": now}
@@ -110,7 +110,7 @@ def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> 
 
 def queued_count(connection: sa.Connection) -> int:
     """How many wait; runs of rejudges take nobody's room."""
-    return int(statements.QUEUED_COUNT.execute(connection).scalar_one())
+    return int(connection.execute(statements.QUEUED_COUNT).scalar_one())
 
 
 def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) -> Submission:
@@ -124,7 +124,7 @@ def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) ->
 
 def get_problem(connection: sa.Connection, digest: str) -> Problem:
     """The problem as it was when submissions were made to it."""
-    return records.problem(statements.PROBLEM.execute(connection, {"by_digest": digest}).scalar_one())
+    return records.problem(connection.execute(statements.PROBLEM, {"by_digest": digest}).scalar_one())
 
 
 def page(
@@ -163,7 +163,7 @@ def events_after(connection: sa.Connection, submission_id: str, after: int, limi
 def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, device_kinds: Sequence[str]) -> Lease | None:
     """Take the next that waits for a device of these kinds, for one of a kind (such as cuda:H200), or for any."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
-    row = statements.take_next(tuple(device_kinds)).execute(connection, taking).one_or_none()
+    row = connection.execute(statements.take_next(tuple(device_kinds)), taking).one_or_none()
     if row is None:
         return None
     _moved(connection, row, now, SubmissionState.RUNNING)
@@ -188,7 +188,7 @@ def heartbeat(connection: sa.Connection, held: Lease, expire_time: datetime) -> 
 def append(connection: sa.Connection, now: datetime, held: Lease, facts: Sequence[wire.Fact]) -> None:
     """Write facts down, in their order."""
     counting = {**statements.fence(held), "by_count": len(facts)}
-    row = statements.COUNT_EVENTS.execute(connection, counting).one_or_none()
+    row = connection.execute(statements.COUNT_EVENTS, counting).one_or_none()
     if row is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
     tell(connection, NewsKind.CHANGED, held.submission.submission_id)
@@ -203,13 +203,13 @@ def _insert_facts(connection: sa.Connection, now: datetime, number: int, last: i
         for sequence, fact in enumerate(facts, last - len(facts) + 1)
     ]
     if rows:
-        statements.INSERT_EVENT.execute_many(connection, rows)
+        connection.execute(statements.INSERT_EVENT, rows)
 
 
 def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
     """Record the verdict, after the last facts."""
     found = records.judged(report)
-    row = statements.SETTLE.execute(connection, {**statements.fence(held), "by_count": len(facts), "end_time": now, **found}).one_or_none()
+    row = connection.execute(statements.SETTLE, {**statements.fence(held), "by_count": len(facts), "end_time": now, **found}).one_or_none()
     if row is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
     _insert_facts(connection, now, row.number, row.event_count - 1, row.attempt, facts)
@@ -224,7 +224,7 @@ def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report
         "create_time": now,
         **found,
     }
-    statements.INSERT_JUDGEMENT.execute(connection, judgement)
+    connection.execute(statements.INSERT_JUDGEMENT, judgement)
     if row.rejudge_id is not None:
         rejudge_items.settled(connection, row, found)
     return records.submission(row)
