@@ -48,6 +48,8 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.enable_http_proxy", 0),
+    # A connection of its own: a server answers 200 calls on one, and gRPC would share it among all clients of a process.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 M = TypeVar("M", bound=Message)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
+from grader.api.messages import timestamp
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name
 from grader.model import Competition, Position, Submission
 from grader.v1 import competition_pb2, submission_pb2
@@ -20,9 +20,9 @@ def competition_to_proto(competition: Competition, now: datetime) -> competition
         statement=competition.statement,
         problems=[full_name(PROBLEMS, problem_id) for problem_id in competition.problem_ids],
         device_kinds=competition.device_kinds,
-        start_time=_timestamp(competition.start_time),
-        end_time=_timestamp(competition.end_time),
-        freeze_time=_timestamp(competition.freeze_time) if competition.freeze_time is not None else None,
+        start_time=timestamp(competition.start_time),
+        end_time=timestamp(competition.end_time),
+        freeze_time=timestamp(competition.freeze_time),
         mode=f"MODE_{competition.mode.name}",
         hourly_limit=competition.hourly_limit,
         daily_limit=competition.daily_limit,
@@ -49,13 +49,7 @@ def placed_event(position: Position, sequence: int, submission: Submission, now:
     """What a watcher is told while it waits. It is not kept, so its sequence is that of the event before: there the watch is resumed."""
     return submission_pb2.SubmissionEvent(
         sequence=sequence,
-        event_time=_timestamp(now),
+        event_time=timestamp(now),
         attempt=submission.attempt_count,
         queue_position=position_to_proto(position),
     )
-
-
-def _timestamp(time: datetime) -> Timestamp:
-    message = Timestamp()
-    message.FromDatetime(time)
-    return message

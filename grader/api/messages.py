@@ -105,9 +105,9 @@ def submission_to_proto(submission: Submission, redactor: Redactor, *, full: boo
         entry=submission.new.entry,
         state=state_to_proto(submission.state),
         attempt_count=submission.attempt_count,
-        create_time=_timestamp(submission.create_time),
-        start_time=_timestamp(submission.start_time),
-        end_time=_timestamp(submission.end_time),
+        create_time=timestamp(submission.create_time),
+        start_time=timestamp(submission.start_time),
+        end_time=timestamp(submission.end_time),
         competition=full_name(COMPETITIONS, submission.new.competition_id),
         user=submission.new.user,
         judgements=[judgement_to_proto(one) for one in submission.judgements],
@@ -138,7 +138,7 @@ def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
         reason=judgement.reason,
         summary=judgement.summary,
         problem_digest=judgement.problem_digest,
-        create_time=_timestamp(judgement.create_time),
+        create_time=timestamp(judgement.create_time),
         rejudge=full_name(REJUDGES, judgement.rejudge_id),
         score=score.value if score else None,
         score_low=score.low if score else None,
@@ -149,7 +149,7 @@ def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
 def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> submission_pb2.SubmissionEvent:
     """An event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
     message = submission_pb2.SubmissionEvent(
-        sequence=event.sequence, event_time=_timestamp(redactor.event_time(event, submission)), attempt=event.attempt
+        sequence=event.sequence, event_time=timestamp(redactor.event_time(event, submission)), attempt=event.attempt
     )
     if event.state is not None:
         moved = submission_to_proto(submission, redactor)
@@ -341,7 +341,7 @@ def _environment(environment: wire.Environment) -> report_pb2.Environment:
 def caller_to_proto(caller: Caller) -> grader_service_pb2.Caller:
     """Who calls; scopes in the order in which they are documented."""
     scopes = [str(scope) for scope in Scope if scope in caller.scopes]
-    return grader_service_pb2.Caller(user=caller.user, scopes=scopes, key_id=caller.key_id, expire_time=_timestamp(caller.expire_time))
+    return grader_service_pb2.Caller(user=caller.user, scopes=scopes, key_id=caller.key_id, expire_time=timestamp(caller.expire_time))
 
 
 def _duration(duration_ns: int) -> Duration:
@@ -350,7 +350,8 @@ def _duration(duration_ns: int) -> Duration:
     return message
 
 
-def _timestamp(time: datetime | None) -> Timestamp | None:
+def timestamp(time: datetime | None) -> Timestamp | None:
+    """A moment; None where there is none."""
     if time is None:
         return None
     message = Timestamp()

@@ -20,7 +20,7 @@ from grader.cli import submit as submit_command
 from grader.cli.check_options import CheckPlace, SandboxForCheck, Trusted
 from grader.cli.exits import Exit
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, SandboxOption, Server, StateDir, device_choice
-from grader.cli.rejudge_options import final, rejudge_app
+from grader.cli.rejudge import final_command, rejudge_app
 from grader.cli.running import run
 from grader.cli.session import Target
 from grader.isolations import AUTO
@@ -51,7 +51,7 @@ app.add_typer(problems_app, name="problems")
 competitions_app = typer.Typer(no_args_is_help=True, help="Problems that users compete on in a window of time.")
 app.add_typer(competitions_app, name="competitions")
 app.add_typer(rejudge_app, name="rejudge")
-app.command(epilog=EXIT_CODES)(final)
+app.command("final", epilog=EXIT_CODES)(final_command)
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`grader-cli rejudge ...` and `final`: have submissions judged again, follow that to its end, and say what changes."""
+"""`grader-cli rejudge ...` and `final`: have submissions judged again, follow that to its end, and print what changes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader import devices
 from grader.api.client import GraderClient
-from grader.api.resource_names import COMPETITIONS, full_name, resource_id
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
 from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
+from grader.cli.options import Json, Server, StateDir, device_choice
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
+from grader.cli.running import run
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
+from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
 
 POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.1, 5.0, 1.5
@@ -50,14 +57,14 @@ class RejudgeOptions:
         """What the server is asked for."""
         return rejudge_pb2.Rejudge(
             cause=self.cause,
-            problem=full_name("problems", self.problem) if self.problem else "",
-            competition=full_name("competitions", self.competition) if self.competition else "",
-            submissions=[full_name("submissions", one) for one in self.submissions],
+            problem=full_name(PROBLEMS, self.problem),
+            competition=full_name(COMPETITIONS, self.competition),
+            submissions=[full_name(SUBMISSIONS, one) for one in self.submissions],
             method=rejudge_pb2.REJUDGE_METHOD_RUN if self.run else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
             top_count=self.top_count,
             device_kind=self.device_kind,
             fresh_sizes=self.fresh_sizes,
-            sizes_of=full_name("rejudges", self.sizes_of) if self.sizes_of else "",
+            sizes_of=full_name(REJUDGES, self.sizes_of),
         )
 
     @property
@@ -93,7 +100,7 @@ async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: boo
 async def show(target: Target, name: str, *, json: bool) -> Exit:
     """Print one as it is now."""
     async with connect(target, Need.READ) as client:
-        return await _print(client, await client.get_rejudge(full_name("rejudges", name)), json=json)
+        return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 async def list_(target: Target, limit: int, *, json: bool) -> Exit:
@@ -117,7 +124,7 @@ async def list_(target: Target, limit: int, *, json: bool) -> Exit:
 async def end(target: Target, name: str, *, json: bool, apply: bool) -> Exit:
     """Apply or discard one, and print it."""
     async with connect(target, Need.GRADE) as client:
-        full = full_name("rejudges", name)
+        full = full_name(REJUDGES, name)
         ended = await (client.apply_rejudge(full) if apply else client.discard_rejudge(full))
         return await _print(client, ended, json=json)
 
@@ -224,3 +231,108 @@ def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> 
 
 def _state(rejudge: rejudge_pb2.Rejudge) -> str:
     return words.name_of(rejudge_pb2.RejudgeState, rejudge.state, "REJUDGE_STATE_")
+
+
+rejudge_app = typer.Typer(
+    no_args_is_help=True, help="Judge submissions again, look at what changes, then apply or discard it. For administrators."
+)
+
+Rejudge = Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID.")]
+Again = Annotated[
+    str,
+    typer.Option(metavar="TEXT", help="Make another one than the same command made before. Any text, such as a date.", show_default=False),
+]
+Apply = Annotated[bool, typer.Option("--apply", help="Apply it as soon as all is decided. Default: look first; asks on a terminal.")]
+_DEVICE_HELP = f"What to run on: auto (what each was handed in for), {devices.FORMS}."
+
+
+@rejudge_app.command("create")
+def create_command(
+    cause: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")],
+    problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
+    competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
+    submission: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this one; may be given several times.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="Only the best so many of each problem's board; needs --competition. 0: all.")] = 0,
+    run_all: Annotated[bool, typer.Option("--run", help="Run all again, also what stored facts decide.")] = False,
+    device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=_DEVICE_HELP)] = AUTO,
+    fresh_sizes: Annotated[bool, typer.Option("--fresh-sizes", help="Draw the competition's secret sizes anew, as a final does.")] = False,
+    sizes_of: Annotated[str, typer.Option(metavar="NAME", help="Take the secret sizes that this rejudge drew.", show_default=False)] = "",
+    apply: Apply = False,
+    again: Again = "",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the server has it; needs --server.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Judge again by the problems as the server has them now, by stored facts where those suffice, and show what would change.
+
+    Nothing that others see changes before it is applied. The same command again goes on with the same rejudge, and runs again what the
+    grader failed at. Ctrl-C stops the waiting only.
+    """
+    order = RejudgeOptions(
+        cause=cause,
+        problem=problem,
+        competition=competition,
+        submissions=tuple(submission or ()),
+        top_count=top,
+        run=run_all,
+        device_kind="" if device == AUTO else device,
+        fresh_sizes=fresh_sizes,
+        sizes_of=sizes_of,
+        again=again,
+    )
+    run(create(_target(server, state_dir, json=json), order, json=json, wait=not no_wait, apply=apply))
+
+
+@rejudge_app.command("show")
+def show_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Print a rejudge, and all that it changes."""
+    run(show(_target(server, state_dir, json=json), name, json=json))
+
+
+@rejudge_app.command("list")
+def list_command(
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """List rejudges, newest first."""
+    run(list_(_target(server, state_dir, json=json), limit, json=json))
+
+
+@rejudge_app.command("apply")
+def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Let the new judgements count. The old ones stay in each submission's history."""
+    run(end(_target(server, state_dir, json=json), name, json=json, apply=True))
+
+
+@rejudge_app.command("discard")
+def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Drop the new judgements, and cancel what still runs for them."""
+    run(end(_target(server, state_dir, json=json), name, json=json, apply=False))
+
+
+def final_command(
+    competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
+    top: Annotated[int, typer.Option(min=1, help="How many of each problem's board; who shares the last rank is in.")],
+    device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to run on: {devices.FORMS}.")],
+    apply: Apply = False,
+    again: Again = "",
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Run the best of a competition again, on one device with fresh secret inputs, and show the ranks before and after.
+
+    Sizes of secret workloads that the competition draws from ranges are drawn anew, from a seed of this final's own; inputs always are.
+    The same command goes on where it stopped, whatever of client and server was restarted.
+    """
+    if device == AUTO:
+        raise typer.BadParameter(f"a final is run on one device; write {devices.FORMS}", param_hint="--device")
+    order = RejudgeOptions(cause="", competition=competition, top_count=top, device_kind=device, again=again)
+    run(final(_target(server, state_dir, json=json), order, json=json, apply=apply))
+
+
+def _target(server: str | None, state_dir: Path | None, *, json: bool) -> Target:
+    return Target(server=server, state_dir=state_dir, quiet=json and not sys.stderr.isatty())

@@ -13,8 +13,8 @@ from contextlib import suppress
 import structlog
 
 from grader import devices
-from grader.api.rejudges import order_from_proto, rejudge_to_proto
-from grader.api.resource_names import REJUDGES, parse
+from grader.api.messages import judgement_to_proto, timestamp
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, parse, resource_id, violation
 from grader.dispatch import Worker
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import submission_check
@@ -25,7 +25,7 @@ from grader.model import Competition, Problem, Report
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.rules.leaderboard import board
-from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
+from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
 from grader.server import caller, paging
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
@@ -36,6 +36,9 @@ log = structlog.get_logger()
 BATCH = 16  # submissions decided in one transaction: so long others wait for the writer
 POLL_S = 5.0  # what another server left undone is found so late
 PATIENCE_S = 2.0  # for what facts decide, before CreateRejudge answers
+CAUSE_CHARS = 1000
+NAMED_LIMIT = 10_000  # submissions that one request may name; by problem or competition it is any number
+TOP_LIMIT = 100_000
 
 
 class Rejudging:
@@ -57,7 +60,7 @@ class Rejudging:
 
     async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
-        order, user = order_from_proto(request.rejudge), caller.current().user
+        order, user = _order_from_proto(request.rejudge), caller.current().user
         if violations := submission_check.check_request_id(request.request_id):
             raise InvalidRequest(violations)
         before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
@@ -87,7 +90,7 @@ class Rejudging:
         before = paging.decode(request.page_token, int, "rejudges")
         found, following = await self._ledger.rejudges.page(size=size, before=before)
         token = paging.encode(following, "rejudges")
-        return api.ListRejudgesResponse(rejudges=[rejudge_to_proto(one) for one in found], next_page_token=token)
+        return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(one) for one in found], next_page_token=token)
 
     async def apply(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Let the new judgements count."""
@@ -150,7 +153,7 @@ class Rejudging:
         return ruling.report
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
-        return rejudge_to_proto(*await self._ledger.rejudges.changes(rejudge_id, self._competitions.all()))
+        return _rejudge_to_proto(*await self._ledger.rejudges.changes(rejudge_id, self._competitions.all()))
 
     async def _chosen(self, order: RejudgeOrder) -> list[Candidate]:
         """The submissions that are meant; InvalidRequest where there are none, or where one that is named can't be."""
@@ -226,3 +229,109 @@ class Rejudging:
         except ProblemInvalid as error:
             text = f"can't be drawn: {error}; fix the file, restart the server and ask again, or leave it out"
             raise InvalidRequest([FieldViolation("fresh_sizes", text)]) from None
+
+
+def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
+    """What is asked for; InvalidRequest with all that is wrong."""
+    found: list[FieldViolation] = []
+
+    def last(name: str, collection: str, field: str, *, needed: bool = False) -> str:
+        if (name or needed) and (wrong := violation(collection, name, field)) is not None:
+            found.append(wrong)
+        return resource_id(collection, name)
+
+    order = RejudgeOrder(
+        cause=message.cause.strip(),
+        problem_id=last(message.problem, PROBLEMS, "problem"),
+        competition_id=last(message.competition, COMPETITIONS, "competition"),
+        submission_ids=tuple(
+            dict.fromkeys(last(one, SUBMISSIONS, f"submissions[{index}]", needed=True) for index, one in enumerate(message.submissions))
+        ),
+        method=_method(message.method, found),
+        top_count=message.top_count,
+        device_kind=message.device_kind,
+        fresh_sizes=message.fresh_sizes,
+        sizes_of=last(message.sizes_of, REJUDGES, "sizes_of"),
+    )
+    found += _violations(order)
+    if found:
+        raise InvalidRequest(found)
+    return order
+
+
+def _method(method: rejudge_pb2.RejudgeMethod, found: list[FieldViolation]) -> RejudgeMethod:
+    known = {
+        rejudge_pb2.REJUDGE_METHOD_UNSPECIFIED: RejudgeMethod.FACTS_OR_RUN,
+        rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN: RejudgeMethod.FACTS_OR_RUN,
+        rejudge_pb2.REJUDGE_METHOD_RUN: RejudgeMethod.RUN,
+    }
+    if method not in known:
+        names = ", ".join(f"REJUDGE_METHOD_{one.name}" for one in RejudgeMethod)
+        found.append(FieldViolation("method", f"{int(method)} is not known here; take one of: {names}"))
+    return known.get(method, RejudgeMethod.FACTS_OR_RUN)
+
+
+def _violations(order: RejudgeOrder) -> list[FieldViolation]:
+    found = []
+    if not order.cause:
+        found.append(FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again"))
+    elif len(order.cause) > CAUSE_CHARS or "\0" in order.cause:
+        found.append(FieldViolation("cause", f"is no text of at most {CAUSE_CHARS} characters; shorten it"))
+    if not (order.problem_id or order.competition_id or order.submission_ids):
+        found.append(FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three"))
+    if len(order.submission_ids) > NAMED_LIMIT:
+        found.append(FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition"))
+    if not 0 <= order.top_count <= TOP_LIMIT:
+        found.append(FieldViolation("top_count", f"{order.top_count} is no rank; take one from 1 to {TOP_LIMIT}, or leave it out for all"))
+    elif order.top_count and (not order.competition_id or order.submission_ids):
+        text = "is counted on the boards of a competition; name one, and no submissions"
+        found.append(FieldViolation("top_count", text))
+    for field, asked in (("fresh_sizes", order.fresh_sizes), ("sizes_of", order.sizes_of)):
+        if asked and not order.competition_id:
+            found.append(FieldViolation(field, "is of the secret workloads of a competition; name one"))
+    if order.fresh_sizes and order.sizes_of:
+        found.append(FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out"))
+    if order.device_kind and not devices.well_formed(order.device_kind):
+        found.append(FieldViolation("device_kind", f"{order.device_kind[:64]!r} is no device; write {devices.FORMS}, or leave it out"))
+    return found
+
+
+def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudge_pb2.Rejudge:
+    """A rejudge as administrators see it."""
+    order = rejudge.order
+    return rejudge_pb2.Rejudge(
+        name=full_name(REJUDGES, rejudge.rejudge_id),
+        cause=order.cause,
+        problem=full_name(PROBLEMS, order.problem_id),
+        competition=full_name(COMPETITIONS, order.competition_id),
+        submissions=[full_name(SUBMISSIONS, one) for one in order.submission_ids],
+        method=f"REJUDGE_METHOD_{order.method.name}",
+        top_count=order.top_count,
+        device_kind=order.device_kind,
+        fresh_sizes=order.fresh_sizes,
+        sizes_of=full_name(REJUDGES, order.sizes_of),
+        state=f"REJUDGE_STATE_{rejudge.state.name}",
+        submission_count=rejudge.submission_count,
+        refolded_count=rejudge.refolded_count,
+        rerun_count=rejudge.rerun_count,
+        pending_count=rejudge.pending_count,
+        failed_count=rejudge.failed_count,
+        changes=[_change(one, rejudge) for one in changes],
+        user=rejudge.user,
+        create_time=timestamp(rejudge.create_time),
+        end_time=timestamp(rejudge.end_time),
+    )
+
+
+def _change(change: Change, rejudge: Rejudge) -> rejudge_pb2.RejudgeChange:
+    message = rejudge_pb2.RejudgeChange(
+        submission=full_name(SUBMISSIONS, change.submission_id),
+        user=change.user,
+        before=judgement_to_proto(change.before),
+        after=judgement_to_proto(change.after),
+        rank_before=change.rank_before,
+        rank_after=change.rank_after,
+    )
+    if change.after.rejudge_id == rejudge.rejudge_id and rejudge.state is not RejudgeState.APPLIED:
+        message.after.ClearField("create_time")  # it does not count yet
+    return message
