@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grader.isolation.removal import remove_tree
+from grader.isolation.directories import remove_tree
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from tools.gpu import host

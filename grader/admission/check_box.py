@@ -19,11 +19,9 @@ from pathlib import Path
 from grader import devices
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
-from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
-from grader.isolation.errors import IsolationBroken
-from grader.isolation.output import output_directory
+from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
+from grader.isolation.directories import output_directory, run_directory
 from grader.isolation.pickup import Refusal, pick_up
-from grader.isolation.runtime import run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.isolation.toolchain import package_directory, profile

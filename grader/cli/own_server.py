@@ -16,7 +16,7 @@ from grader.cli.progress import stderr_console
 from grader.cli.session import EXAMPLES, Need, Target
 from grader.cli.text import one_line
 from grader.config import Settings, state_directory
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
 from grader.problems.store import Problems
 from grader.server.embedded import embedded

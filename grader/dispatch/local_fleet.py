@@ -19,7 +19,7 @@ from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.grading import pipeline
 from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.isolation import GpuAccess, Isolation, Limits
-from grader.isolation.runtime import box_output, run_directory
+from grader.isolation.directories import box_output, run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease

@@ -17,8 +17,7 @@ import structlog
 from grader.artifacts import Made, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading.ports import Host, Workspace
-from grader.isolation import BoxExit, BoxSpec, Purpose
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, NewSubmission, Reason, SourceFile
 from sandbox.protocol import wire

@@ -17,9 +17,8 @@ from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
 from grader.grading.ports import Host, Lane, LaneReservation, Workspace
 from grader.grading.redaction import after_hidden, run_end
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
 from grader.isolation.cancellation import finish_despite_cancel
-from grader.isolation.errors import IsolationBroken
 from grader.model import Lease
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages

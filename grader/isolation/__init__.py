@@ -19,6 +19,18 @@ from sandbox.protocol.wire import BoxCause
 LIB, LINK, SRC, OUT = "/grader/lib", "/grader/link", "/grader/src", "/grader/out"
 
 
+class IsolationBroken(Exception):
+    """The isolation could not do its work; the message says what to do."""
+
+
+class NoIsolationWorks(IsolationBroken):
+    """None of the wanted isolations is usable on this host."""
+
+    def __init__(self, reasons: tuple[tuple[str, str], ...]) -> None:
+        self.reasons = reasons
+        super().__init__("no isolation works here; " + "; ".join(f"{name}: {reason}" for name, reason in reasons))
+
+
 class Purpose(StrEnum):
     """What a box is for."""
 

@@ -18,8 +18,8 @@ from grader.isolation import (
     Availability,
     Box,
     BoxSpec,
+    IsolationBroken,
     Purpose,
-    cgroups,
     driver,
     gpu,
     host_box,
@@ -28,12 +28,11 @@ from grader.isolation import (
     processes,
 )
 from grader.isolation.container import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
-from grader.isolation.errors import IsolationBroken
-from grader.isolation.fingerprint import HostFingerprint
-from grader.isolation.runtime import link_directory, sweep_runtime
+from grader.isolation.directories import link_directory
 from grader.isolation.settings import HOST_ROOT, BoxSettings, Protections
 from grader.isolation.slots import slot_uid
 from grader.isolation.stage import STAGE
+from grader.isolation.supervision import live
 from grader.isolation.toolchain import Bind, Toolchain, host_toolchain, profile, write_own_etc
 
 PROGRAM = "bwrap"
@@ -47,7 +46,7 @@ SYS_COVERED = (
 )  # fmt: skip
 
 
-class BubblewrapIsolation:
+class BubblewrapIsolation(host_box.HostIsolation):
     """One bubblewrap sandbox for each box."""
 
     NAME = "bubblewrap"
@@ -56,13 +55,10 @@ class BubblewrapIsolation:
     def __init__(
         self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.DriverFiles] = driver.find
     ) -> None:
-        self._settings = settings
+        super().__init__(settings, find_driver, fixed_toolchain=settings.resident_dir is not None)
         self._protections = protections or Protections()
-        self._find_driver = find_driver
         self._program = shutil.which(PROGRAM)
         self._options = ""
-        self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
-        self._fingerprint = HostFingerprint(fixed=settings.resident_dir is not None)
         self._root = os.geteuid() == 0
 
     async def check(self) -> Availability:
@@ -94,34 +90,11 @@ class BubblewrapIsolation:
             grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor), self._settings.resident_dir)
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
-            cgroup = self._cgroups.make(spec.box_id) if self._cgroups.usable else None
-            if cgroup is not None:
-                stack.callback(cgroup.remove)
-                cgroup.limit(
-                    memory_bytes=spec.limits.memory_bytes if self._protections.memory_limit else None,
-                    process_count=spec.limits.process_count if self._protections.process_limit else None,
-                )
+            cgroup = self._cgroup(spec, stack, memory=self._protections.memory_limit, processes=self._protections.process_limit)
             descriptor = self._open_filter(stack)
             how = self._launch(self._program, spec, link_dir, uid, descriptor, grant, limited=cgroup is not None)
-            box = host_box.HostBox(spec, how, cgroup)
-            async with host_box.live(box) as started:
-                yield started
-
-    async def fingerprint(self) -> str:
-        """The host's toolchain, which is what a box has."""
-        return await self._fingerprint.current()
-
-    async def sweep(self) -> int:
-        """End what earlier servers with this state directory left."""
-        boxes = set(processes.strangers(self._settings).values())
-        processes.end_all(lambda: set(processes.strangers(self._settings)))
-        swept = max(len(boxes), self._cgroups.sweep())
-        sweep_runtime(self._settings)
-        return swept
-
-    async def close(self) -> None:
-        """Take down what was set up; no box may be live."""
-        self._cgroups.remove()
+            async with live(host_box.HostBox(spec, how, cgroup)) as box:
+                yield box
 
     def _open_filter(self, stack: ExitStack) -> int | None:
         if not self._protections.seccomp:

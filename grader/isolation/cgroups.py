@@ -11,12 +11,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation.errors import IsolationBroken
-from grader.isolation.exit_cause import Counters
+from grader.isolation import IsolationBroken
 
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids")
 EMPTY_WITHIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What the kernel counted for a box; None where nobody counted."""
+
+    peak_memory_bytes: int | None = None
+    oom_kills: int = 0
+    forks_refused: int = 0
+
+    def merged(self, later: Counters) -> Counters:
+        """Combine with a later look, which may have failed."""
+        peaks = [peak for peak in (self.peak_memory_bytes, later.peak_memory_bytes) if peak is not None]
+        return Counters(
+            peak_memory_bytes=max(peaks, default=None),
+            oom_kills=max(self.oom_kills, later.oom_kills),
+            forks_refused=max(self.forks_refused, later.forks_refused),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, Purpose, cores, launch
+from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, Purpose, launch
 from grader.isolation.gpu import NOTHING, Grant
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.slots import slot_uid
@@ -22,6 +23,9 @@ MASKED_PATHS = (
     "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
     "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
 )  # fmt: skip
+# A kernel that fills every core would make each turn of the judge's clock wait for one (cheating F2).
+CORE_SHARE = 4  # one core of so many is kept for judges, baselines and the server
+FEWEST_CORES = 8  # on fewer cores than this nothing is kept
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
@@ -77,7 +81,7 @@ def host_options(
     if protections.memory_limit:
         options |= {"mem_limit": spec.limits.memory_bytes, "memswap_limit": spec.limits.memory_bytes}
     if spec.gpu is not None:
-        options["cpuset_cpus"] = cores.as_list(cores.for_boxes(os.sched_getaffinity(0)))
+        options["cpuset_cpus"] = as_list(cores_for_boxes(os.sched_getaffinity(0)))
     if protections.process_limit:
         options["pids_limit"] = spec.limits.process_count
     if protections.own_ipc and protections.shm_limit:
@@ -125,3 +129,14 @@ def create_options(
         "tty": False,
         "detach": True,
     }
+
+
+def cores_for_boxes(cores: Collection[int]) -> tuple[int, ...]:
+    """The cores that the run box of a GPU may use, of those that the server has; all of them on a small host."""
+    ordered = sorted(cores)
+    return tuple(ordered if len(ordered) < FEWEST_CORES else ordered[len(ordered) // CORE_SHARE :])
+
+
+def as_list(cores: Collection[int]) -> str:
+    """As the engine takes them."""
+    return ",".join(map(str, sorted(cores)))

@@ -18,15 +18,14 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import Availability, Box, BoxSpec, GpuAccess, container, driver, gpu, probe
-from grader.isolation.cancellation import finish_despite_cancel, settled
-from grader.isolation.docker_box import DockerBox
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import Availability, Box, BoxSpec, GpuAccess, IsolationBroken, container, driver, gpu, probe
+from grader.isolation.cancellation import finish_despite_cancel
+from grader.isolation.directories import link_directory, sweep_runtime
+from grader.isolation.docker_box import DockerBox, StdioSocket
 from grader.isolation.fingerprint import HostFingerprint
-from grader.isolation.runtime import link_directory, sweep_runtime
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.slots import slot_uid
-from grader.isolation.stdio import StdioSocket
+from grader.isolation.supervision import live
 from grader.isolation.toolchain import Toolchain, host_toolchain, image_toolchain, profile, write_own_etc
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -124,17 +123,8 @@ class DockerIsolation:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             stdio = StdioSocket(link_dir, container.STDIO_NAME)
             stack.callback(stdio.close)
-            box = await self._created(spec, link_dir, stdio, grant)
-            try:
-                await box.start()
-                supervision = asyncio.create_task(box.supervise(), name=f"box-{spec.box_id}")
-                try:
-                    yield box
-                finally:
-                    box.end()
-                    await settled(supervision)
-            finally:
-                await finish_despite_cancel(box.remove())
+            async with live(await self._created(spec, link_dir, stdio, grant)) as box:
+                yield box
 
     async def fingerprint(self) -> str:
         """The image, or the host's toolchain where a box is made of that."""

@@ -1,11 +1,13 @@
-"""A live container: watches its end, its output, its time and its counters."""
+"""A live container: watches its end, its output and its counters, and removes it."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 import math
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -13,12 +15,9 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import BoxExit, BoxSpec, cgroups, processes
-from grader.isolation.errors import IsolationBroken
-from grader.isolation.exit_cause import Counters, FirstCause
-from grader.isolation.host_memory import MemoryWatch
-from grader.isolation.output import OutputReader
-from grader.isolation.stdio import StdioSocket
+from grader.isolation import BoxSpec, IsolationBroken, cgroups, processes
+from grader.isolation.cgroups import Counters
+from grader.isolation.supervision import SupervisedBox
 from sandbox.protocol.wire import BoxCause
 
 WAIT_GRACE_S = 120
@@ -35,44 +34,57 @@ class _EngineClient(Protocol):
     async def call(self, work: Callable[[docker.APIClient], Result]) -> Result: ...
 
 
-class DockerBox:
-    """One container.  `supervise` runs beside it and enforces every limit, whether anybody waits or not."""
+class StdioSocket:
+    """A listening socket in a directory of ours; takes one connection, the box's first process's, and is gone."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._path = directory / name
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.connection: socket.socket | None = None
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Through the descriptor: a socket's path may have 107 bytes at most, and state directories lie deep.
+            self._listener.bind(f"/proc/self/fd/{descriptor}/{name}")
+        except BaseException:
+            self._listener.close()
+            raise
+        finally:
+            os.close(descriptor)
+        self._path.chmod(0o666)
+        self._listener.listen(1)
+        self._listener.setblocking(False)
+
+    async def accept(self) -> socket.socket:
+        """Take the first connection and close the door."""
+        self.connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        self._close_listener()
+        return self.connection
+
+    def close(self) -> None:
+        """Close whatever is open."""
+        self._close_listener()
+        if self.connection is not None:
+            self.connection.close()
+
+    def _close_listener(self) -> None:
+        self._listener.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+
+class DockerBox(SupervisedBox):
+    """One container. stdio: where its first process connects to print."""
 
     def __init__(
         self, engine: _EngineClient, container_id: str, spec: BoxSpec, uid: int, stdio: StdioSocket, *, watch_memory: bool = True
     ) -> None:
+        super().__init__(spec, uid, watch_memory=watch_memory and engine.local)
         self.container_id = container_id
-        self._engine = engine
-        self._spec = spec
-        self._uid = uid
-        self._stdio = stdio
-        self._watch_memory = watch_memory
-        self._ending = FirstCause()
-        self._exit: asyncio.Future[BoxExit] = asyncio.get_running_loop().create_future()
-        self._reader: OutputReader | None = None
+        self._engine, self._stdio = engine, stdio
         self._directories: tuple[Path, ...] = ()
         self._first_pid = -1
-        self._counters = Counters()
         self._code: int | None = None
         self._removed = False
-
-    @property
-    def uid(self) -> int:
-        """The host uid that its processes have."""
-        return self._uid
-
-    async def wait(self) -> BoxExit:
-        """Return when it has ended."""
-        return await asyncio.shield(self._exit)
-
-    async def kill(self) -> BoxExit:
-        """End it now."""
-        self.end()
-        return await self.wait()
-
-    def end(self) -> None:
-        """Begin to end it; `supervise` does the rest."""
-        self._ending.record_cause(BoxCause.KILLED)
 
     async def start(self) -> None:
         """Start the container's first process."""
@@ -82,29 +94,18 @@ class DockerBox:
             raise IsolationBroken(f"the engine does not start the box: {error}") from error
         self._ending.begin()
 
-    async def supervise(self) -> None:
-        """Watch the box until it has ended, then remove it and set its exit."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                watches = (self._await_exit, self._converse, self._count_down, self._sample, self._watch_host_memory)
-                watchers = [tasks.create_task(watch()) for watch in watches]
-                await self._ending.struck.wait()
-                if self._ending.cause is not BoxCause.EXITED:
-                    await self.remove()
-                for watcher in watchers:
-                    watcher.cancel()
-            self._exit.set_result(await self._summary())
-        except BaseException as error:
-            if not self._exit.done():
-                self._exit.set_exception(error)
-                self._exit.exception()  # whoever waits gets it; whoever does not need not
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            if self._reader is not None:
-                self._reader.close()
-            self._stdio.close()
+    def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        return self._await_exit, self._converse, self._sample
+
+    async def _stop(self) -> None:
+        if self._ending.cause is not BoxCause.EXITED:
             await self.remove()
+
+    async def _clear(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._stdio.close()
+        await self.remove()
 
     async def remove(self) -> None:
         """Kill and remove the container; every process of its pid namespace dies with it."""
@@ -133,17 +134,12 @@ class DockerBox:
 
     async def _converse(self) -> None:
         connection = await self._stdio.accept()
-        self._reader = OutputReader(
-            connection.fileno(), cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.record_cause(BoxCause.OUTPUT_LIMIT)
-        )
+        self._read(connection.fileno())
+        assert self._reader is not None
         await self._reader.ended.wait()
         if self._ending.cause is None:
             self._look()  # the first process waits for us to hang up, so the counters are still there
             connection.close()
-
-    async def _count_down(self) -> None:
-        await asyncio.sleep(self._spec.limits.wall_s)
-        self._ending.record_cause(BoxCause.WALL_LIMIT)
 
     async def _sample(self) -> None:
         if not self._engine.local:
@@ -156,26 +152,18 @@ class DockerBox:
             self._look()
             await asyncio.sleep(SAMPLE_S)
 
-    async def _watch_host_memory(self) -> None:
-        """Hold the memory limit where the driver takes memory for the box."""
-        if self._spec.gpu is not None and self._watch_memory and self._engine.local:
-            record_cause = functools.partial(self._ending.record_cause, BoxCause.MEMORY_LIMIT)
-            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, record_cause=record_cause).run()
-
     def _members(self) -> set[int]:
         return processes.descendants(self._first_pid, processes.table())
 
     def _look(self) -> None:
         self._counters = self._counters.merged(cgroups.read_counters(self._directories))
 
-    async def _summary(self) -> BoxExit:
-        if self._reader is None:
-            if self._ending.cause is not BoxCause.KILLED:
-                raise IsolationBroken("a box's first process never reported; is `python3` (3.11 or later) in the box root?")
-        elif self._ending.cause is not BoxCause.OUTPUT_LIMIT:
-            self._reader.drain()
+    async def _settle(self) -> int | None:
+        if self._reader is None and self._ending.cause is not BoxCause.KILLED:
+            raise IsolationBroken("a box's first process never reported; is `python3` (3.11 or later) in the box root?")
+        self._drain()
         if self._ending.cause is BoxCause.EXITED:
             state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self.container_id))
             if state["State"].get("OOMKilled"):
                 self._counters = self._counters.merged(Counters(oom_kills=1))
-        return self._ending.summary(self._code, self._counters, self._reader, self._spec.limits.memory_bytes)
+        return self._code

@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import IsolationBroken
 
 LIBCUDA = "libcuda.so.1"
 # What compute needs (the list of NVIDIA's own container toolkit). Not libnvidia-ml: a box has no business with clocks and other processes.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import structlog
 
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import IsolationBroken
 from grader.isolation.toolchain import cuda_home, library_binds, search_path
 
 log = structlog.get_logger()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from grader.isolation import Box, BoxExit, BoxSpec, processes
-from grader.isolation.cancellation import settled
-from grader.isolation.cgroups import BoxCgroup
-from grader.isolation.errors import IsolationBroken
-from grader.isolation.exit_cause import Counters, FirstCause
-from grader.isolation.host_memory import MemoryWatch
-from grader.isolation.output import OutputReader
+from grader.isolation import BoxSpec, IsolationBroken, processes
+from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters
+from grader.isolation.directories import sweep_runtime
+from grader.isolation.driver import DriverFiles
+from grader.isolation.fingerprint import HostFingerprint
+from grader.isolation.settings import BoxSettings
+from grader.isolation.supervision import SupervisedBox
 from sandbox.protocol.wire import BoxCause
 
 STAGE_SCRIPT = Path(__file__).with_name("stage.py")
@@ -51,39 +51,17 @@ class Launch:
     watch_count: bool = True
 
 
-class HostBox:
-    """One process tree.  `supervise` runs beside it and enforces every limit, whether anybody waits or not."""
+class HostBox(SupervisedBox):
+    """One process tree."""
 
     def __init__(self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None) -> None:
-        self._spec = spec
-        self._launch = launch
-        self._cgroup = cgroup
-        self._ending = FirstCause()
-        self._exit: asyncio.Future[BoxExit] = asyncio.get_running_loop().create_future()
+        super().__init__(spec, launch.uid, watch_memory=launch.watch_memory)
+        self._launch, self._cgroup = launch, cgroup
         self._process: asyncio.subprocess.Process | None = None
-        self._counters = Counters()
         self._descriptors = ExitStack()
         self._entered = self._status = -1
         self._said = b""
         self._first: int | None = None
-
-    @property
-    def uid(self) -> int:
-        """The host uid that its processes have."""
-        return self._launch.uid
-
-    async def wait(self) -> BoxExit:
-        """Return when it has ended."""
-        return await asyncio.shield(self._exit)
-
-    async def kill(self) -> BoxExit:
-        """End it now."""
-        self.end()
-        return await self.wait()
-
-    def end(self) -> None:
-        """Begin to end it; `supervise` does the rest."""
-        self._ending.record_cause(BoxCause.KILLED)
 
     async def start(self) -> None:
         """Start the launcher."""
@@ -112,36 +90,21 @@ class HostBox:
         finally:
             for end in (output_end, entered_end, status_end):
                 os.close(end)
-        self._reader = OutputReader(
-            output, cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.record_cause(BoxCause.OUTPUT_LIMIT)
-        )
+        self._read(output)
         asyncio.get_running_loop().add_reader(self._status, self._meet_first)
         self._ending.begin()
 
-    async def supervise(self) -> None:
-        """Watch the box until it has ended, leave nothing of it, and set its exit."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                watches = (self._await_exit, self._count_down, self._watch_processes, self._watch_host_memory)
-                watchers = [tasks.create_task(watch()) for watch in watches]
-                await self._ending.struck.wait()
-                for watcher in watchers:
-                    watcher.cancel()
-            self._exit.set_result(await self._summary())
-        except BaseException as error:
-            if not self._exit.done():
-                self._exit.set_exception(error)
-                self._exit.exception()  # whoever waits gets it; whoever does not need not
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            await self.clear()
+    def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        return self._await_exit, self._watch_processes
 
-    async def clear(self) -> None:
-        """Kill whatever is left and close what is open."""
+    async def _stop(self) -> None:
+        """Nothing: what its processes used is read before they are ended."""
+
+    async def _clear(self) -> None:
         await asyncio.to_thread(self._end_processes)
         if self._process is not None:
             await self._process.wait()
+        if self._reader is not None:
             self._reader.close()
             asyncio.get_running_loop().remove_reader(self._status)
         self._descriptors.close()
@@ -158,10 +121,6 @@ class HostBox:
             await self._process.wait()
         self._ending.record_cause(BoxCause.EXITED)
 
-    async def _count_down(self) -> None:
-        await asyncio.sleep(self._spec.limits.wall_s)
-        self._ending.record_cause(BoxCause.WALL_LIMIT)
-
     async def _watch_processes(self) -> None:
         """Hold the limits of a box that has no cgroup to do it."""
         if self._cgroup is not None:
@@ -171,17 +130,10 @@ class HostBox:
             self._counters = self._counters.merged(Counters(peak_memory_bytes=resident_bytes))
             if self._launch.watch_memory and resident_bytes > self._spec.limits.memory_bytes:
                 self._ending.record_cause(BoxCause.MEMORY_LIMIT)
-            elif (
-                self._launch.watch_count and count > 2 * self._spec.limits.process_count
-            ):  # RLIMIT_NPROC comes first, where it binds at all
+            # RLIMIT_NPROC comes first, where it binds at all.
+            elif self._launch.watch_count and count > 2 * self._spec.limits.process_count:
                 self._ending.record_cause(BoxCause.PROCESS_LIMIT)
             await asyncio.sleep(WATCH_S)
-
-    async def _watch_host_memory(self) -> None:
-        """Hold the memory limit where the driver takes memory for the box."""
-        if self._spec.gpu is not None and self._launch.watch_memory:
-            record_cause = functools.partial(self._ending.record_cause, BoxCause.MEMORY_LIMIT)
-            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, record_cause=record_cause).run()
 
     def _usage(self) -> tuple[int, int]:
         seen = processes.table()
@@ -221,18 +173,17 @@ class HostBox:
             processes.end_one(self._first)  # it is a namespace's first, so when it is gone all the others are
         processes.end_all(self._members)
 
-    async def _summary(self) -> BoxExit:
+    async def _settle(self) -> int | None:
         await asyncio.to_thread(self._end_processes)
         code = await self._process.wait() if self._process else None
         if self._cgroup is not None:
             self._counters = self._cgroup.counters()
-        if self._ending.cause is not BoxCause.OUTPUT_LIMIT:
-            self._reader.drain()
+        self._drain()
         if self._ending.cause is BoxCause.EXITED and not self._has_entered():
+            assert self._reader is not None
             message = self._reader.head.decode(errors="replace").strip()[-500:]
             raise IsolationBroken(f"a box did not come up (exit code {code}): {message}")
-        code = 128 - code if code is not None and code < 0 else code
-        return self._ending.summary(code, self._counters, self._reader, self._spec.limits.memory_bytes)
+        return 128 - code if code is not None and code < 0 else code
 
     def _has_entered(self) -> bool:
         os.set_blocking(self._entered, False)
@@ -241,17 +192,36 @@ class HostBox:
         return False
 
 
-@asynccontextmanager
-async def live(box: HostBox) -> AsyncIterator[Box]:
-    """Start a box; leaving kills it and waits until nothing of it is left."""
-    try:
-        await box.start()
-    except BaseException:
-        await box.clear()
-        raise
-    supervision = asyncio.create_task(box.supervise(), name="box")
-    try:
-        yield box
-    finally:
-        box.end()
-        await settled(supervision)
+class HostIsolation:
+    """What isolations whose boxes are processes of this host have in common: cgroups where they can be made, and what is left behind."""
+
+    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], *, fixed_toolchain: bool = False) -> None:
+        self._settings, self._find_driver = settings, find_driver
+        self._cgroups = Cgroups(settings.state_id, settings.run_id)
+        self._fingerprint = HostFingerprint(fixed=fixed_toolchain)
+
+    def _cgroup(self, spec: BoxSpec, stack: ExitStack, *, memory: bool = True, processes: bool = True) -> BoxCgroup | None:
+        """The box's cgroup with its limits, removed with the stack; None where none can be made."""
+        if not self._cgroups.usable:
+            return None
+        cgroup = self._cgroups.make(spec.box_id)
+        stack.callback(cgroup.remove)
+        limits = spec.limits
+        cgroup.limit(memory_bytes=limits.memory_bytes if memory else None, process_count=limits.process_count if processes else None)
+        return cgroup
+
+    async def fingerprint(self) -> str:
+        """The host's toolchain, which is what a box has."""
+        return await self._fingerprint.current()
+
+    async def sweep(self) -> int:
+        """End what earlier servers with this state directory left."""
+        boxes = set(processes.strangers(self._settings).values())
+        processes.end_all(lambda: set(processes.strangers(self._settings)))
+        swept = max(len(boxes), self._cgroups.sweep())
+        sweep_runtime(self._settings)
+        return swept
+
+    async def close(self) -> None:
+        """Take down what was set up; no box may be live."""
+        self._cgroups.remove()

@@ -6,8 +6,7 @@ import asyncio
 import secrets
 from dataclasses import replace
 
-from grader.isolation import BoxExit, BoxSpec, GpuAccess, Isolation, Limits, Purpose
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from sandbox.protocol.version import VERSION
 from sandbox.protocol.wire import BoxCause

@@ -10,28 +10,24 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from grader.isolation import Availability, Box, BoxSpec, cgroups, driver, gpu, host_box, launch, probe, processes
-from grader.isolation.fingerprint import HostFingerprint
-from grader.isolation.output import output_directory
-from grader.isolation.runtime import link_directory, run_directory, sweep_runtime
+from grader.isolation import Availability, Box, BoxSpec, driver, gpu, host_box, launch, probe, processes
+from grader.isolation.directories import link_directory, output_directory, run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import slot_uid
+from grader.isolation.supervision import live
 from grader.isolation.toolchain import host_toolchain, package_directory, plug_ins
 
 UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for your own kernels only"
 
 
-class ProcessIsolation:
+class ProcessIsolation(host_box.HostIsolation):
     """One process tree for each box."""
 
     NAME = "process"
     SAFE = False
 
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], driver.DriverFiles] = driver.find) -> None:
-        self._settings = settings
-        self._find_driver = find_driver
-        self._cgroups = cgroups.Cgroups(settings.state_id, settings.run_id)
-        self._fingerprint = HostFingerprint()
+        super().__init__(settings, find_driver)
         self._unreachable = _unreachable(
             (Path(sys.executable), Path(sys.base_prefix), package_directory("sandbox"), settings.runtime_dir / "run")
         )
@@ -65,29 +61,10 @@ class ProcessIsolation:
             scratch = stack.enter_context(
                 output_directory(run_directory(self._settings), limit_bytes=spec.limits.tmp_bytes, executable=True)
             )
-            cgroup = self._cgroups.make(spec.box_id) if self._cgroups.usable else None
-            if cgroup is not None:
-                stack.callback(cgroup.remove)
-                cgroup.limit(memory_bytes=spec.limits.memory_bytes, process_count=spec.limits.process_count)
-            box = host_box.HostBox(spec, self._launch(spec, link_dir, scratch, uid, own_uid, grant, limited=cgroup is not None), cgroup)
-            async with host_box.live(box) as started:
-                yield started
-
-    async def fingerprint(self) -> str:
-        """The host's toolchain, which is what a box has."""
-        return await self._fingerprint.current()
-
-    async def sweep(self) -> int:
-        """End what earlier servers with this state directory left."""
-        boxes = set(processes.strangers(self._settings).values())
-        processes.end_all(lambda: set(processes.strangers(self._settings)))
-        swept = max(len(boxes), self._cgroups.sweep())
-        sweep_runtime(self._settings)
-        return swept
-
-    async def close(self) -> None:
-        """Take down what was set up; no box may be live."""
-        self._cgroups.remove()
+            cgroup = self._cgroup(spec, stack)
+            launched = self._launch(spec, link_dir, scratch, uid, own_uid, grant, limited=cgroup is not None)
+            async with live(host_box.HostBox(spec, launched, cgroup)) as box:
+                yield box
 
     def _launch(
         self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, grant: gpu.Grant, *, limited: bool

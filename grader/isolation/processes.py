@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import IsolationBroken
 from grader.isolation.settings import BoxSettings
 
 STATE_VARIABLE, SERVER_VARIABLE, BOX_VARIABLE = "GRADER_BOX_STATE", "GRADER_BOX_SERVER", "GRADER_BOX_ID"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 import stat
+import sys
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -19,9 +21,8 @@ from pathlib import Path
 
 import structlog
 
-from grader.isolation.errors import IsolationBroken
-from grader.isolation.removal import remove_tree
-from grader.isolation.resident_parts import left_out
+from grader.isolation import IsolationBroken
+from grader.isolation.directories import remove_tree
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import Toolchain, host_toolchain, mirrored
 
@@ -32,6 +33,12 @@ TMPFS_MAGIC = "tmpfs"
 FREE_FACTOR = 3  # so many times the copy's size has to be available
 COPIER_COUNT = 4
 CHUNK_BYTES = 64 << 20
+# What compilers, Python, torch, Triton and CUDA read; the rest of /usr/lib is of other programs.
+_LIBRARIES = re.compile(
+    r"bfd-plugins|binfmt|ccache|clang.*|compat-ld|cuda.*|gcc.*|gold-ld|llvm.*|locale|nvidia.*|pkgconfig|python3.*|ssl|wsl|[a-z0-9_]+-linux-gnu.*"
+)
+_NEVER = frozenset({"/usr/share", "/usr/src", "/usr/games", "/usr/local/share", "/usr/local/src", "/usr/local/games"})
+_IN_SITE_PACKAGES = ("playwright", "torch/test", "pip", "mypy")
 
 
 class ResidentCopyImpossible(IsolationBroken):
@@ -223,3 +230,21 @@ def _kind(place: Path) -> str:
 def _available_bytes() -> int:
     (line,) = [line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable:")]
     return int(line.split()[1]) << 10
+
+
+def left_out(path: str) -> bool:
+    """Whether a directory stays empty in the copy: no box needs it."""
+    if path in _NEVER or path in _base_only():
+        return True
+    parent, _, name = path.rpartition("/")
+    if parent == "/usr/lib":
+        return _LIBRARIES.fullmatch(name) is None
+    return "/site-packages/" in path and path.endswith(tuple(f"/site-packages/{one}" for one in _IN_SITE_PACKAGES))
+
+
+def _base_only() -> tuple[str, ...]:
+    """Of the Python that a virtual environment is made from: its own packages, which the environment does not see, and its tests."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    library = Path(sys.base_prefix).resolve() / "lib" / version
+    packages = () if sys.prefix == sys.base_prefix else (str(library / "site-packages"),)
+    return (*packages, str(library / "test"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from grader.isolation import Availability, Isolation
-from grader.isolation.errors import NoIsolationWorks
+from grader.isolation import Availability, Isolation, NoIsolationWorks
 from grader.isolation.settings import BoxSettings
 from grader.isolations import AUTO, choices, isolations
 

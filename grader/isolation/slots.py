@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from grader.isolation import Purpose
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import IsolationBroken, Purpose
 
 FIRST_UID = 61000
 SLOT_COUNT = 256

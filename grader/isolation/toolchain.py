@@ -10,8 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.isolation import LIB
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import LIB, IsolationBroken
 from sandbox.protocol.languages import languages
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")

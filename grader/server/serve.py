@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.formats.validation_messages import describe
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
 from grader.server.grading import Wiring
 from grader.server.resources import bound_arenas, raise_descriptor_limit

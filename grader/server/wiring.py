@@ -19,9 +19,9 @@ from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import SettingsInvalid
+from grader.isolation.directories import leave_runtime
 from grader.isolation.metered import ObservedIsolation
 from grader.isolation.resident import ResidentCopyImpossible, resident
-from grader.isolation.runtime import leave_runtime
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.server.grading import Grading

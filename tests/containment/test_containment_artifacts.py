@@ -8,8 +8,8 @@ import asyncio
 import os
 import threading
 
+from grader.isolation.directories import box_output
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
-from grader.isolation.runtime import box_output
 from tests.containment.conftest import HANG_S
 
 SPECIAL = """

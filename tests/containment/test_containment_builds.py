@@ -4,8 +4,8 @@ Each ends at one limit of the box; the control is the same source where that lim
 """
 
 from grader.grading.build import COMPILER_REJECTED, module_argv
+from grader.isolation.directories import box_output
 from grader.isolation.pickup import pick_up
-from grader.isolation.runtime import box_output
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
 

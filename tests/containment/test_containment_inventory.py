@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from grader.isolation.runtime import box_output
+from grader.isolation.directories import box_output
 from grader.isolation.toolchain import OWN_ETC, write_own_etc
 from tests.containment.inventory import traces
 

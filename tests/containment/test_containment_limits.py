@@ -14,8 +14,7 @@ import pytest
 
 from grader.cli.text import escape_unprintable
 from grader.grading.build import cut
-from grader.isolation.removal import remove_tree
-from grader.isolation.runtime import box_output
+from grader.isolation.directories import box_output, remove_tree
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.removal import remove_tree
+from grader.isolation.directories import remove_tree
 from grader.isolation.slots import hold_slot
 from tools import containment, machine
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 from grader.isolation import Purpose
+from grader.isolation.directories import box_output
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
-from grader.isolation.runtime import box_output
 from sandbox.protocol.wire import BoxCause
 from tests.containment.conftest import HANG_S
 

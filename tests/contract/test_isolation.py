@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation import BoxSpec, Limits, NoIsolationWorks, Purpose
+from grader.isolation.directories import box_output
 from grader.isolation.docker import DockerIsolation
-from grader.isolation.errors import NoIsolationWorks
 from grader.isolation.pickup import pick_up
-from grader.isolation.runtime import box_output
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory

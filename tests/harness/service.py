@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from grader.isolation.errors import NoIsolationWorks
+from grader.isolation import NoIsolationWorks
 from sandbox.protocol import wire
 from tests.harness.grading import Graded, Grading, grader
 from tests.harness.messages import LENGTH_BYTES, SECRET, SOCKET, Answer, BuildRequest, GradingRequest, ServiceFailed, Unusable, frame

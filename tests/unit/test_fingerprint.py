@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import IsolationBroken
 from grader.isolation.fingerprint import HostFingerprint, Walk, take_host
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from grader.isolation.runtime import box_output, leave_runtime, run_directory, sweep_runtime
+from grader.isolation.directories import box_output, leave_runtime, run_directory, sweep_runtime
 from grader.isolation.settings import BoxSettings
 
 

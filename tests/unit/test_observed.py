@@ -10,8 +10,7 @@ import pytest
 from grader import devices
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.lanes import DeviceLane, Lanes, LaneStatus
-from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose
-from grader.isolation.errors import IsolationBroken
+from grader.isolation import BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
 from grader.isolation.metered import ObservedIsolation
 from grader.observability.observer import LaneState, Observer, Observers
 from tests import fakes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.output import output_directory
+from grader.isolation.directories import output_directory
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 
 

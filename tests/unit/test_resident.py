@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from grader.isolation import IsolationBroken
 from grader.isolation import resident as module
-from grader.isolation.errors import IsolationBroken
-from grader.isolation.resident import PREFIX, ResidentCopyImpossible, copy, resident, sweep, why_not
-from grader.isolation.resident_parts import left_out
+from grader.isolation.resident import PREFIX, ResidentCopyImpossible, copy, left_out, resident, sweep, why_not
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import Bind, Toolchain, at_resident, host_toolchain, mirrored
 

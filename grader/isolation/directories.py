@@ -1,0 +1,162 @@
+"""The directories of live boxes: made, bounded in size where we may mount, and removed however untrusted code has left them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from grader.isolation import BoxSpec
+from grader.isolation.settings import BoxSettings
+
+HOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOSYMFOLLOW = 2, 4, 8, 256
+MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
+
+
+def run_directory(settings: BoxSettings) -> Path:
+    """Return, and make, the directory of this run of the server.  Searchable, not listable: its names are not guessable."""
+    directory = settings.runtime_dir / f"run-{settings.run_id}"
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o711)
+    return directory
+
+
+@contextmanager
+def link_directory(settings: BoxSettings, spec: BoxSpec) -> Iterator[Path]:
+    """Return the box's {link}: the caller's, or one of our own that is removed after."""
+    if spec.link_dir is not None:
+        spec.link_dir.chmod(0o755)  # the box's uid must get to the sockets in it
+        yield spec.link_dir
+        return
+    directory = run_directory(settings) / f"link-{secrets.token_hex(8)}"
+    directory.mkdir()
+    directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def box_output(settings: BoxSettings, *, limit_bytes: int) -> Iterator[Path]:
+    """Make the `out_dir` of one box, and remove it after."""
+    with output_directory(run_directory(settings), limit_bytes=limit_bytes) as directory:
+        yield directory
+
+
+def sweep_runtime(settings: BoxSettings) -> None:
+    """Remove what earlier runs of the server left; their boxes must be gone."""
+    for directory in sorted(settings.runtime_dir.glob("run-*")):
+        if directory.name != f"run-{settings.run_id}":
+            sweep_outputs(directory)
+            remove_tree(directory)
+
+
+def leave_runtime(settings: BoxSettings) -> None:
+    """Remove what a server has made here when it ends; what holds something that could not be cleared stays for the next to sweep."""
+    with suppress(OSError):
+        (settings.runtime_dir / f"run-{settings.run_id}").rmdir()
+    if not any(settings.runtime_dir.glob("run-*")):
+        shutil.rmtree(settings.runtime_dir / "etc", ignore_errors=True)
+        with suppress(OSError):
+            settings.runtime_dir.rmdir()
+
+
+@contextmanager
+def output_directory(parent: Path, *, limit_bytes: int, inode_count: int = 4096, executable: bool = False) -> Iterator[Path]:
+    """Make an empty directory for a box's {out} and remove it after.
+
+    Where we may mount, it is a tmpfs that cannot outgrow `limit_bytes`, follows no symlink, and is unmounted, not deleted by name.
+    """
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory = parent / f"out-{secrets.token_hex(8)}"
+    directory.mkdir(mode=0o700)
+    mounted = _mount_scratch(directory, limit_bytes, inode_count, executable)
+    # The parent keeps others out; inside, the box's uid is not ours, and a remapping engine's is not even the one we asked for.
+    directory.chmod(0o777)
+    try:
+        yield directory
+    finally:
+        if mounted:
+            _unmount(directory)
+            directory.rmdir()
+        else:
+            remove_tree(directory)
+
+
+def _mount_scratch(directory: Path, limit_bytes: int, inode_count: int, executable: bool) -> bool:
+    if os.geteuid() != 0:
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"size={limit_bytes},nr_inodes={inode_count},mode=0700".encode()
+    common = MS_NOSUID | MS_NODEV | (0 if executable else MS_NOEXEC)
+    attempts = (common | MS_NOSYMFOLLOW, common)  # nosymfollow: Linux 5.10
+    return any(libc.mount(b"grader-out", bytes(directory), b"tmpfs", flags, options) == 0 for flags in attempts)
+
+
+def _unmount(directory: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.umount2(bytes(directory), MNT_DETACH | UMOUNT_NOFOLLOW) != 0:
+        raise OSError(ctypes.get_errno(), "cannot unmount a box's output directory", str(directory))
+
+
+def sweep_outputs(parent: Path) -> None:
+    """Remove the output directories that an earlier server left under `parent`."""
+    for directory in sorted(parent.glob("out-*")):
+        if directory.is_mount():
+            _unmount(directory)
+        remove_tree(directory)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory, however deep; what may not be removed stays.  No symlink is followed.
+
+    `shutil.rmtree` calls itself for each level before Python 3.13: a thousand of them end it with a RecursionError.
+    """
+    with contextlib.suppress(OSError):
+        top = os.open(directory, HOW)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        directory.rmdir()
+
+
+def _empty(top: int) -> None:
+    """Empty a directory. What lies deeper than one level is moved up first, so that no path grows long and two descriptors are enough."""
+    waiting = _remove_files(top)
+    mark, count = secrets.token_hex(8), 0
+    while waiting:
+        name = waiting.pop()
+        with contextlib.suppress(OSError):
+            below = os.open(name, HOW, dir_fd=top)
+            try:
+                for inner in _remove_files(below):
+                    with contextlib.suppress(OSError):
+                        os.rename(inner, f"{mark}-{count}", src_dir_fd=below, dst_dir_fd=top)
+                        waiting.append(f"{mark}-{count}")
+                        count += 1
+            finally:
+                os.close(below)
+            os.rmdir(name, dir_fd=top)
+
+
+def _remove_files(descriptor: int) -> list[str]:
+    """Remove what is no directory; open to us, and name, what is one."""
+    directories = []
+    with os.scandir(descriptor) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in found:
+        with contextlib.suppress(OSError):
+            if is_directory:
+                directories.append(name)
+                os.chmod(name, 0o700, dir_fd=descriptor)  # it may be closed to its owner; nobody is left to swap it
+            else:
+                os.unlink(name, dir_fd=descriptor)
+    return directories

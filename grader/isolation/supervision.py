@@ -1,0 +1,203 @@
+"""The life of a box: it is started, watched, ended for the first cause that strikes, and cleared away.
+
+How a box is started, looked at and removed is its class's: a container (`docker_box.py`) or a tree of processes (`host_box.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from grader.isolation import Box, BoxExit, BoxSpec
+from grader.isolation.cancellation import finish_despite_cancel, settled
+from grader.isolation.cgroups import Counters
+from grader.isolation.host_memory import MemoryWatch
+from grader.isolation.output import OutputReader
+from sandbox.protocol.wire import BoxCause
+
+SIGNAL_EXIT_BASE = 128
+NEARLY_FULL = 0.98
+
+
+class FirstCause:
+    """The first cause to strike; later ones change nothing."""
+
+    def __init__(self) -> None:
+        self.cause: BoxCause | None = None
+        self.struck = asyncio.Event()
+        self.wall_ns = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the clock that `wall_ns` shows."""
+        self._began_ns = time.monotonic_ns()
+
+    def record_cause(self, cause: BoxCause) -> None:
+        """End the box for this cause, unless it has ended for another."""
+        if self.cause is None:
+            self.cause = cause
+            self.wall_ns = time.monotonic_ns() - self._began_ns
+            self.struck.set()
+
+    def summary(self, code: int | None, counters: Counters, output: OutputReader | None, memory_limit_bytes: int) -> BoxExit:
+        """Say how it ended.  `code` is the main process's, 128+n for a signal; what it claims counts only where nothing else struck."""
+        if self.cause is None:
+            raise AssertionError("a box is summed up after it has ended")
+        cause, exit_code, number = self.cause, code, None
+        if code is not None and _is_signal(code - SIGNAL_EXIT_BASE):
+            exit_code, number = None, code - SIGNAL_EXIT_BASE
+        if cause is BoxCause.EXITED:
+            cause = _own_end(exit_code, number, counters, memory_limit_bytes)
+        return BoxExit(
+            cause=cause,
+            exit_code=exit_code,
+            signal=number,
+            output=b"" if output is None else output.head,
+            wall_ns=self.wall_ns,
+            peak_memory_bytes=counters.peak_memory_bytes,
+            arrivals=() if output is None else tuple(output.arrivals),
+        )
+
+
+class SupervisedBox(ABC):
+    """One box. `supervise` runs next to it and enforces every limit, whether anybody waits or not. uid: the host's, of its processes."""
+
+    def __init__(self, spec: BoxSpec, uid: int, *, watch_memory: bool) -> None:
+        self._spec, self._uid, self._watch_memory = spec, uid, watch_memory
+        self._ending = FirstCause()
+        self._exit: asyncio.Future[BoxExit] = asyncio.get_running_loop().create_future()
+        self._reader: OutputReader | None = None
+        self._counters = Counters()
+        self._cleared = False
+
+    @property
+    def uid(self) -> int:
+        """The host uid that its processes have."""
+        return self._uid
+
+    async def wait(self) -> BoxExit:
+        """Return when it has ended."""
+        return await asyncio.shield(self._exit)
+
+    async def kill(self) -> BoxExit:
+        """End it now."""
+        self.end()
+        return await self.wait()
+
+    def end(self) -> None:
+        """Begin to end it; `supervise` does the rest."""
+        self._ending.record_cause(BoxCause.KILLED)
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start its first process, and the clock of its time; IsolationBroken where that can't be."""
+
+    @abstractmethod
+    def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        """What watches it until it has ended; one of them records that it ended by itself."""
+
+    @abstractmethod
+    def _members(self) -> set[int]:
+        """The processes of the box on this host."""
+
+    @abstractmethod
+    async def _stop(self) -> None:
+        """End what has to be ended while it is still watched."""
+
+    @abstractmethod
+    async def _settle(self) -> int | None:
+        """Bring counters and output up to date once nothing runs any more; the exit code, 128 + n for a signal. IsolationBroken."""
+
+    @abstractmethod
+    async def _clear(self) -> None:
+        """Leave nothing of it; may be called again after it failed."""
+
+    async def supervise(self) -> None:
+        """Watch the box until it has ended, leave nothing of it, and set its exit."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watches = (*self._watches(), self._count_down, self._watch_host_memory)
+                watchers = [tasks.create_task(watch()) for watch in watches]
+                await self._ending.struck.wait()
+                await self._stop()
+                for watcher in watchers:
+                    watcher.cancel()
+            code = await self._settle()
+            self._exit.set_result(self._ending.summary(code, self._counters, self._reader, self._spec.limits.memory_bytes))
+        except BaseException as error:
+            if not self._exit.done():
+                self._exit.set_exception(error)
+                self._exit.exception()  # who waits gets it; nobody has to
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            await self.clear()
+
+    async def clear(self) -> None:
+        """Kill what is left, remove it and close what is open; once."""
+        if not self._cleared:
+            await self._clear()
+            self._cleared = True
+
+    def _read(self, descriptor: int) -> None:
+        """Read its output from here on, up to its limit."""
+        self._reader = OutputReader(
+            descriptor, cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.record_cause(BoxCause.OUTPUT_LIMIT)
+        )
+
+    def _drain(self) -> None:
+        """Take the rest of its output."""
+        if self._reader is not None and self._ending.cause is not BoxCause.OUTPUT_LIMIT:
+            self._reader.drain()
+
+    async def _count_down(self) -> None:
+        await asyncio.sleep(self._spec.limits.wall_s)
+        self._ending.record_cause(BoxCause.WALL_LIMIT)
+
+    async def _watch_host_memory(self) -> None:
+        """Hold the memory limit where the driver takes memory for the box."""
+        if self._spec.gpu is not None and self._watch_memory:
+            record_cause = functools.partial(self._ending.record_cause, BoxCause.MEMORY_LIMIT)
+            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, record_cause=record_cause).run()
+
+
+@asynccontextmanager
+async def live(box: SupervisedBox) -> AsyncIterator[Box]:
+    """Start a box; leaving kills it and waits until nothing of it is left."""
+    try:
+        await box.start()
+        supervision = asyncio.create_task(box.supervise(), name="box")
+        try:
+            yield box
+        finally:
+            box.end()
+            await settled(supervision)
+    finally:
+        await finish_despite_cancel(box.clear())
+
+
+def _own_end(exit_code: int | None, number: int | None, counters: Counters, memory_limit_bytes: int) -> BoxCause:
+    if exit_code == 0:
+        return BoxCause.EXITED
+    if counters.oom_kills > 0:
+        return BoxCause.MEMORY_LIMIT
+    # The flag is set by whoever notices; a box that is killed whole may leave us only the peak.
+    if number == signal.SIGKILL and (counters.peak_memory_bytes or 0) >= NEARLY_FULL * memory_limit_bytes:
+        return BoxCause.MEMORY_LIMIT
+    if number == signal.SIGXCPU:
+        return BoxCause.WALL_LIMIT
+    if number == signal.SIGSYS:
+        return BoxCause.SANDBOX_VIOLATION
+    if counters.forks_refused > 0:
+        return BoxCause.PROCESS_LIMIT
+    return BoxCause.EXITED if number is None else BoxCause.SIGNALLED
+
+
+def _is_signal(number: int) -> bool:
+    return number in signal.valid_signals()
