@@ -34,7 +34,7 @@ from grader.v1 import submission_pb2
 from sandbox.protocol import wire
 from tests.harness.grading import Graded, Grading, grader
 from tools.page import table_lines
-from tools.service import keys
+from tools.service import host
 
 ROOT = Path(__file__).parents[1]
 PROBLEMS = {"scale_add": "tests/honest/problems/scale_add", "own_kernels_only": "tests/honest/problems/own_kernels_only"}
@@ -296,7 +296,7 @@ def served(place: Path, name: str, options: Sequence[str] = ()) -> Iterator[tupl
     (place / "kernels_examples").symlink_to(ROOT / "kernels_examples")
     state = place / "state"
     state.mkdir()
-    made = tuple(keys.make_keys(2, state, "").values())
+    made = tuple(host.make_keys(2, state, "").values())
     (place / name / "k").write_text("\n".join(made) + "\n")
     address = f"127.0.0.1:{API_PORTS[name]}"
     words = ["--listen", address, "--state-dir", str(state), "--auth", "keys", "--web", str(WEB_PORT), "--log-level", "error"]

@@ -34,6 +34,14 @@ async def grade(grading: Grading, kernel: Kernel) -> Graded:
     return await grading.grade(problem, new.sources, language=new.language, mode=new.mode, conditions=Conditions(measure_s=MEASURE_S))
 
 
+@pytest.mark.parametrize("kernel", all_in("controls"), ids=lambda kernel: kernel.name)
+async def test_a_wrong_twin_is_refused(grading: Grading, section: Section, kernel: Kernel) -> None:
+    """The control: by the same way, and on the same problems."""
+    graded = await grade(grading, kernel)
+    show(section, kernel, graded, Verdict.WRONG_ANSWER)
+    assert graded.report.verdict is Verdict.WRONG_ANSWER, f"{kernel.why}\n{graded.explanation}"
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ahead(request: pytest.FixtureRequest, grading: Grading) -> AsyncIterator[GradedAhead]:
     """The gradings of all rounds."""
@@ -50,14 +58,6 @@ async def test_an_honest_kernel_is_accepted(
     graded = await ahead[request.node.nodeid]
     show(section, kernel, graded, Verdict.ACCEPTED)
     assert graded.report.verdict is Verdict.ACCEPTED, f"{kernel.why}\n{graded.explanation}"
-
-
-@pytest.mark.parametrize("kernel", all_in("controls"), ids=lambda kernel: kernel.name)
-async def test_a_wrong_twin_is_refused(grading: Grading, section: Section, kernel: Kernel) -> None:
-    """The control: by the same way, and on the same problems."""
-    graded = await grade(grading, kernel)
-    show(section, kernel, graded, Verdict.WRONG_ANSWER)
-    assert graded.report.verdict is Verdict.WRONG_ANSWER, f"{kernel.why}\n{graded.explanation}"
 
 
 def show(section: Section, kernel: Kernel, graded: Graded, expected: Verdict) -> None:
