@@ -66,7 +66,7 @@ lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/python tools/generate_proto.py --check
 
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
-	@$(BIN)/python tools/bench_build.py $(BENCH_ARGS)
+	@$(BIN)/python -m tools.bench_build $(BENCH_ARGS)
 
 attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks'); the same files on a GPU: make gpu GPU_ARGS='-k "test_exploits or test_honest_set"'
 	@$(BIN)/python -m tools.attack $(ATTACK_ARGS)

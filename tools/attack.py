@@ -25,9 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import gpu_attacks
-from tools.page import facts, outcome, table_lines
+from tools.page import ROOT, facts, outcome, table_lines
 
-ROOT = Path(__file__).parents[1]
 PARTS = {
     "attacks": ("tests/exploits/test_exploits.py",),
     "controls": ("tests/exploits", "--deselect", "tests/exploits/test_exploits.py"),

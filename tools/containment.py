@@ -30,9 +30,8 @@ from grader.isolation.removal import remove_tree
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from tools.machine import Machine
-from tools.page import Table, facts, table_lines
+from tools.page import ROOT, Table, facts, table_lines
 
-ROOT = Path(__file__).parents[1]
 SUITE = "tests/containment"
 CAGES = ("docker", "bubblewrap")
 MARK_VARIABLE = "GRADER_CONTAINMENT_RUN"
