@@ -168,6 +168,16 @@ class Report:
             if limit_s is not None and time.monotonic() - self._begun > limit_s and self._session is not None:
                 self._session.shouldstop = f"the {limit_s:.0f} s of --gpu-seconds are over"
 
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """A report of a GPU that shows nothing is a failure."""
+        if self._shows_nothing and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @property
+    def _shows_nothing(self) -> bool:
+        wanted = bool(self.sections) and self.directory is not None and self._config.getoption("gpu_device") == "cuda"
+        return wanted and not any(claim.passed for section in self.sections.values() for claim in section.claims.values())
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the tables."""
         for section in self.sections.values():
@@ -176,6 +186,8 @@ class Report:
                 terminalreporter.write_line("\n".join(section.lines()))
         if self.sections and self.directory is not None:
             terminalreporter.write_line(f"report: {self.directory / 'gpu.md'}")
+        if self._shows_nothing:
+            terminalreporter.write_line("nothing was shown: no GPU test passed; --gpu-device emulated shows the flow without a GPU")
 
     def write(self) -> None:
         """Write both files, if they were asked for."""

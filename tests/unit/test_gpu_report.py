@@ -74,6 +74,14 @@ def test_a_claim_with_a_skipped_case_is_not_shown(run: Run) -> None:
     assert "| sums | an addition is right | not shown | 1 of 2; 1 skipped: no second GPU |" in page
 
 
+def test_a_report_that_shows_nothing_is_a_failure(run: Run) -> None:
+    """As on a host without a GPU; on the emulated device it is none."""
+    code, page, _ = run("-k", "skipped")
+    assert code == 1
+    assert "| sums | an addition is right | not shown | 0 of 1; 1 skipped: no second GPU |" in page
+    assert run("-k", "skipped", "--gpu-device=emulated")[0] == 0
+
+
 def test_a_run_that_is_out_of_time_keeps_what_it_has(run: Run) -> None:
     """What was not begun is on the page, and the exit code is that of an interrupted run."""
     code, page, data = run("--gpu-seconds=0")
