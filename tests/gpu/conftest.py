@@ -97,11 +97,10 @@ def secret_in_environment() -> Iterator[None]:
         del os.environ[SECRET]
 
 
-@pytest.fixture(scope="session")
-def measure_s(request: pytest.FixtureRequest) -> Callable[[float], float]:
-    """Seconds of measuring for each workload: what --gpu-measure-s says, else the module's own."""
-    option = request.config.getoption("gpu_measure_s")
-    return lambda own_s: own_s if option is None else float(option)
+def measure_s(config: pytest.Config, own_s: float) -> float:
+    """Seconds of measuring for each workload: what --gpu-measure-s says, else the test's own."""
+    option = config.getoption("gpu_measure_s")
+    return own_s if option is None else float(option)
 
 
 def count_of(config: pytest.Config, own: int) -> int:

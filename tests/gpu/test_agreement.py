@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from grader.dispatch.gpus import Gpu
 from sandbox.protocol import wire
-from tests.gpu.conftest import count_of, show_flow_only
+from tests.gpu.conftest import count_of, measure_s, show_flow_only
 from tests.gpu.families import FAMILIES, Family
 from tests.gpu.figures import certified_limit_us, quantile, reported_limit_us, shown_us
 from tests.gpu.plain_bench import plan_of
@@ -54,7 +54,6 @@ def compared(
     artifacts: Mapping[str, Path],
     maybe_gpu: Gpu | None,
     section: Section,
-    measure_s: Callable[[float], float],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Compare:
     """Gives one kernel's figures at one size: of a family first the plain do_bench of all sizes, then at once the grading."""
@@ -69,7 +68,7 @@ def compared(
             plan = plan_of(family, artifacts[family.name], device=grading.device, repetitions=repetitions, seed=seed)
             place = tmp_path_factory.mktemp(family.name)
             plain = await asyncio.to_thread(run_program, "tests.gpu.plain_bench", plan, place, maybe_gpu)
-            graded = await _grade(grading, family, measure_s(MEASURE_S))
+            graded = await _grade(grading, family, measure_s(request.config, MEASURE_S))
             found[family.name] = {one.name: comparison(family.name, one.name, plain, graded.report.measurements) for one in family.sizes}
             _show(section, [one for sizes in found.values() for one in sizes.values()])
             assert graded.verdict == "ACCEPTED", graded.explanation
@@ -78,9 +77,9 @@ def compared(
     return figures
 
 
-async def _grade(grading: Grading, family: Family, measure_s: float) -> Graded:
+async def _grade(grading: Grading, family: Family, seconds: float) -> Graded:
     problem = family.problem(tiny=grading.device == "emulated")
-    return await grading.grade(problem, family.source, language=family.language, conditions=Conditions(measure_s=measure_s))
+    return await grading.grade(problem, family.source, language=family.language, conditions=Conditions(measure_s=seconds))
 
 
 def named(cases: Sequence[tuple[Family, str]]) -> list[object]:

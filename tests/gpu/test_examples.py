@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +12,7 @@ import pytest_asyncio
 from grader.intake.languages import detect
 from grader.model import Problem, SourceFile
 from sandbox.protocol import wire
-from tests.gpu.conftest import GradedAhead, cases_of, graded_ahead
+from tests.gpu.conftest import GradedAhead, cases_of, graded_ahead, measure_s
 from tests.gpu.figures import shown_us
 from tests.gpu.report import Section
 from tests.harness.grading import ROOT, Conditions, Graded, Grading, load_problem
@@ -56,10 +56,10 @@ def all_examples() -> list[Example]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ahead(request: pytest.FixtureRequest, grading: Grading, measure_s: Callable[[float], float]) -> AsyncIterator[GradedAhead]:
+async def ahead(request: pytest.FixtureRequest, grading: Grading) -> AsyncIterator[GradedAhead]:
     """All gradings; on the emulated device without times, which would say nothing."""
     mode = wire.Mode.TEST if grading.device == "emulated" else wire.Mode.BENCHMARK
-    conditions = Conditions(measure_s=measure_s(MEASURE_S))
+    conditions = Conditions(measure_s=measure_s(request.config, MEASURE_S))
 
     async def grade(kernel: Example) -> Graded:
         return await grading.grade(kernel.problem, kernel.source, language=kernel.language, mode=mode, conditions=conditions)

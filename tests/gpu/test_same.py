@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from sandbox.protocol import wire
-from tests.gpu.conftest import GradedAhead, cases_of, count_of, graded_ahead, show_flow_only
+from tests.gpu.conftest import GradedAhead, cases_of, count_of, graded_ahead, measure_s, show_flow_only
 from tests.gpu.families import SAME
 from tests.gpu.figures import HALF_WIDTH, LOSER, SAME_COLUMNS, WINNER, same_against_same
 from tests.gpu.report import Section
@@ -37,10 +37,10 @@ def found() -> Speedups:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ahead(request: pytest.FixtureRequest, grading: Grading, measure_s: Callable[[float], float]) -> AsyncIterator[GradedAhead]:
+async def ahead(request: pytest.FixtureRequest, grading: Grading) -> AsyncIterator[GradedAhead]:
     """The gradings; each measures all sizes, as long as a server does."""
     problem = SAME.problem(tiny=grading.device == "emulated")
-    conditions = Conditions(measure_s=measure_s(grading.fleet.profile.measure_s))
+    conditions = Conditions(measure_s=measure_s(request.config, grading.fleet.profile.measure_s))
 
     async def grade(number: int) -> Graded:
         return await grading.grade(problem, SAME.source, language=SAME.language, conditions=conditions)

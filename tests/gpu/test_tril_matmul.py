@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import pytest_asyncio
 
 from grader.cli.demo import PROBLEM, STORY
 from grader.model import Verdict
 from sandbox.protocol import wire
-from tests.gpu.conftest import show_flow_only
+from tests.gpu.conftest import measure_s, show_flow_only
 from tests.gpu.figures import shown_samples, shown_speedup
 from tests.gpu.report import Section
 from tests.harness.grading import ROOT, Conditions, Graded, Grading, load_problem
@@ -48,10 +46,10 @@ async def built(grading: Grading) -> None:
 
 @pytest.mark.parametrize(("name", "expected"), list(zip(STORY, VERDICTS, strict=True)))
 async def test_the_story_has_its_verdicts_on_a_gpu(
-    grading: Grading, built: None, section: Section, measure_s: Callable[[float], float], name: str, expected: str
+    request: pytest.FixtureRequest, grading: Grading, built: None, section: Section, name: str, expected: str
 ) -> None:
     """Two right kernels are accepted and timed, three wrong ones are not accepted, and one does not compile."""
-    conditions = Conditions(measure_s=measure_s(MEASURE_S))
+    conditions = Conditions(measure_s=measure_s(request.config, MEASURE_S))
     graded = await grading.grade(load_problem(PROBLEM), source_of(name), language="torch_extension", conditions=conditions)
     section.table(*VERDICT_COLUMNS).add(name, graded.verdict, expected, _unwritten(graded), f"{graded.seconds:.1f}", graded.report.summary)
     for measured in graded.report.measurements:
