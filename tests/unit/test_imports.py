@@ -1,5 +1,6 @@
 """docs/imports.md shows the imports between folders as they are, and they form no cycle."""
 
+import re
 import subprocess
 import sys
 from graphlib import CycleError
@@ -29,3 +30,11 @@ def test_an_import_that_goes_round_is_an_error(tmp_path: Path):
     assert found == {"grader.a": {"grader.b"}, "grader.b": {"grader.a"}, "grader.c": set()}
     with pytest.raises(CycleError):
         imports.page(found)
+
+
+def test_no_tool_imports_tests():
+    """Tests use tools; the other direction would be a cycle."""
+    found = [
+        path for path in (imports.ROOT / "tools").rglob("*.py") if re.search(r"^\s*(from|import) tests\b", path.read_text(), re.MULTILINE)
+    ]
+    assert found == []
