@@ -66,19 +66,19 @@ lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/python tools/generate_proto.py --check
 
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
-	@$(BIN)/python tools/bench_build.py $(BENCH_ARGS)
+	@$(BIN)/python -m tools.bench_build $(BENCH_ARGS)
 
-attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks'); the same files on a GPU: make gpu GPU_ARGS='--only exploits,honest_set'
+attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks'); the same files on a GPU: make gpu GPU_ARGS='-k "test_exploits or test_honest_set"'
 	@$(BIN)/python -m tools.attack $(ATTACK_ARGS)
 
 containment: setup-dev ## Run the containment suite twice in a row and name all that it left on this machine (CONTAINMENT_ARGS='--isolation docker')
 	@$(BIN)/python -m tools.containment $(CONTAINMENT_ARGS)
 
-gpu: $(if $(PYTHON),,setup-dev) ## On a GPU host: run the GPU tests and print the tables (GPU_ARGS='--only six,agreement --out DIR'; '--only exploits,honest_set --slice 1/2' for a half of all attacks and honest kernels)
-	@$(or $(PYTHON),$(BIN)/python) -m tools.gpu $(GPU_ARGS)
+gpu: $(if $(PYTHON),,setup-dev) ## On a GPU host: run the GPU tests, and write their tables to build/gpu (GPU_ARGS='-k "test_tril_matmul or test_same" --gpu-isolation docker'; GPU_ARGS=--help lists the options)
+	@$(or $(PYTHON),$(BIN)/python) -m pytest tests/gpu -m gpu -q --all-cases -o addopts=-ra --gpu-report build/gpu $(GPU_ARGS)
 
-examples: setup-dev ## Grade every file of kernels_examples/ on the emulated device and compare with its first line; on a GPU it is `make gpu GPU_ARGS='--only examples'`
-	@$(BIN)/python -m tools.gpu --device emulated --only examples --seconds 3600 $(EXAMPLES_ARGS)
+examples: setup-dev ## Grade every file of kernels_examples/ on the emulated device and compare with its first line; on a GPU it is `make gpu GPU_ARGS='-k test_examples'`
+	@$(BIN)/python -m pytest tests/gpu/test_examples.py -q --all-cases --gpu-device emulated $(EXAMPLES_ARGS)
 
 proto: setup-dev ## Generate grader/v1 from proto/
 	$(BIN)/python tools/generate_proto.py

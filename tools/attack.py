@@ -4,9 +4,9 @@
                            [--out FILE] [--into FILE]
     python -m tools.attack --gpu DIR/gpu.json,DIR2/gpu.json [--out FILE] [--into FILE]
 
-All of it is the emulated device. On a GPU host `make gpu GPU_ARGS="--only exploits,honest_set --out DIR"` grades the same files there, and
-`--gpu` takes what that wrote, a run's slices together; "--only attacks" attacks the clock. Progress goes to stderr, the table to stdout.
-Exit code 1 where an attack has gained something, a control was not fooled, or an honest kernel was refused.
+All of it is the emulated device. On a GPU host `make gpu GPU_ARGS='-k "test_exploits or test_honest_set" --gpu-report DIR'` grades the same
+files there, and `--gpu` takes what that wrote, a run's slices together. Progress goes to stderr, the table to stdout. Exit code 1 where an
+attack has gained something, a control was not fooled, or an honest kernel was refused.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
-from tools.gpu import corpus, host
-from tools.gpu.page import Section, Table, table_lines
+from tools import gpu_attacks
+from tools.page import ROOT, facts, outcome, table_lines
 
-ROOT = Path(__file__).parents[1]
 PARTS = {
     "attacks": ("tests/exploits/test_exploits.py",),
     "controls": ("tests/exploits", "--deselect", "tests/exploits/test_exploits.py"),
@@ -43,6 +41,8 @@ ROW = "row"  # the property under which a test tells its row, as JSON
 COLUMNS = ("id", "severity", "attack", "isolation", "verdict", "gained", "seconds")
 MARK = "<!-- attacks: {} -->"
 WORKERS = 2
+
+Claim = tuple[str, bool, str]
 
 
 @dataclass(slots=True)
@@ -61,23 +61,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.gpu:
         try:
-            on_a_gpu = corpus.read(given.gpu)
-        except (OSError, ValueError, KeyError, corpus.NoRows) as error:
+            on_a_gpu = gpu_attacks.read(given.gpu)
+        except (OSError, ValueError, KeyError, gpu_attacks.NoRows) as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             return 2
-        return _shown(given, "a GPU", "gpu", "\n".join(corpus.lines(on_a_gpu)), held=on_a_gpu.held)
-    sections, held = [], True
+        return _shown(given, "a GPU", "gpu", "\n".join(gpu_attacks.lines(on_a_gpu)), held=on_a_gpu.held)
+    claims: list[Claim] = []
+    lines: list[str] = []
     for part in given.only:
         begun = time.monotonic()
         if given.result is None:
             found = _run(part, given.isolation, given.repeat, given.workers)
         else:
             found = counted(given.result.read_text("utf-8"), part)
-        section = _section(part, found, time.monotonic() - begun if given.result is None else found.seconds)
-        held &= section.succeeded
-        sections.append(section)
-    text = "\n".join(_lines(sections, "make attack" if given.result is None else "make test")) + "\n"
-    return _shown(given, "the emulated device", "emulated", text, held=held)
+        claims += _claims(part, found)
+        lines += _lines(part, found, time.monotonic() - begun if given.result is None else found.seconds)
+    command = "make attack" if given.result is None else "make test"
+    head = table_lines(("what", "which"), {**facts(command), "device": "emulated"}.items())
+    outcomes = table_lines(("claim", "outcome", "found"), [(text, outcome(holds), detail) for text, holds, detail in claims])
+    text = "\n".join([*head, "", *outcomes, "", *lines]) + "\n"
+    return _shown(given, "the emulated device", "emulated", text, held=all(holds for _, holds, _ in claims))
 
 
 def _shown(given: argparse.Namespace, device: str, mark: str, text: str, *, held: bool) -> int:
@@ -136,38 +139,24 @@ def part_of(classname: str) -> str:
     return "honest" if classname.startswith("tests.honest.") else ""
 
 
-def _section(part: str, found: Outcome, seconds: float) -> Section:
-    section = Section(name=part, title=TITLES[part], budget_s=0.0, seconds=seconds)
+def _claims(part: str, found: Outcome) -> list[Claim]:
+    """What this part claims, whether it holds, and what was found."""
+    claims = []
     if found.rows:
-        table = section.table(*COLUMNS)
-        table.rows += [tuple(row.get(column, "") for column in COLUMNS) for row in sorted(found.rows, key=lambda row: row["attack"])]
         gained = [row["attack"] for row in found.rows if row["gained"] != "none"]
-        section.claim(f"{len(found.rows)} gradings of attacks gain nothing", not gained, ", ".join(gained) or _verdicts(found.rows))
+        claims.append((f"{len(found.rows)} gradings of attacks gain nothing", not gained, ", ".join(gained) or _verdicts(found.rows)))
     detail = f"{found.passed} passed, {found.skipped} skipped, {len(found.failed)} failed"
-    section.claim(f"every test of {PARTS[part][0]} passes", not found.failed and found.passed > 0, detail)
-    section.notes += [f"Failed: `{name}`" for name in found.failed[:40]]
-    return section
+    return [*claims, (f"every test of {PARTS[part][0]} passes", not found.failed and found.passed > 0, detail)]
+
+
+def _lines(part: str, found: Outcome, seconds: float) -> list[str]:
+    rows = [tuple(row.get(column, "") for column in COLUMNS) for row in sorted(found.rows, key=lambda row: row["attack"])]
+    lines = [f"{TITLES[part]}, in {seconds:.0f} s:", "", *table_lines(COLUMNS, rows), ""] if rows else []
+    return lines + [f"Failed: `{name}`" for name in found.failed[:40]]
 
 
 def _verdicts(rows: Sequence[dict[str, str]]) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"].split()[0] for row in rows).most_common())
-
-
-def _lines(sections: Sequence[Section], command: str) -> list[str]:
-    facts = {
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "device": "emulated",
-        "commit": host.commit(),
-        "command": command,
-    }
-    claims = [(claim.text, claim.word, claim.detail) for section in sections for claim in section.claims]
-    lines = [*table_lines(Table(headings=("what", "which"), rows=list(facts.items()))), ""]
-    lines += [*table_lines(Table(headings=("claim", "outcome", "found"), rows=list(claims))), ""]
-    for section in sections:
-        for table in section.tables:
-            lines += [f"{section.title}, in {section.seconds:.0f} s:", "", *table_lines(table), ""]
-        lines += section.notes
-    return lines
 
 
 def _parts(text: str) -> list[str]:
@@ -188,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", type=int, default=1, help="how often each honest kernel is graded (default 1)")
     parser.add_argument("--workers", type=int, default=WORKERS, help=f"test processes side by side (default {WORKERS})")
     parser.add_argument("--result", type=Path, metavar="XML", help="run nothing: take what `make test PYTEST_ARGS=--junitxml=XML` wrote")
-    parser.add_argument("--gpu", type=_paths, metavar="JSON", help="run nothing: take what `python -m tools.gpu --out` wrote, with commas")
+    parser.add_argument("--gpu", type=_paths, metavar="JSON", help="run nothing: take gpu.json of `--gpu-report`, several with commas")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table as a page")
     parser.add_argument("--into", type=Path, metavar="FILE", help="also put it between the marks of a document, such as docs/security.md")
     return parser

@@ -1,6 +1,6 @@
 """Measures how long a build takes: the builder's own process, the plain compiler, and `torch.utils.cpp_extension.load`.
 
-    .venv/bin/python tools/bench_build.py [--device both|emulated|nvcc] [--quick] [--rounds 1] [--json FILE]
+    .venv/bin/python -m tools.bench_build [--device both|emulated|nvcc] [--quick] [--rounds 1] [--json FILE]
 
 ours   `python -m sandbox.builder.build`, as it runs in a build box: from the job to the checked artifact, linked.
 plain  one command with the same flags; torch's own headers, object only (`-c`). A raw CUDA source is linked too (`-shared`).
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -28,8 +29,8 @@ from sandbox.compilers import emulation, gcc, nvcc, torch_install
 from sandbox.compilers.headers import Headers
 from sandbox.languages import torch_extension
 from sandbox.protocol import wire
+from tools.page import ROOT, Table, facts, table_lines
 
-ROOT = Path(__file__).parents[1]
 QUICK = (
     "kernels_examples/tril_matmul/correct_2d.cu",
     "tests/extensions/leaky_relu_dispatch.cu",
@@ -243,13 +244,14 @@ def timed(command: Sequence[str], directory: Path) -> Took:
 
 def show(took: dict[Key, dict[str, Took]]) -> None:
     """A line for every source and device, and the means."""
-    say("\nseconds; ratios to ours\n")
-    say(f"{'device':9}{'source':38}{'lines':>6} {'headers':8}{'ours':>8}{'plain':>8}{'load':>8}{'plain/ours':>12}{'load/ours':>11}")
+    table = Table(headings=("device", "source", "lines", "headers", "ours, s", "plain, s", "load, s", "plain/ours", "load/ours"))
     for (source, device), results in took.items():
-        times = "".join(f"{seconds(results[name]) if name in results else '':>8}" for name in (OURS, PLAIN, LOAD))
+        times = (seconds(results[name]) if name in results else "" for name in (OURS, PLAIN, LOAD))
         lines = len(source.path.read_text("utf-8").splitlines())
-        start = f"{device:9}{source.name:38}{lines:6} {results[OURS].headers or 'raw':8}"
-        say(f"{start}{times}{ratio_text(results, PLAIN):>12}{ratio_text(results, LOAD):>11}")
+        found = (ratio_text(results, PLAIN), ratio_text(results, LOAD))
+        table.add(device, source.name, lines, results[OURS].headers or "raw", *times, *found)
+    head = facts(f"python -m tools.bench_build {shlex.join(sys.argv[1:])}")
+    say("\n".join(["", *table_lines(("what", "which"), head.items()), "", *table.lines()]))
     say("")
     for device in dict.fromkeys(device for _, device in took):
         for other in (LOAD, PLAIN):
@@ -306,9 +308,8 @@ def cell(results: dict[str, Took]) -> dict[str, object]:
 
 def measure_cache() -> None:
     """The same source again: by the artifact cache, in the pipeline."""
-    program = ROOT / "tools" / "bench_cache.py"
     say("\nthe same source again, through the artifact cache:")
-    subprocess.run([sys.executable, str(program)], cwd=ROOT, check=False, timeout=TIMEOUT_S)
+    subprocess.run([sys.executable, "-m", "tools.bench_cache"], cwd=ROOT, check=False, timeout=TIMEOUT_S)
 
 
 def say(line: str) -> None:

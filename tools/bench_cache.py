@@ -1,6 +1,6 @@
 """Measures the artifact cache: builds a kernel of about 1 MB in a real box, then takes it from the cache again and again.
 
-    .venv/bin/python tools/bench_cache.py [--sandbox auto|docker|bubblewrap|process] [--count 100]
+    .venv/bin/python -m tools.bench_cache [--sandbox auto|docker|bubblewrap|process] [--count 100]
 
 A figure is from job to artifact: the pipeline's own `build_artifact`, with the key, the look at the toolchain, the checks of the entry
 and the copy for the judge; `with the workspace` adds the directories that each attempt gets.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import shlex
 import statistics
 import sys
 import tempfile
@@ -27,8 +28,9 @@ from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, SourceFile, Submission, SubmissionState
 from grader.observability import log
 from sandbox.protocol import wire
+from tools.page import ROOT, facts, table_lines
 
-PROBLEM = Path(__file__).parents[1] / "kernels_examples" / "vector_add"
+PROBLEM = ROOT / "kernels_examples" / "vector_add"
 LIMIT_S = 0.050
 SOURCE = """#include <cuda_runtime.h>
 __device__ const char ballast[1 << 20] = {1};
@@ -71,10 +73,15 @@ async def bench(sandbox: str, count: int) -> int:
             assert all(build.cached for build, *_ in found) and toolchain == await isolation.fingerprint()
         finally:
             await isolation.close()
-    built_as = f"{size_bytes / 1e6:.2f} MB built in {built_s:.2f} s; toolchain walked in {walk_s * 1e3:.0f} ms"
-    sys.stdout.write(f"isolation {isolation.NAME}: {built_as}\n")
-    show("job to artifact", [one[1] for one in found])
-    show("with the workspace", [one[2] for one in found])
+    head = {
+        **facts(f"python -m tools.bench_cache {shlex.join(sys.argv[1:])}"),
+        "isolation": isolation.NAME,
+        "built": f"{size_bytes / 1e6:.2f} MB in {built_s:.2f} s",
+        "toolchain walked in": f"{walk_s * 1e3:.0f} ms",
+    }
+    rows = [_percentiles("job to artifact", [one[1] for one in found]), _percentiles("with the workspace", [one[2] for one in found])]
+    lines = [*table_lines(("what", "which"), head.items()), "", *table_lines(("from the cache", "times", "p50", "p95"), rows)]
+    sys.stdout.write("\n".join(lines) + "\n")
     return int(statistics.median(one[1] for one in found) >= LIMIT_S)
 
 
@@ -95,11 +102,9 @@ async def job(fleet: LocalFleet) -> tuple[wire.Build, float, float, int]:
         return build, ended_s - inside_s, ended_s - begun_s, work.artifact_path.stat().st_size
 
 
-def show(what: str, times_s: list[float]) -> None:
-    """Print percentiles."""
+def _percentiles(what: str, times_s: list[float]) -> tuple[object, ...]:
     centiles = statistics.quantiles(times_s, n=100, method="inclusive")
-    found = f"p50 {centiles[49] * 1e3:.1f} ms, p95 {centiles[94] * 1e3:.1f} ms"
-    sys.stdout.write(f"{what}, {len(times_s)} times from the cache: {found}\n")
+    return (what, len(times_s), f"{centiles[49] * 1e3:.1f} ms", f"{centiles[94] * 1e3:.1f} ms")
 
 
 if __name__ == "__main__":

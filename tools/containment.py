@@ -24,17 +24,14 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.isolation.directories import remove_tree
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from tools.gpu import host
-from tools.gpu.page import Table, table_lines
 from tools.machine import Machine
+from tools.page import ROOT, Table, facts, table_lines
 
-ROOT = Path(__file__).parents[1]
 SUITE = "tests/containment"
 CAGES = ("docker", "bubblewrap")
 MARK_VARIABLE = "GRADER_CONTAINMENT_RUN"
@@ -84,23 +81,21 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
             return 2
         settle_s = given.settle_s if given.settle_s is not None else BESIDE_S if given.beside else SETTLE_S
         runs = repeat(given.repeat, lambda: _suite(given, place, mark), look, before, ignored=given.ignore, settle_s=settle_s)
-    facts = {
-        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "commit": host.commit(),
+    known = {
+        **facts(f"python -m tools.containment {' '.join(sys.argv[1:] if arguments is None else arguments)}"),
         "kernel": platform.release(),
-        "command": f"python -m tools.containment {' '.join(sys.argv[1:] if arguments is None else arguments)}".strip(),
         **usable,
         "before": _kinds(before),
         "others at the start": ", ".join(held) or "nobody",
         "not counted": ", ".join(given.ignore) or "nothing",
     }
-    text = "\n".join(_lines(facts, runs)) + "\n"
+    text = "\n".join(_lines(known, runs)) + "\n"
     sys.stdout.write(text)
     if given.out is not None:
         given.out.write_text(f"# What the containment suite leaves\n\n{text}", "utf-8")
     if given.json is not None:
         given.json.write_text(
-            json.dumps({**facts, "runs": [{**asdict(run), "clean": run.clean} for run in runs]}, indent=1) + "\n", "utf-8"
+            json.dumps({**known, "runs": [{**asdict(run), "clean": run.clean} for run in runs]}, indent=1) + "\n", "utf-8"
         )
     return int(not (runs and all(run.clean for run in runs)))
 
@@ -180,15 +175,15 @@ def _kinds(lines: frozenset[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(line.split()[0] for line in lines).items()))
 
 
-def _lines(facts: dict[str, str], runs: Sequence[Run]) -> list[str]:
+def _lines(known: dict[str, str], runs: Sequence[Run]) -> list[str]:
     table = Table(headings=("run", "seconds", *(f"{cage}: passed, skipped, failed" for cage in (*CAGES, "other")), "left"))
     for number, run in enumerate(runs, 1):
         counts = (
             ", ".join(str(run.outcome.counts.get(f"{cage} {how}", 0)) for how in ("passed", "skipped", "failed"))
             for cage in (*CAGES, "other")
         )
-        table.rows.append((number, f"{run.seconds:.0f}", *counts, len(run.left) or "nothing"))
-    lines = [*table_lines(Table(headings=("what", "which"), rows=list(facts.items()))), "", *table_lines(table)]
+        table.add(number, f"{run.seconds:.0f}", *counts, len(run.left) or "nothing")
+    lines = [*table_lines(("what", "which"), known.items()), "", *table.lines()]
     for what in ("left", "failed", "skipped"):
         for number, run in enumerate(runs, 1):
             found = run.left if what == "left" else getattr(run.outcome, what)

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,16 +36,34 @@ class Built:
 
 
 def build(extension: Extension, folder: Path, *, device_kind: str = "emulated", program: Sequence[str] = BUILDER) -> Built:
-    """Build as in a build box: the builder's own process, a job and files."""
+    """Build an extension as in a build box."""
+    return build_files(extension.files, folder, language=torch_extension.NAME, device_kind=device_kind, program=program)
+
+
+def build_files(
+    files: Mapping[str, str],
+    folder: Path,
+    *,
+    language: str,
+    device_kind: str = "emulated",
+    architecture: str = "",
+    program: Sequence[str] = BUILDER,
+) -> Built:
+    """Build a submission's files, by their paths, as in a build box: the builder's own process, a job and files."""
     source, out = folder / "src", folder / "out"
-    for path, text in extension.files.items():
+    for path, text in files.items():
         (source / "files" / path).parent.mkdir(parents=True, exist_ok=True)
         (source / "files" / path).write_text(text, "utf-8")
     out.mkdir()
-    job = wire.BuildJob(language=torch_extension.NAME, entry="forward", device_kind=device_kind, sources=tuple(extension.files))
+    entry = "forward" if language == torch_extension.NAME else "solve"
+    job = wire.BuildJob(language=language, entry=entry, device_kind=device_kind, sources=tuple(files), architecture=architecture)
     (source / "job.json").write_bytes(wire.encode(job))
+    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin"
+    environment = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{toolkit}"}
     command = [sys.executable, *program, str(source), str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S
+    )
     note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else None
     assert note is None or isinstance(note, wire.BuildNote)
     artifact = out / "artifact"

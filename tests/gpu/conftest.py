@@ -1,25 +1,38 @@
-"""The fixtures of the GPU tests: one fleet a module on the first GPU, and tables at the end."""
+"""The fixtures of the GPU tests: the first GPU, one fleet a module, and gradings that are begun ahead of their tests."""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import docker
+import docker.errors
 import pytest
 import pytest_asyncio
 
-from tests.harness.grading import Grading, grader, isolation_from_environment, usable_gpus
+from grader.dispatch.gpus import Gpu
+from grader.isolation.container import STATE_LABEL
+from grader.model import Verdict
+from tests.exploits.attack_files import PROBLEM, PROBLEMS
+from tests.gpu.report import Report
+from tests.harness.grading import BUILDER_COUNT, Graded, Grading, grader, usable_gpus
+from tests.harness.messages import SECRET
+from tests.honest.kernel_files import HERE as HONEST
 
-TABLES_VARIABLE = "GRADER_GPU_TABLES"  # a directory; each table is also written there, as NAME.md
 LOCKS = Path(tempfile.gettempdir()) / f"grader-gpu-tests-{os.geteuid()}"
-_TABLES = pytest.StashKey[dict[str, list[tuple[str, ...]]]]()
+HIDDEN = (PROBLEM, PROBLEMS, HONEST / "problems")  # from boxes
+BOX_PROGRAMS = (b"sandbox.runner.run", b"sandbox.builder.build")
 
-Tell = Callable[..., None]
+GradedAhead = Mapping[str, asyncio.Task[Graded]]  # by the id of the case
 
 
 def why_no_gpu() -> str | None:
@@ -31,14 +44,38 @@ def why_no_gpu() -> str | None:
     return None
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def grading() -> AsyncIterator[Grading]:
-    """A fleet on the first GPU, with the isolation that $GRADER_GPU_ISOLATION names."""
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """What the tests grade on: "cuda", or "emulated" to show the flow."""
+    return str(request.config.getoption("gpu_device"))
+
+
+@pytest.fixture(scope="session")
+def maybe_gpu(device: str) -> Gpu | None:
+    """The first GPU; None on the emulated device. Skips where there is neither."""
+    if device == "emulated":
+        return None
     missing = why_no_gpu()
     if missing is not None:
         pytest.skip(missing)
-    with one_at_a_time(usable_gpus()[0].uuid):
-        async with grader(isolation=isolation_from_environment(), lanes=(0,)) as made:
+    return usable_gpus()[0]
+
+
+@pytest.fixture(scope="session")
+def gpu(maybe_gpu: Gpu | None) -> Gpu:
+    """The first GPU, for tests that say nothing without one."""
+    if maybe_gpu is None:
+        pytest.skip("needs a GPU")
+    return maybe_gpu
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def grading(request: pytest.FixtureRequest, device: str, maybe_gpu: Gpu | None, gpu_report: Report) -> AsyncIterator[Grading]:
+    """A fleet on the first GPU, with the isolation that --gpu-isolation names."""
+    isolation, lanes = request.config.getoption("gpu_isolation"), () if maybe_gpu is None else (0,)
+    with secret_in_environment(), nullcontext() if maybe_gpu is None else one_at_a_time(maybe_gpu.uuid):
+        async with grader(isolation=isolation, lanes=lanes, hidden=HIDDEN, device=device) as made:
+            gpu_report.describe(await made.environment())
             yield made
 
 
@@ -50,55 +87,100 @@ def one_at_a_time(uuid: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def secret_in_environment() -> Iterator[None]:
+    """Put something into the judge's environment that no kernel may find."""
+    os.environ[SECRET] = "the server's own"
+    try:
+        yield
+    finally:
+        del os.environ[SECRET]
+
+
+def measure_s(config: pytest.Config, own_s: float) -> float:
+    """Seconds of measuring for each workload: what --gpu-measure-s says, else the test's own."""
+    option = config.getoption("gpu_measure_s")
+    return own_s if option is None else float(option)
+
+
+def count_of(config: pytest.Config, own: int) -> int:
+    """How many: what --gpu-count says, else the test's own."""
+    return int(config.getoption("gpu_count") or own)
+
+
+def show_flow_only(device: str) -> None:
+    """End a test here without a GPU: times of the emulated device say nothing of a GPU."""
+    if device == "emulated":
+        pytest.skip("no GPU: the flow was run, no time is claimed")
+
+
+def cases_of(request: pytest.FixtureRequest, test: str) -> dict[str, dict[str, Any]]:
+    """The parameters of each case of one test of this module that this run has chosen, by the id of the case."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
+    return {item.nodeid: item.callspec.params for item in items if item.originalname == test}
+
+
+@asynccontextmanager
+async def graded_ahead(
+    cases: Mapping[str, Mapping[str, Any]], grade: Callable[..., Awaitable[Graded]], at_a_time: int = BUILDER_COUNT
+) -> AsyncIterator[GradedAhead]:
+    """Grade what cases ask for, in their order and several at a time: some build while another is on the device.
+
+    grade takes a case's parameters by name. `seconds` of what comes back are the lane's, without the waiting for it.
+    """
+    free, last_end = asyncio.Semaphore(at_a_time), 0.0
+
+    async def one(parameters: Mapping[str, Any]) -> Graded:
+        nonlocal last_end
+        async with free:
+            begun = time.monotonic()
+            graded = await grade(**parameters)
+            end = time.monotonic()
+            if graded.report.verdict is Verdict.COMPILE_ERROR:  # it was never on the lane
+                return graded
+            begun, last_end = max(begun, last_end), end
+            return replace(graded, seconds=end - begun)
+
+    tasks = {name: asyncio.create_task(one(parameters)) for name, parameters in cases.items()}
+    try:
+        yield tasks
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def boxes(state_id: str) -> int:
+    """How many boxes there are: the fleet's containers, also dead ones; where no engine answers, processes that run a box's program."""
+    try:
+        client = docker.APIClient(version="auto", timeout=20)
+        try:
+            return len(client.containers(all=True, filters={"label": f"{STATE_LABEL}={state_id}"}))
+        finally:
+            client.close()
+    except (docker.errors.DockerException, OSError):
+        return sum(map(_is_box, Path("/proc").glob("[0-9]*")))
+
+
+def _is_box(process: Path) -> bool:
+    try:
+        return any(word in BOX_PROGRAMS for word in (process / "cmdline").read_bytes().split(b"\0"))
+    except OSError:  # it ended meanwhile
+        return False
+
+
 @pytest.fixture(scope="module")
-def tell(request: pytest.FixtureRequest) -> Tell:
-    """Add a row to a table of this run: tell("attacks", "id", "verdict"). A table's first row is its heading."""
-    tables = request.config.stash.setdefault(_TABLES, {})
-
-    def add(table: str, *cells: object) -> None:
-        row = tuple(str(cell) for cell in cells)
-        rows = tables.setdefault(table, [])
-        if row not in rows:
-            rows.append(row)
-            _write(table, rows)  # at once: a run that is cut has shown what it has shown
-
-    return add
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the tables."""
-    for name, rows in config.stash.get(_TABLES, {}).items():
-        lines = markdown(rows)
-        terminalreporter.section(name)
-        for line in lines:
-            terminalreporter.write_line(line)
-
-
-def _write(name: str, rows: list[tuple[str, ...]]) -> None:
-    if directory := os.environ.get(TABLES_VARIABLE):
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        (Path(directory) / f"{name}.md").write_text("\n".join([f"# {name}", "", *markdown(rows), ""]), "utf-8")
-
-
-def markdown(rows: list[tuple[str, ...]]) -> list[str]:
-    """A table; the first row is its heading."""
-    heading, *rest = rows
-    cells = [heading, tuple("---" for _ in heading), *rest]
-    return ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in cells]
-
-
-@pytest.fixture(scope="module")
-def device_memory(grading: Grading) -> Iterator[Callable[[], int]]:
+def device_memory(grading: Grading, gpu: Gpu) -> Iterator[Callable[[], int]]:
     """How many bytes of the first GPU's memory are used, by all processes."""
-    with _nvml_memory() as read:
+    with nvml_memory(gpu) as read:
         yield read
 
 
 @contextmanager
-def _nvml_memory() -> Iterator[Callable[[], int]]:
+def nvml_memory(gpu: Gpu) -> Iterator[Callable[[], int]]:
+    """Reads how many bytes of a GPU's memory are used."""
     import pynvml
 
-    gpu, *_ = usable_gpus()
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
     try:

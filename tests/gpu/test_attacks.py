@@ -11,48 +11,48 @@ import re
 import pytest
 import pytest_asyncio
 
+from grader.dispatch.gpus import Gpu
 from grader.model import Verdict
-from tests.gpu.conftest import Tell
+from tests.gpu.conftest import cases_of
 from tests.gpu.gains import gain_of, speedups
 from tests.gpu.kernels.files import NO_GAIN, Kernel, all_in, original_of
-from tests.harness.grading import Graded, Grading, load_problem
+from tests.gpu.report import Section
+from tests.harness.grading import Conditions, Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 ATTACKS = all_in("attacks")
-MEASURE_S = 1.0
-HEADING = ("id", "attack", "problem", "verdict", "reason", "reported us", "certified us", "honest us", "speedup", "honest speedup", "gain")
+CONDITIONS = Conditions(measure_s=1.0)
+COLUMNS = ("id", "attack", "problem", "verdict", "reason", "reported us", "certified us", "honest us", "speedup", "honest speedup", "gain")
 
 Originals = dict[tuple[str, str], Graded]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def originals(request: pytest.FixtureRequest, grading: Grading, tell: Tell) -> Originals:
+async def originals(request: pytest.FixtureRequest, gpu: Gpu, grading: Grading) -> Originals:
     """Build everything that was asked for, then grade its honest kernels once; they have to be accepted."""
-    tell("attacks", *HEADING)
-    params = [item.callspec.params for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
-    chosen = [one["kernel"] for one in params if one.get("kernel") in ATTACKS]
+    chosen = [case["kernel"] for case in cases_of(request, test_an_attack_gains_nothing.__name__).values()]
     plain = {(kernel.problem, one.path.stem): one for kernel in chosen for one in [original_of(kernel)]}
     sources = [(one.problem, one.source(load_problem(one.problem).spec.trial_count), one.language) for one in chosen]
     sources += [(one.problem, one.source(), one.language) for one in plain.values()]
     await grading.prebuild((load_problem(problem), source, language) for problem, source, language in sources)
     found = {}
-    with grading.profile(measure_s=MEASURE_S):
-        for key, kernel in plain.items():
-            found[key] = graded = await grading.grade(load_problem(kernel.problem), kernel.source(), language=kernel.language)
-            assert graded.report.verdict is Verdict.ACCEPTED, f"the honest {key}: {graded.explanation}"
+    for key, kernel in plain.items():
+        problem = load_problem(kernel.problem)
+        found[key] = graded = await grading.grade(problem, kernel.source(), language=kernel.language, conditions=CONDITIONS)
+        assert graded.report.verdict is Verdict.ACCEPTED, f"the honest {key}: {graded.explanation}"
     return found
 
 
 @pytest.mark.parametrize("kernel", [pytest.param(kernel, id=kernel.name) for kernel in ATTACKS])
-async def test_an_attack_gains_nothing(grading: Grading, originals: Originals, tell: Tell, kernel: Kernel) -> None:
+async def test_an_attack_gains_nothing(grading: Grading, originals: Originals, section: Section, kernel: Kernel) -> None:
     """Its verdict is one that its file names; where it is accepted, neither its time nor its speedup is better than the honest kernel's."""
     problem = load_problem(kernel.problem)
     honest = originals[kernel.problem, original_of(kernel).path.stem]
-    with grading.profile(measure_s=MEASURE_S):
-        graded = await grading.grade(problem, kernel.source(problem.spec.trial_count), language=kernel.language)
+    source = kernel.source(problem.spec.trial_count)
+    graded = await grading.grade(problem, source, language=kernel.language, conditions=CONDITIONS)
     gain = gain_of(graded, honest, problem)
-    tell("attacks", *_row(kernel, graded, honest, gain))
+    section.table(*COLUMNS).add(*_row(kernel, graded, honest, gain))
     allowed = tuple("ACCEPTED" if one == NO_GAIN else one for one in kernel.expect)
     assert graded.is_one_of(allowed), graded.explanation
     assert kernel.proof is None or re.search(kernel.proof, graded.report.output, re.MULTILINE), (

@@ -16,15 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from grader.dispatch.gpus import Gpu
 from tests.extensions.builds import processors
-from tests.gpu.conftest import Tell, one_at_a_time, why_no_gpu
-from tests.harness.grading import ROOT, usable_gpus
+from tests.gpu.conftest import one_at_a_time
+from tests.gpu.report import Section
+from tests.harness.grading import ROOT
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROGRAMS = sorted((ROOT / "tests" / "conformance").glob("*.cu"), key=lambda path: path.name)
 COMPILE_S, RUN_S = 240, 30
-TABLE = "conformance"
 HOPPER, TOOLKIT = (9, 0), (13, 0)  # what printed the `.expected`
 # What a program prints that another GPU, or an older toolkit, does not. On Hopper with CUDA 13 all of them print the same.
 DIFFERS_ON_ANOTHER_GPU = {
@@ -61,21 +62,16 @@ class Suite:
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory, tell: Tell) -> Iterator[Suite]:
+def suite(gpu: Gpu, tmp_path_factory: pytest.TempPathFactory, section: Section) -> Iterator[Suite]:
     """All programs, built side by side; nobody measures while they run."""
-    missing = why_no_gpu()
-    if missing is not None:
-        pytest.skip(missing)
-    folder, (gpu, *_) = tmp_path_factory.mktemp("conformance"), usable_gpus()
-    capability = capability_of(gpu.uuid)
-    tell(TABLE, "programs", "the same on the GPU", "others", "GPU", "CUDA")
+    folder, capability = tmp_path_factory.mktemp("conformance"), capability_of(gpu.uuid)
     complaints = built(folder, "sm_{}{}".format(*capability))
     with one_at_a_time(gpu.uuid):
         made = Suite(folder=folder, uuid=gpu.uuid, capability=capability, toolkit=toolkit(), complaints=complaints)
         yield made
     others = ", ".join(name for name, same in made.same.items() if not same) or "-"
-    tell(TABLE, len(made.same), sum(made.same.values()), others, gpu.name, "{}.{}".format(*made.toolkit))
-    print(f"\nconformance: {sum(made.same.values())} of {len(made.same)} the same on the GPU ({gpu.name})")
+    row = (len(made.same), sum(made.same.values()), others, gpu.name, "{}.{}".format(*made.toolkit))
+    section.table("programs", "the same on the GPU", "others", "GPU", "CUDA").add(*row)
 
 
 @pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)

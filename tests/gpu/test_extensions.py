@@ -1,7 +1,6 @@
 """The corpus of torch extensions, built by nvcc and run on the GPU: light headers and torch's own agree there too."""
 
 import json
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from grader.dispatch.gpus import Gpu
 from tests.extensions import corpus
 from tests.extensions.builds import ROOT, TIMEOUT_S, Built, build, build_alone, processors
 
@@ -19,18 +19,9 @@ LIGHT = [name for name in corpus.names() if corpus.load(name).headers == "light"
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
-def has_gpu() -> bool:
-    """Whether nvcc and a CUDA device are here."""
-    import torch
-
-    return shutil.which("nvcc") is not None and torch.cuda.is_available()
-
-
 @pytest.fixture(scope="session")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def outcomes(gpu: Gpu, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """For each way, what every extension's calls came to."""
-    if not has_gpu():
-        pytest.skip("no CUDA device, or no nvcc on the PATH")
     place = tmp_path_factory.mktemp("gpu")
     extensions = [corpus.load(name) for name in LIGHT]
     with ThreadPoolExecutor(processors()) as pool:

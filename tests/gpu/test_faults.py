@@ -10,17 +10,18 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from grader.model import Problem, Verdict
+from grader.model import Verdict
 from sandbox.protocol import wire
-from tests.gpu.conftest import Tell
 from tests.gpu.kernels.files import FAULT_PROBLEM, Kernel, all_in, honest
-from tests.harness.grading import Graded, Grading, load_problem
+from tests.gpu.report import Section
+from tests.harness.grading import Conditions, Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 FAULTS = all_in("faults")
 SLACK_BYTES = 64 << 20
 LIMIT_BYTES = 6 << 30
+COLUMNS = ("id", "fault", "verdict", "reason", "seconds", "next kernel", "memory left, MiB")
 PATIENT_S = 30.0
 SETTLE_S = 15.0  # for the driver to take back what a killed process had
 
@@ -31,19 +32,14 @@ async def grade(grading: Grading, kernel: Kernel) -> Graded:
     problem = load_problem(kernel.problem)
     if not any(one.startswith(Verdict.TIME_LIMIT_EXCEEDED.value) for one in kernel.expect):
         problem = replace(problem, spec=replace(problem.spec, trial_s=PATIENT_S))
-    limits = replace(grading.fleet.profile.run_cuda, memory_bytes=LIMIT_BYTES)
-    with grading.profile(run_cuda=limits):
-        return await _graded(grading, problem, kernel)
-
-
-async def _graded(grading: Grading, problem: Problem, kernel: Kernel) -> Graded:
-    return await grading.grade(problem, kernel.source(problem.spec.trial_count), language=kernel.language, mode=wire.Mode.TEST)
+    conditions = Conditions(run_limits=replace(grading.fleet.profile.run_cuda, memory_bytes=LIMIT_BYTES))
+    source = kernel.source(problem.spec.trial_count)
+    return await grading.grade(problem, source, language=kernel.language, mode=wire.Mode.TEST, conditions=conditions)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def used_before(grading: Grading, device_memory: Callable[[], int], tell: Tell) -> int:
+async def used_before(grading: Grading, device_memory: Callable[[], int]) -> int:
     """The device's memory in use by our own processes once a right kernel has been graded; everything is built by then."""
-    tell("faults", "id", "fault", "verdict", "reason", "seconds", "next kernel", "memory left, MiB")
     trials = load_problem(FAULT_PROBLEM).spec.trial_count
     await grading.prebuild((load_problem(one.problem), one.source(trials), one.language) for one in [*FAULTS, honest(FAULT_PROBLEM)])
     graded = await grade(grading, honest(FAULT_PROBLEM))
@@ -53,7 +49,7 @@ async def used_before(grading: Grading, device_memory: Callable[[], int], tell: 
 
 @pytest.mark.parametrize("kernel", [pytest.param(kernel, id=kernel.name) for kernel in FAULTS])
 async def test_a_fault_has_its_verdict_and_leaves_nothing(
-    grading: Grading, used_before: int, device_memory: Callable[[], int], tell: Tell, kernel: Kernel
+    grading: Grading, used_before: int, device_memory: Callable[[], int], section: Section, kernel: Kernel
 ) -> None:
     """The verdict is one that its file names; then a right kernel is accepted, and the device's memory is back."""
     graded = await grade(grading, kernel)
@@ -61,7 +57,7 @@ async def test_a_fault_has_its_verdict_and_leaves_nothing(
     used = await lowest_use(device_memory, used_before + SLACK_BYTES, SETTLE_S)
     left_mib = f"{(used - used_before) / (1 << 20):+.0f}"
     words = (graded.report.verdict.value, graded.report.reason, f"{graded.seconds:.1f}", following.verdict, left_mib)
-    tell("faults", kernel.ids, kernel.name.replace(f"-{FAULT_PROBLEM}", ""), *words)
+    section.table(*COLUMNS).add(kernel.ids, kernel.name.replace(f"-{FAULT_PROBLEM}", ""), *words)
     assert graded.is_one_of(kernel.expect), graded.explanation
     assert following.report.verdict is Verdict.ACCEPTED, following.explanation
     assert used <= used_before + SLACK_BYTES, f"{left_mib} MiB are in use that were not before"

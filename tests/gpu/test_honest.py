@@ -5,31 +5,32 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from tests.gpu.conftest import Tell
+from grader.dispatch.gpus import Gpu
 from tests.gpu.kernels.files import Kernel, all_in, words_of
-from tests.harness.grading import Grading, load_problem
+from tests.gpu.report import Section
+from tests.harness.grading import Conditions, Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 HONEST = all_in("honest")
-MEASURE_S = 1.0
+CONDITIONS = Conditions(measure_s=1.0)
+COLUMNS = ("kernel", "twin of", "problem", "verdict", "reason", "reported us", "certified us")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def built(grading: Grading, tell: Tell) -> None:
+async def built(gpu: Gpu, grading: Grading) -> None:
     """Build everything first."""
-    tell("honest", "kernel", "twin of", "problem", "verdict", "reason", "reported us", "certified us")
     await grading.prebuild((load_problem(one.problem), one.source(), one.language) for one in HONEST)
 
 
 @pytest.mark.parametrize("kernel", [pytest.param(kernel, id=kernel.name) for kernel in HONEST])
-async def test_an_honest_kernel_is_accepted(grading: Grading, built: None, tell: Tell, kernel: Kernel) -> None:
+async def test_an_honest_kernel_is_accepted(grading: Grading, built: None, section: Section, kernel: Kernel) -> None:
     """Graphs, streams, threads, atomics, tables, workspaces, large shared memory, persistent and cooperative grids are no offence."""
     problem = load_problem(kernel.problem)
-    with grading.profile(measure_s=MEASURE_S):
-        graded = await grading.grade(problem, kernel.source(problem.spec.trial_count), language=kernel.language)
+    source = kernel.source(problem.spec.trial_count)
+    graded = await grading.grade(problem, source, language=kernel.language, conditions=CONDITIONS)
     workload = problem.spec.workloads[0].workload_id
     times = ("" if time is None else f"{time / 1e3:.1f}" for time in (graded.reported_ns(workload), graded.certified_ns(workload)))
     twin = words_of(kernel.path)["twin of"]
-    tell("honest", kernel.path.stem, twin, kernel.problem, graded.report.verdict.value, graded.report.reason, *times)
+    section.table(*COLUMNS).add(kernel.path.stem, twin, kernel.problem, graded.report.verdict.value, graded.report.reason, *times)
     assert graded.is_one_of(kernel.expect), graded.explanation

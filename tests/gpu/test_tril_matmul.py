@@ -7,15 +7,28 @@ import pytest_asyncio
 
 from grader.cli.demo import PROBLEM, STORY
 from grader.model import Verdict
-from tests.gpu.conftest import Tell
-from tests.harness.grading import ROOT, Graded, Grading, load_problem
+from sandbox.protocol import wire
+from tests.gpu.conftest import measure_s, show_flow_only
+from tests.gpu.figures import shown_samples, shown_speedup
+from tests.gpu.report import Section
+from tests.harness.grading import ROOT, Conditions, Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 WORKLOAD = "n4096"
 MEASURE_S = 5.0
 VERDICTS = ("ACCEPTED", "ACCEPTED", "WRONG_ANSWER", "WRONG_ANSWER", "WRONG_ANSWER UNWRITTEN_OUTPUT", "COMPILE_ERROR")
-HEADING = ("kernel", "verdict", "reason", "unwritten", "do_bench ms", "certified ms", "eager ms", "compile ms", "isolation")
+BASELINES = ("eager", "compile")
+VERDICT_COLUMNS = ("kernel", "verdict", "expected", "unwritten", "seconds", "summary")
+TIME_COLUMNS = (
+    "kernel",
+    "workload",
+    "do_bench, us",
+    "certified, us",
+    *(f"{baseline} do_bench, us" for baseline in BASELINES),
+    *(f"against {baseline}" for baseline in BASELINES),
+    "flags",
+)
 
 
 def source_of(name: str) -> str:
@@ -24,32 +37,45 @@ def source_of(name: str) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def built(grading: Grading, tell: Tell) -> None:
+async def built(grading: Grading) -> None:
     """Build everything first."""
-    tell(PROBLEM, *HEADING)
     problem = load_problem(PROBLEM)
     assert [one.device_kind for one in problem.spec.workloads if one.workload_id == WORKLOAD] == ["cuda"]
     await grading.prebuild((problem, source_of(name), "torch_extension") for name in STORY)
 
 
 @pytest.mark.parametrize(("name", "expected"), list(zip(STORY, VERDICTS, strict=True)))
-async def test_the_story_has_its_verdicts_on_a_gpu(grading: Grading, built: None, tell: Tell, name: str, expected: str) -> None:
+async def test_the_story_has_its_verdicts_on_a_gpu(
+    request: pytest.FixtureRequest, grading: Grading, built: None, section: Section, name: str, expected: str
+) -> None:
     """Two right kernels are accepted and timed, three wrong ones are not accepted, and one does not compile."""
-    with grading.profile(measure_s=MEASURE_S):
-        graded = await grading.grade(load_problem(PROBLEM), source_of(name), language="torch_extension")
-    tell(PROBLEM, name, graded.report.verdict.value, graded.report.reason, *_figures(graded), grading.isolation_name)
+    conditions = Conditions(measure_s=measure_s(request.config, MEASURE_S))
+    graded = await grading.grade(load_problem(PROBLEM), source_of(name), language="torch_extension", conditions=conditions)
+    section.table(*VERDICT_COLUMNS).add(name, graded.verdict, expected, _unwritten(graded), f"{graded.seconds:.1f}", graded.report.summary)
+    for measured in graded.report.measurements:
+        section.table(*TIME_COLUMNS).add(*_times(name, measured, graded))
+    section.raw[name] = [wire.as_json(fact) for fact in graded.facts]
     assert graded.is_one_of((expected,)), graded.explanation
     if graded.report.verdict is Verdict.ACCEPTED:
+        show_flow_only(grading.device)
         assert graded.reported_ns(WORKLOAD) is not None
         assert (graded.certified_ns(WORKLOAD) or 0) > 0
 
 
-def _figures(graded: Graded) -> list[str]:
-    unwritten = max((one.unwritten_count / max(one.element_count, 1) for one in graded.report.trials), default=0.0)
-    times = [
-        graded.reported_ns(WORKLOAD),
-        graded.certified_ns(WORKLOAD),
-        graded.baseline_ns(WORKLOAD, "eager"),
-        graded.baseline_ns(WORKLOAD, "compile"),
-    ]
-    return [f"{100 * unwritten:.4g} %", *("" if time is None else f"{time / 1e6:.3f}" for time in times)]
+def _unwritten(graded: Graded) -> str:
+    most = max((one.unwritten_count / max(one.element_count, 1) for one in graded.report.trials), default=0.0)
+    return f"{100 * most:.4g} %" if most else ""
+
+
+def _times(name: str, measured: wire.Measurement, graded: Graded) -> tuple[str, ...]:
+    """Medians, with what lies between 20 % and 80 %, and speedups with their intervals."""
+    speedups = {speedup.baseline: shown_speedup(speedup) for speedup in measured.speedups}
+    return (
+        name,
+        measured.workload_id,
+        shown_samples(measured.reported),
+        shown_samples(measured.certified),
+        *(shown_samples(measured.reported_baselines.get(baseline)) for baseline in BASELINES),
+        *(speedups.get(baseline, "") for baseline in BASELINES),
+        ", ".join(graded.report.flags),
+    )

@@ -15,8 +15,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,6 @@ from sandbox.protocol import wire
 
 ROOT = Path(__file__).parents[2]
 PROBLEM_ROOTS = (ROOT / "tests" / "gpu" / "problems", ROOT / "kernels_examples")
-ISOLATION_VARIABLE = "GRADER_GPU_ISOLATION"  # which isolation the GPU tests use; "auto" where it is not set
 CACHE_BYTES = 1 << 30
 BUILDER_COUNT = max(4, len(os.sched_getaffinity(0)) // 2)
 SOURCE_NAMES = {"python": "kernel.py"}
@@ -67,6 +66,7 @@ class Conditions:
             profile,
             build=build,
             run=self.run_limits or profile.run,
+            run_cuda=self.run_limits or profile.run_cuda,
             load_s=profile.load_s if self.load_s is None else self.load_s,
             measure_s=profile.measure_s if self.measure_s is None else self.measure_s,
         )
@@ -134,10 +134,13 @@ class Graded:
 
 
 class Grading:
-    """A fleet on one isolation. `grade` may be called from several tasks at a time; lanes take them in turn."""
+    """A fleet on one isolation. `grade` may be called from several tasks at a time; lanes take them in turn.
 
-    def __init__(self, fleet: LocalFleet, settings: BoxSettings) -> None:
-        self.fleet, self._settings = fleet, settings
+    device: what submissions ask for where a call names no other.
+    """
+
+    def __init__(self, fleet: LocalFleet, settings: BoxSettings, device: str = "cuda") -> None:
+        self.fleet, self.device, self._settings = fleet, device, settings
         self._count = 0
 
     @property
@@ -150,9 +153,9 @@ class Grading:
         """Which isolation the boxes have."""
         return self.fleet.isolation.NAME
 
-    async def environment(self, device: str = "cuda") -> wire.Environment:
+    async def environment(self, device: str | None = None) -> wire.Environment:
         """What the device's judge reports of itself; starts the judge."""
-        return replace(await self.fleet.environment(device), isolation=self.isolation_name)
+        return replace(await self.fleet.environment(device or self.device), isolation=self.isolation_name)
 
     async def grade(
         self,
@@ -161,7 +164,7 @@ class Grading:
         *,
         language: str,
         mode: wire.Mode = wire.Mode.BENCHMARK,
-        device: str = "cuda",
+        device: str | None = None,
         entry: str = "",
         conditions: Conditions = USUAL,
     ) -> Graded:
@@ -175,17 +178,17 @@ class Grading:
         )
 
     async def build(
-        self, problem: Problem, source: Sources, *, language: str, device: str = "cuda", conditions: Conditions = USUAL
+        self, problem: Problem, source: Sources, *, language: str, device: str | None = None, conditions: Conditions = USUAL
     ) -> tuple[wire.Build, bytes | None]:
         """Build one submission in a box, or take it from the cache; None where there is no artifact."""
         lease = self._lease(problem, source, language=language, mode=wire.Mode.TEST, device=device, entry="")
-        environment = await self.fleet.environment(device)
+        environment = await self.fleet.environment(device or self.device)
         async with self._host(conditions) as host:
             with host.workspace(lease) as work:
                 build = await build_artifact(lease, host, work, environment)
                 return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else None
 
-    async def prebuild(self, kernels: Iterable[tuple[Problem, Sources, str]], *, device: str = "cuda") -> None:
+    async def prebuild(self, kernels: Iterable[tuple[Problem, Sources, str]], *, device: str | None = None) -> None:
         """Build (problem, source, language) side by side into the cache, so that no compiler runs beside what is timed later."""
 
         async def build(problem: Problem, source: Sources, language: str) -> None:
@@ -199,14 +202,14 @@ class Grading:
             }.values():
                 group.create_task(build(problem, source, language))
 
-    def _lease(self, problem: Problem, source: Sources, *, language: str, mode: wire.Mode, device: str, entry: str) -> Lease:
+    def _lease(self, problem: Problem, source: Sources, *, language: str, mode: wire.Mode, device: str | None, entry: str) -> Lease:
         self._count += 1
         new = NewSubmission(
             problem_id=problem.problem_id,
             language=language,
             sources=(SourceFile(path=SOURCE_NAMES.get(language, "kernel.cu"), content=source),) if isinstance(source, str) else source,
             entry=entry,
-            device_kind=device,
+            device_kind=device or self.device,
             mode=mode,
         )
         submission = Submission(
@@ -227,16 +230,6 @@ class Grading:
         finally:
             if own is not None:
                 await own.close()
-
-    @contextmanager
-    def profile(self, **changes: object) -> Iterator[None]:
-        """Other limits for what is graded inside, such as measure_s=2.0; for one task at a time."""
-        usual = self.fleet.profile
-        self.fleet.profile = replace(usual, **changes)  # type: ignore[arg-type]
-        try:
-            yield
-        finally:
-            self.fleet.profile = usual
 
 
 class _ConditionedHost:
@@ -313,11 +306,12 @@ async def grader(
     hidden: tuple[Path, ...] = (),
     emulated_count: int = 1,
     artifacts: Path | None = None,
+    device: str = "cuda",
 ) -> AsyncIterator[Grading]:
     """A fleet on this host's GPUs, or on those at these places among them, beside emulated devices.
 
     hidden: further paths that boxes do not see. artifacts: the directory of an artifact cache that others use too; without it the cache is
-    the fleet's own.
+    the fleet's own. device: what submissions ask for where a call names no other.
     """
     # Short, and open to pass: a box's uid goes through it to its link.
     state = Path(tempfile.mkdtemp(prefix="grader-gpu-"))
@@ -337,7 +331,7 @@ async def grader(
             cache=ArtifactCache(artifacts, CACHE_BYTES) if cache else None,
         )
         async with fleet:
-            yield Grading(fleet, settings)
+            yield Grading(fleet, settings, device)
         await chosen.sweep()
     finally:
         await chosen.close()
@@ -357,8 +351,3 @@ def load_problem(name: str) -> Problem:
         if native.matches(root / name):
             return native.load(root / name)
     raise FileNotFoundError(f"no problem {name!r} below {' or '.join(map(str, PROBLEM_ROOTS))}; give a directory's name")
-
-
-def isolation_from_environment() -> str:
-    """What $GRADER_GPU_ISOLATION asks for."""
-    return os.environ.get(ISOLATION_VARIABLE, "auto")

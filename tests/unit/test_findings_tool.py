@@ -1,10 +1,10 @@
-"""What `python -m tools.findings` takes for closed."""
+"""What `python -m tests.findings` takes for closed."""
 
 import pytest
 
 from grader.model import Report, Verdict
+from tests import findings
 from tests.harness.grading import Graded
-from tools import findings
 
 
 def graded(verdict=Verdict.ACCEPTED, output="", flags=()):

@@ -18,14 +18,12 @@ from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind, u
 from sandbox.judge.timing.speedup import steady
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
-from tools.gpu.figures import HALF_WIDTH, WINNER
-from tools.gpu.sections.six import interval
+from tests.gpu.figures import HALF_WIDTH, WINNER, half_width
 
 if AFTER_COLLECTION:
     from sandbox.judge.timing import overhead
     from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT
-    from tools.gpu.again import main, net_of, records
-    from tools.gpu.offsets import forth_less_back
+    from tests.gpu.clock_records import against, forth_less_back, main, net_of, records
 
 
 NAMES = ("a_kernel_against_itself", "another_box_waiting", "a_random_place_in_the_cycle", "thirty_gradings", "a_busy_hour", "a_quiet_hour")
@@ -44,7 +42,7 @@ def recorded(path: Path = RECORD) -> list[dict[str, Any]]:
 def against_eager(data: dict[str, Any]) -> wire.Speedup:
     """By today's rules; the last recording has other baselines too. An interval too wide to be a figure wins nothing."""
     nothing = wire.Speedup(baseline=EAGER, ratio=1.0, ratio_low=0.0, ratio_high=math.inf)
-    return next((one for one in net_of(data).speedups if one.baseline == EAGER), nothing)
+    return against(EAGER, data) or nothing
 
 
 def _changed(data: dict[str, Any], arm: str, change: Callable[[int, int], int]) -> dict[str, Any]:
@@ -104,8 +102,8 @@ def test_the_control_wins_and_loses_by_a_process_that_is_slow(monkeypatch: pytes
 @pytest.mark.parametrize(("path", "count", "limit"), [(AT_RANDOM, 16, 1.25 * HALF_WIDTH), (QUIET, 36, HALF_WIDTH)])
 def test_a_hundred_microseconds_are_known_to_a_hundredth(path: Path, count: int, limit: float) -> None:
     """Half of the interval, in the mean of the gradings; on a busier host turns are left out, which widens it."""
-    found = [interval(against_eager(data)) for data in recorded(path) if data["workload"] == "add_n33554432"]
-    assert len(found) == count and statistics.fmean(one.half_width for one in found) < limit
+    found = [half_width(against_eager(data)) for data in recorded(path) if data["workload"] == "add_n33554432"]
+    assert len(found) == count and statistics.fmean(found) < limit
 
 
 def test_the_clock_says_what_do_bench_says() -> None:
@@ -172,5 +170,5 @@ def test_the_table_is_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
     """By file or directory; anything else is told how."""
     assert main([str(RECORD)]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| add_n")]
-    assert len(rows) == 2 and all(" 25 |" in row for row in rows)
+    assert len(rows) == 2 + 2 + 50 and all(" 25 |" in row for row in rows[:4])
     assert main(["nowhere"]) == 2 and "GRADER_CLOCK_RECORD" in capsys.readouterr().err

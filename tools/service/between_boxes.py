@@ -18,6 +18,7 @@ import json
 import math
 import os
 import random
+import shlex
 import statistics
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from grader.isolation.resident import resident
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.isolation.toolchain import mirrored, package_directory
+from tools.page import facts, table_lines
 
 ISOLATIONS = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
 LIMITS = Limits(
@@ -212,13 +214,14 @@ def main() -> int:
     if os.geteuid() != 0:
         raise SystemExit("needs root, to drop files from the page cache and for one uid per box")
     found = asyncio.run(measured(given.isolation, given.attempts, on_disk=given.on_disk, unfiltered=given.unfiltered))
-    where = "on disk" if given.on_disk else "in memory"
-    sys.stdout.write(f"{given.isolation}, toolchain {where}, {given.attempts} attempts of {BIT_COUNT} bits\n")
-    for one in found:
-        beyond = (one.share - 0.5) / one.sigma
-        sys.stdout.write(
-            f"{one.decoder:>14}: {one.share:6.1%} of bits right ({beyond:+.1f} sigma), at most {one.bits_per_second:.3g} bit/s\n"
-        )
+    head = {
+        **facts(f"python -m tools.service.between_boxes {shlex.join(sys.argv[1:])}"),
+        "toolchain": "on disk" if given.on_disk else "in memory",
+        "bits": f"{given.attempts} attempts of {BIT_COUNT} bits",
+    }
+    rows = [(one.decoder, f"{one.share:.1%}", f"{(one.share - 0.5) / one.sigma:+.1f}", f"{one.bits_per_second:.3g}") for one in found]
+    lines = [*table_lines(("what", "which"), head.items()), "", *table_lines(("decoder", "bits right", "sigma", "bit/s at most"), rows)]
+    sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
@@ -22,14 +21,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.errors import InternalFault, LedgerBusy, QueueFull, ServerUnreachable, ShuttingDown
 from grader.v1 import report_pb2, submission_pb2
 from tools.service import host
-from tools.service.keys import make_keys
 from tools.service.stub_server import BOX_COMMAND, JUDGE_MODULE
 
 JUDGE_MS = 60.0
@@ -74,11 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="grader-chaos-") as directory:
         outcome = asyncio.run(_Chaos(given, count, Path(directory)).run())
-    faults = outcome.faults()
-    sys.stdout.write(json.dumps(asdict(outcome)) + "\n" if given.json else _table(outcome))
-    for fault in faults[:20]:
-        _say(f"wrong: {fault}")
-    return int(bool(faults))
+    return host.show("chaos", outcome, outcome.faults(), as_json=given.json)
 
 
 class _Chaos:
@@ -88,7 +82,7 @@ class _Chaos:
         words = ["--lanes", "2", "--queue-limit", "100000", "--log-level", "warning", "--auth", "keys"]
         words += ["--database", given.database] if given.database else []
         self._servers = [host.Server("processes", JUDGE_MS, directory / f"state{index}", problems, words) for index in range(count)]
-        self._keys = make_keys(given.users, directory / "state0", given.database)
+        self._keys = host.make_keys(given.users, directory / "state0", given.database)
         self._acknowledged: dict[str, list[str]] = {user: [] for user in self._keys}
         self._outcome = Outcome()
         self._killed: Counter[str] = Counter()
@@ -222,14 +216,6 @@ async def _history(client: GraderClient, name: str) -> tuple[int, int]:
             if event.submission.state == RUNNING and event.attempt == 1:
                 first_start = event.event_time.ToNanoseconds()
     return finals, first_start
-
-
-def _table(outcome: Outcome) -> str:
-    rows = []
-    for name, value in asdict(outcome).items():
-        shown = len(value) if isinstance(value, list) else f"{value:.1f}" if isinstance(value, float) else value
-        rows.append(f"{name.replace('_', ' '):20} {shown}\n")
-    return "".join(rows)
 
 
 def _say(line: str) -> None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from grader.api.client import GraderClient
 from grader.server.resources import raise_descriptor_limit
-from tools.service import host, keys
+from tools.service import host
 
 NAME_BYTES = 7_500_000  # under the largest message that the server takes
 GROWTH_LIMIT_MIB, MEDIAN_LIMIT_MS = 50.0, 100.0
@@ -135,21 +135,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     raise_descriptor_limit()
     with tempfile.TemporaryDirectory(prefix="grader-flood-") as directory:
         figures = _run(given, Path(directory))
-    faults = figures.faults()
-    if given.json:
-        sys.stdout.write(json.dumps(asdict(figures)) + "\n")
-    else:
-        for name, value in asdict(figures).items():
-            sys.stdout.write(f"{name.replace('_', ' '):20} {value if isinstance(value, (int, dict)) else f'{value:.1f}'}\n")
-    for fault in faults:
-        sys.stderr.write(f"over the limit: {fault}\n")
-    return int(bool(faults))
+    return host.show("flood", figures, figures.faults(), as_json=given.json)
 
 
 def _run(given: argparse.Namespace, directory: Path) -> Figures:
     state, web_port = directory / "state", host.free_port()
     state.mkdir()
-    (key,) = keys.make_keys(1, state, "").values()
+    (key,) = host.make_keys(1, state, "").values()
     words = ["--auth", "keys", "--web", str(web_port), "--log-level", "error", *given.options]
     server = host.Server("instant", 1.0, state, host.write_problem(directory), words)
     server.start()

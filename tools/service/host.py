@@ -1,20 +1,29 @@
-"""What the tries share: a server as a process, a problem for it, and what its processes take."""
+"""What the tries share: a server as a process, a problem and users for it, what its processes take, and how figures are printed."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from grader.api.client import GraderClient
+from grader.config import Settings
 from grader.errors import GraderError
+from grader.ledger import Ledger
+from grader.model import Scope
 from grader.v1 import submission_pb2
+from tools.page import facts, table_lines
 
 PROBLEM = "stub"
 _PROBLEM_TOML = f"""
@@ -27,6 +36,8 @@ workloads = [{{ id = "n64", axes = {{ n = 64 }} }}]
 """
 _SOURCE = 'extern "C" void solve(const float* a, float* c, long n, void* stream) {{ /* {} */ }}\n'
 START_S = 60.0
+SCOPES = frozenset({Scope.SUBMIT, Scope.READ})
+FAULTS_SHOWN = 20
 
 
 def write_problem(directory: Path) -> Path:
@@ -42,6 +53,16 @@ def submission(note: str, mode: submission_pb2.Mode = submission_pb2.MODE_TEST) 
     """A kernel whose source holds a note."""
     source = submission_pb2.SourceFile(path="kernel.cu", content=_SOURCE.format(note))
     return submission_pb2.Submission(problem=f"problems/{PROBLEM}", sources=[source], mode=mode)
+
+
+def make_keys(count: int, state_dir: Path, database: str) -> dict[str, str]:
+    """Make users, each with a key, in the ledger that the servers will open; the text of each user's key."""
+    return asyncio.run(_make(count, Settings(state_dir=state_dir, database=database)))
+
+
+async def _make(count: int, settings: Settings) -> dict[str, str]:
+    async with Ledger.open(settings.ledger) as ledger:
+        return {user: (await ledger.keys.create(user, SCOPES))[1] for user in (f"user{index}" for index in range(count))}
 
 
 def free_port() -> int:
@@ -129,3 +150,20 @@ def cpu_s(pid: int) -> float:
     """What a process has used of the cores since it began."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def show(program: str, figures: Any, faults: Sequence[str], *, as_json: bool) -> int:
+    """Print the figures of a run, a dataclass, and what is wrong with them; the exit code."""
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(figures)) + "\n")
+    else:
+        found = {name.replace("_", " "): _shown(value) for name, value in asdict(figures).items()}
+        rows = {**facts(f"python -m tools.service.{program} {shlex.join(sys.argv[1:])}"), **found}
+        sys.stdout.write("\n".join(table_lines(("what", "which"), rows.items())) + "\n")
+    for fault in faults[:FAULTS_SHOWN]:
+        sys.stderr.write(f"fault: {fault}\n")
+    return int(bool(faults))
+
+
+def _shown(value: object) -> object:
+    return f"{value:.2f}" if isinstance(value, float) else len(value) if isinstance(value, list) else value

@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.api.client import GraderClient
@@ -78,15 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="grader-load-") as directory:
         figures = asyncio.run(_run(given, Path(directory)))
-    faults = figures.faults()
-    if given.json:
-        sys.stdout.write(json.dumps(asdict(figures)) + "\n")
-    else:
-        for name, value in asdict(figures).items():
-            sys.stdout.write(f"{name.replace('_', ' '):24} {value if isinstance(value, (int, dict)) else f'{value:.2f}'}\n")
-    for fault in faults:
-        _say(f"over the limit: {fault}")
-    return int(bool(faults))
+    return host.show("load", figures, figures.faults(), as_json=given.json)
 
 
 async def _run(given: argparse.Namespace, directory: Path) -> Figures:

@@ -1,6 +1,6 @@
 """Times less the protocol: what a subject is forgiven, which turns count, and what speedup is left (docs/decisions/0014).  Pure.
 
-`python -m tools.gpu.again` applies this to times that were recorded.
+`python -m tests.gpu.clock_records` applies this to times that were recorded.
 """
 
 from __future__ import annotations

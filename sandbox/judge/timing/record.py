@@ -1,4 +1,4 @@
-"""Every time that a measurement was made of, as a file of JSON, for whoever fits the clock's rules (`tools/gpu/offsets.py`)."""
+"""Every time that a measurement was made of, as a file of JSON, for those who fit the clock's rules (`tests/gpu/clock_records.py`)."""
 
 from __future__ import annotations
 

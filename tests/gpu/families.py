@@ -1,4 +1,4 @@
-"""The problems and kernels of the tables, made in code: families of one operation at several sizes, about 5 us to 5 ms on an H200."""
+"""Problems and kernels made in code: families of one operation at several sizes, about 5 us to 5 ms on an H200."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from grader.model import Problem
 from sandbox.protocol import wire
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parent / "kernels" / "families"
 FLOAT_BYTES = 4
 Axes = dict[str, int]
 Count = Callable[[Axes], int]

@@ -1,57 +1,27 @@
-"""Times kernels by `triton.testing.do_bench` in an ordinary process: no box, no judge.  Usage: `python -m tools.gpu.plain PLAN OUT`.
+"""Times kernels by `triton.testing.do_bench` in an ordinary process: no box, no judge. `python -m tests.gpu.plain_bench PLAN OUT`.
 
-The plan is what `plan_of` makes. Every repetition is a do_bench of each kernel, in another order; one before them settles the clocks
-and is kept apart.
+The plan is what `plan_of` makes. In each repetition every kernel is timed once, in random order; one repetition before them lets the GPU's
+clock rates settle and is kept apart.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.gpu.loading import extension, raw_call
-from tools.gpu.problems import Family
+from tests.gpu.families import Family
+from tests.gpu.unboxed import extension, raw_call
 
-ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 180.0
-HOST_RUNS = 5  # where there is no GPU: proves the flow, times nothing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
-    """Times in microseconds, by size, a list for each repetition. settling_us: of the repetition before."""
-
-    times_us: dict[str, list[list[float]]]
-    settling_us: dict[str, list[float]]
-    versions: dict[str, str]
-
-
-def time_family(
-    family: Family, artifact: Path, place: Path, *, device: str, repetitions: int, seed: int, environment: Mapping[str, str]
-) -> Plain:
-    """Time every size of a family in a fresh process, which has ended when this returns."""
-    plan, out = place / f"{family.name}-{seed}.plan.json", place / f"{family.name}-{seed}.times.json"
-    plan.write_text(json.dumps(plan_of(family, artifact, device=device, repetitions=repetitions, seed=seed)), "utf-8")
-    command = [sys.executable, "-m", "tools.gpu.plain", str(plan), str(out)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=dict(environment), capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
-    )
-    if done.returncode != 0 or not out.exists():
-        raise RuntimeError(
-            f"the plain do_bench of {family.name} failed with exit code {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}"
-        )
-    return Plain(**json.loads(out.read_text("utf-8")))
+HOST_RUNS = 5  # where there is no GPU: shows the flow, times nothing
 
 
 def plan_of(family: Family, artifact: Path, *, device: str, repetitions: int, seed: int) -> dict[str, Any]:
-    """What the process is told, as plain data."""
+    """What the process is given, as plain data."""
     tiny = device == "emulated"
     sizes = []
     for size in family.sizes:
@@ -76,11 +46,8 @@ def plan_of(family: Family, artifact: Path, *, device: str, repetitions: int, se
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do a plan, write the times."""
+    """Write the times in microseconds by size: a list for each repetition, and what the repetition before them took."""
     plan = json.loads(Path(arguments[0]).read_text("utf-8"))
-    import torch
-    import triton
-
     calls = {size["name"]: _call(plan, size) for size in plan["sizes"]}
     settling = {name: _times_us(call, plan["device"]) for name, call in calls.items()}
     found: dict[str, list[list[float]]] = {name: [] for name in calls}
@@ -90,8 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         shuffled.shuffle(order)
         for name in order:
             found[name].append(_times_us(calls[name], plan["device"]))
-    versions = {"torch": torch.__version__, "triton": triton.__version__, "CUDA": str(torch.version.cuda)}
-    Path(arguments[1]).write_text(json.dumps({"times_us": found, "settling_us": settling, "versions": versions}), "utf-8")
+    Path(arguments[1]).write_text(json.dumps({"times_us": found, "settling_us": settling}), "utf-8")
     return 0
 
 

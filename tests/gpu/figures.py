@@ -1,4 +1,4 @@
-"""Figures of the tables: middle values, limits, what a run of A/A gradings comes to.  Pure."""
+"""Figures of the GPU tests: quantiles, limits of the clock, what gradings of a kernel against itself come to.  Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,27 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sandbox.protocol import wire
+
 # What has to be shown: do_bench in the box against do_bench in an ordinary process, and the judge's clock against do_bench in the box.
 REPORTED_SHARE, REPORTED_FROM_US = 0.02, 50.0
 SHORT_SHARE, SHORT_US = 0.05, 1.0
 CERTIFIED_SHARE, CERTIFIED_US = 0.03, 10.0
 WINNER, LOSER = 1.01, 0.99
 HALF_WIDTH = 0.01
+SAME_COLUMNS = (
+    "size",
+    "about, us",
+    "gradings",
+    "median ratio",
+    "spread",
+    "mean half-width",
+    "largest",
+    "winners",
+    "losers",
+    "contain 1",
+    "no interval",
+)
 
 
 def reported_limit_us(plain_us: float) -> float:
@@ -33,11 +48,6 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
-def microseconds(nanoseconds: Sequence[int]) -> list[float]:
-    """The wire's times, for people."""
-    return [one / 1000 for one in nanoseconds]
-
-
 def shown_us(value: float | None) -> str:
     """Four digits or a tenth of a microsecond, whichever is less."""
     if value is None:
@@ -45,33 +55,22 @@ def shown_us(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A speedup with its 95 % interval."""
+def shown_samples(samples: wire.Samples | None) -> str:
+    """Median (p20..p80) in microseconds."""
+    if samples is None or not samples.durations_ns:
+        return ""
+    low, high = (quantile(samples.durations_ns, share) / 1000 for share in (0.2, 0.8))
+    return f"{shown_us(statistics.median(samples.durations_ns) / 1000)} ({shown_us(low)}..{shown_us(high)})"
 
-    ratio: float
-    low: float
-    high: float
 
-    @property
-    def half_width(self) -> float:
-        """Half of the interval, as a share of the ratio."""
-        return (self.high - self.low) / 2 / self.ratio
+def shown_speedup(speedup: wire.Speedup) -> str:
+    """Ratio (low..high)."""
+    return f"{speedup.ratio:.3f} ({speedup.ratio_low:.3f}..{speedup.ratio_high:.3f})"
 
-    @property
-    def wins(self) -> bool:
-        """Whether it says that the subject is faster, beyond the dead band."""
-        return self.low > WINNER
 
-    @property
-    def loses(self) -> bool:
-        """Whether it says that the subject is slower, beyond the dead band."""
-        return self.high < LOSER
-
-    @property
-    def shown(self) -> str:
-        """For a cell."""
-        return f"{self.ratio:.3f} ({self.low:.3f}..{self.high:.3f})"
+def half_width(speedup: wire.Speedup) -> float:
+    """Half of the interval, as a share of the ratio."""
+    return (speedup.ratio_high - speedup.ratio_low) / 2 / speedup.ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,24 +83,41 @@ class SameAgainstSame:
     spread: float  # standard deviation of the ratios
     half_width_mean: float
     half_width_most: float
-    winners: int
+    winners: int  # intervals that lie beyond the dead band
     losers: int
     containing: int  # intervals that contain 1
 
+    def row(self, name: str, about_us: float) -> tuple[str, ...]:
+        """A row under SAME_COLUMNS."""
+        known = self.count - self.unresolved
+        return (
+            name,
+            f"{about_us:.0f}",
+            str(self.count),
+            f"{self.ratio:.4f}",
+            f"{100 * self.spread:.2f} %",
+            f"{100 * self.half_width_mean:.2f} %",
+            f"{100 * self.half_width_most:.2f} %",
+            str(self.winners),
+            str(self.losers),
+            f"{100 * self.containing / known:.0f} %" if known else "",
+            str(self.unresolved),
+        )
 
-def same_against_same(intervals: Sequence[Interval | None]) -> SameAgainstSame:
+
+def same_against_same(speedups: Sequence[wire.Speedup | None]) -> SameAgainstSame:
     """Sum up; None is a grading that gave no interval."""
-    found = [one for one in intervals if one is not None]
+    found = [one for one in speedups if one is not None]
     ratios = [one.ratio for one in found]
-    widths = [one.half_width for one in found]
+    widths = [half_width(one) for one in found]
     return SameAgainstSame(
-        count=len(intervals),
-        unresolved=len(intervals) - len(found),
+        count=len(speedups),
+        unresolved=len(speedups) - len(found),
         ratio=statistics.median(ratios) if ratios else 0.0,
         spread=statistics.stdev(ratios) if len(ratios) > 1 else 0.0,
         half_width_mean=statistics.fmean(widths) if widths else 0.0,
         half_width_most=max(widths, default=0.0),
-        winners=sum(one.wins for one in found),
-        losers=sum(one.loses for one in found),
-        containing=sum(one.low <= 1 <= one.high for one in found),
+        winners=sum(one.ratio_low > WINNER for one in found),
+        losers=sum(one.ratio_high < LOSER for one in found),
+        containing=sum(one.ratio_low <= 1 <= one.ratio_high for one in found),
     )

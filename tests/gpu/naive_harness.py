@@ -1,8 +1,9 @@
 """A benchmark harness as the published ones are: kernel, reference and clock in one process, judged by `torch.allclose`.
 
-Usage: `python -m tools.gpu.naive_harness ORDER ARTIFACT N DEVICE OUT`, ORDER being `kernel` or `pytorch`, whichever is called first;
-ARTIFACT `load:SOURCE.cu` builds by `torch.utils.cpp_extension.load` instead. It shows what such a harness says of `stale_memory.cu`, and
-why: the kernel writes a row and returns a fresh `empty_like`, which is the block that PyTorch's result has just left.
+`python -m tests.gpu.naive_harness PLAN OUT` evaluates once. The plan names the artifact (`load:SOURCE.cu` builds by
+`torch.utils.cpp_extension.load`), N, the device, and the order: `kernel` or `pytorch`, whichever is called first. It shows what such a
+harness says of `stale_memory.cu`, and why: the kernel writes a row and returns a fresh `empty_like`, which is the block that PyTorch's
+result has just left.
 
 The inputs are lower triangular, as in the published problem of this kernel, so that product and result are the same matrix: whichever of
 PyTorch's freed blocks the allocator hands out, it holds the right answer. Nothing else is in the cache, because it is emptied before.
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools.gpu.loading import extension
+from tests.gpu.unboxed import extension
 
 TOLERANCE = 1e-2  # absolute and relative, as KernelBench has it
 RUNS, WARM_RUNS = 20, 3
@@ -25,36 +26,29 @@ RUNS, WARM_RUNS = 20, 3
 
 def main(arguments: list[str]) -> int:
     """Evaluate once, in one order, and write what was concluded."""
-    order, artifact, n, device, out = arguments
+    plan_path, out = arguments
+    plan = json.loads(Path(plan_path).read_text("utf-8"))
+    n, device = plan["n"], plan["device"]
     import torch
 
-    kernel = _load(artifact)
+    kernel = _load(plan["artifact"])
 
     def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.tril(torch.matmul(a, b))
 
     torch.manual_seed(0)
-    a, b = (torch.tril(torch.randn(int(n), int(n), device=device)) for _ in range(2))
+    a, b = (torch.tril(torch.randn(n, n, device=device)) for _ in range(2))
     _prepare(reference, a, b, device)
-    if order == "kernel":
-        got, place = _called(kernel, a, b)
-        expected, reference_places = _called(reference, a, b)
-    else:
-        expected, reference_places = _called(reference, a, b)
-        got, place = _called(kernel, a, b)
-    correct = torch.allclose(got, expected, atol=TOLERANCE, rtol=TOLERANCE)
-    same_rows = int((got == expected).all(dim=1).sum())
+    calls = {"kernel": kernel, "pytorch": reference}
+    results = {name: _call(calls[name], a, b) for name in sorted(calls, key=plan["order"].__ne__)}
+    got, expected = results["kernel"], results["pytorch"]
     kernel_us, reference_us = (_timed_us(call, a, b, device) for call in (kernel, reference))
     result = {
-        "order": order,
-        "correct": correct,
-        "right_rows": same_rows,
-        "rows": int(n),
+        "correct": torch.allclose(got, expected, atol=TOLERANCE, rtol=TOLERANCE),
+        "right_rows": int((got == expected).all(dim=1).sum()),
         "kernel_us": kernel_us,
         "reference_us": reference_us,
         "speedup": reference_us / kernel_us,
-        "kernel_block": place,
-        "reference_block": reference_places,
     }
     Path(out).write_text(json.dumps(result), "utf-8")
     return 0
@@ -78,13 +72,12 @@ def _prepare(reference: Callable[..., Any], a: Any, b: Any, device: str) -> None
         torch.cuda.empty_cache()
 
 
-def _called(call: Callable[..., Any], a: Any, b: Any) -> tuple[Any, int]:
-    """What it returns, on the host, and where it lay; its memory is free when this returns, as after most harnesses' checks."""
+def _call(call: Callable[..., Any], a: Any, b: Any) -> Any:
+    """The result, on the host; its device memory is free when this returns, as after most harnesses' checks."""
     import torch
 
     with torch.no_grad():
-        result = call(a, b)
-        return result.cpu().clone(), int(result.data_ptr())
+        return call(a, b).cpu().clone()
 
 
 def _timed_us(call: Callable[..., Any], a: Any, b: Any, device: str) -> float:

@@ -1,6 +1,6 @@
 """Runs every demonstration of a directory of findings again, on the emulated device, and prints a table: result then, result now.
 
-    python -m tools.findings ../shared/findings/security [--isolation docker|bubblewrap|process|auto] [--only WORD] [--json]
+    python -m tests.findings ../shared/findings/security [--isolation docker|bubblewrap|process|auto] [--only WORD] [--json]
 
 The demonstrations are those of the security review of 3173dc3: kernels, which are graded, and scripts, which run unchanged beside a server
 of this machine. Exit code 1 if one of them still works, 2 if a source is missing.
@@ -33,8 +33,8 @@ from grader.observability import log
 from grader.v1 import submission_pb2
 from sandbox.protocol import wire
 from tests.harness.grading import Graded, Grading, grader
-from tools.gpu.page import Table, table_lines
-from tools.service import keys
+from tools.page import table_lines
+from tools.service import host
 
 ROOT = Path(__file__).parents[1]
 PROBLEMS = {"scale_add": "tests/honest/problems/scale_add", "own_kernels_only": "tests/honest/problems/own_kernels_only"}
@@ -296,7 +296,7 @@ def served(place: Path, name: str, options: Sequence[str] = ()) -> Iterator[tupl
     (place / "kernels_examples").symlink_to(ROOT / "kernels_examples")
     state = place / "state"
     state.mkdir()
-    made = tuple(keys.make_keys(2, state, "").values())
+    made = tuple(host.make_keys(2, state, "").values())
     (place / name / "k").write_text("\n".join(made) + "\n")
     address = f"127.0.0.1:{API_PORTS[name]}"
     words = ["--listen", address, "--state-dir", str(state), "--auth", "keys", "--web", str(WEB_PORT), "--log-level", "error"]
@@ -370,7 +370,7 @@ def cached_again() -> Row:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tools.findings", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.findings", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path, help="the directory with the demonstrations")
     parser.add_argument("--isolation", default="auto", help="what boxes of kernels are (default auto)")
     parser.add_argument("--only", default="", metavar="WORD", help="those with this word in their path")
@@ -389,8 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     else:
         cells = [(row.item, row.source, row.then, row.now.replace("|", "/"), "yes" if row.closed else "NO") for row in rows]
-        table = Table(headings=("item", "source", "result at 3173dc3", "result now", "closed"), rows=cells)
-        sys.stdout.write("\n".join(table_lines(table)) + "\n")
+        sys.stdout.write("\n".join(table_lines(("item", "source", "result at 3173dc3", "result now", "closed"), cells)) + "\n")
     return int(not all(row.closed for row in rows))
 
 

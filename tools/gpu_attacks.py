@@ -1,4 +1,4 @@
-"""Puts what `exploits` and `honest_set` have written, whole or in slices, into the tables of docs/security.md.  Reads files only."""
+"""Makes tables for docs/security.md from reports of tests/gpu/test_exploits.py and test_honest_set.py. Reads files only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.gpu.page import Table, table_lines
+from tools.page import outcome, table_lines
 
 SECTIONS = ("exploits", "honest_set")
 FACTS = ("date", "device", "driver", "nvcc", "torch", "isolation", "commit")
@@ -23,12 +23,14 @@ class NoRows(Exception):
     """A file has neither of the sections."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} has no section {' or '.join(SECTIONS)}; give a gpu.json that `python -m tools.gpu --only exploits` wrote")
+        super().__init__(
+            f"{path} has no section {' or '.join(SECTIONS)}; give a gpu.json that `pytest tests/gpu/test_exploits.py --gpu-report` wrote"
+        )
 
 
 @dataclass(slots=True)
 class Corpus:
-    """The rows of all files. failed: claims of those runs that fail, and sections that broke."""
+    """The rows of all files. failed: claims of those runs that fail or were not shown in full."""
 
     facts: dict[str, str] = field(default_factory=dict)
     attacks: list[Row] = field(default_factory=list)
@@ -45,7 +47,7 @@ class Corpus:
 
 def read(paths: Sequence[Path]) -> Corpus:
     """All of them together; facts are the first one's, and where another says otherwise, both."""
-    corpus, shares = Corpus(), {name: set[str]() for name in SECTIONS}
+    corpus, slices = Corpus(), {name: set[str]() for name in SECTIONS}
     for path in paths:
         page: dict[str, Any] = json.loads(path.read_text("utf-8"))
         sections = [one for one in page["sections"] if one["name"] in SECTIONS]
@@ -57,32 +59,30 @@ def read(paths: Sequence[Path]) -> Corpus:
         for one in sections:
             rows = one["raw"].get("rows", [])
             (corpus.attacks if one["name"] == "exploits" else corpus.honest).extend(rows)
-            corpus.failed += [f"{one['name']}: {claim['text']}: {claim['detail']}" for claim in one["claims"] if claim["holds"] is False]
-            # Where it was killed it has concluded nothing.
-            corpus.failed += [f"{one['name']} was not finished"] if one["failure"] or not one["claims"] else []
-            shares[one["name"]].add(one["raw"].get("share", "1/1"))
+            corpus.failed += [f"{one['name']}: {claim['text']}: {claim['detail']}" for claim in one["claims"] if claim["holds"] is not True]
+            slices[one["name"]].add(page["facts"].get("slice", "1/1"))
     corpus.failed += [
-        f"{name}: there are only the slices {', '.join(sorted(found))}" for name, found in shares.items() if not _whole(found)
+        f"{name}: there are only the slices {', '.join(sorted(found))}" for name, found in slices.items() if not _whole(found)
     ]
     return corpus
 
 
-def _whole(shares: set[str]) -> bool:
+def _whole(slices: set[str]) -> bool:
     """Whether these slices are all of them; none at all is another section's run."""
-    return not shares or any(
-        shares >= {f"{part}/{count}" for part in range(1, count + 1)} for count in {int(one.split("/")[1]) for one in shares}
+    return not slices or any(
+        slices >= {f"{part}/{count}" for part in range(1, count + 1)} for count in {int(one.split("/")[1]) for one in slices}
     )
 
 
 def lines(corpus: Corpus) -> list[str]:
     """Facts, what holds, and a row for each attack and each honest kernel."""
-    found = table_lines(Table(headings=("what", "which"), rows=list(corpus.facts.items())))
+    found = table_lines(("what", "which"), corpus.facts.items())
     claims = [
         *_of_attacks(corpus.attacks),
         *_of_honest(corpus.honest),
-        *(("the sections' own claims", "**FAILS**", one) for one in corpus.failed),
+        *(("the sections' own claims", outcome(False), one) for one in corpus.failed),
     ]
-    found += ["", *table_lines(Table(headings=("claim", "outcome", "found"), rows=list(claims))), ""]
+    found += ["", *table_lines(("claim", "outcome", "found"), claims), ""]
     if corpus.attacks:
         rows = [
             (
@@ -93,13 +93,13 @@ def lines(corpus: Corpus) -> list[str]:
             )
             for row in sorted(corpus.attacks, key=lambda row: row["attack"])
         ]
-        found += [f"Attacks, {_total(corpus.attacks)} s of the device:", "", *table_lines(Table(headings=ATTACKS, rows=list(rows))), ""]
+        found += [f"Attacks, {_total(corpus.attacks)} s of the device:", "", *table_lines(ATTACKS, rows), ""]
     if corpus.honest:
         rows_of = {
             name: [row for row in corpus.honest if row["kernel"] == name] for name in sorted({row["kernel"] for row in corpus.honest})
         }
-        table = Table(headings=HONEST, rows=[_honest_row(rows) for rows in rows_of.values()])
-        found += [f"Honest kernels and their wrong twins, {_total(corpus.honest)} s of the device:", "", *table_lines(table), ""]
+        table = table_lines(HONEST, map(_honest_row, rows_of.values()))
+        found += [f"Honest kernels and their wrong twins, {_total(corpus.honest)} s of the device:", "", *table, ""]
     return found
 
 
@@ -120,8 +120,8 @@ def _of_attacks(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
     wrong = [f"{row['attack']}: {row['wrong']}" for row in rows if row["wrong"]]
     counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).most_common())
     return [
-        (f"{len(rows)} gradings of attacks gain nothing", _word(gained), ", ".join(gained) or counts),
-        ("each has a verdict that its file names, and its mechanism was at work", _word(wrong), ", ".join(wrong)),
+        (f"{len(rows)} gradings of attacks gain nothing", outcome(not gained), ", ".join(gained) or counts),
+        ("each has a verdict that its file names, and its mechanism was at work", outcome(not wrong), ", ".join(wrong)),
     ]
 
 
@@ -130,12 +130,8 @@ def _of_honest(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
     for wanted, text in (("ACCEPTED", "gradings of honest kernels are ACCEPTED"), ("WRONG_ANSWER", "gradings of wrong twins are not")):
         those = [row for row in rows if row["wanted"] == wanted]
         wrong = [f"{row['kernel']}: {row['verdict']} {row['reason']}".strip() for row in those if row["verdict"] != wanted]
-        found += [(f"{len(those)} {text}", _word(wrong), ", ".join(wrong))] if those else []
+        found += [(f"{len(those)} {text}", outcome(not wrong), ", ".join(wrong))] if those else []
     return found
-
-
-def _word(wrong: Sequence[str]) -> str:
-    return "**FAILS**" if wrong else "holds"
 
 
 def _total(rows: Sequence[Row]) -> str:

@@ -1,0 +1,140 @@
+"""Many good and bad submissions in a row on one lane: every verdict is right, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from grader.dispatch.gpus import Gpu
+from grader.model import Problem
+from sandbox.protocol import wire
+from tests.gpu.conftest import GradedAhead, boxes, cases_of, count_of, graded_ahead, nvml_memory
+from tests.gpu.kernels import files
+from tests.gpu.report import Section
+from tests.gpu.test_examples import all_examples
+from tests.harness.grading import Conditions, Graded, Grading, load_problem
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+SUBMISSION_COUNT = 200
+# These wait for a limit, fill a memory, or leave 20 s of work behind; test_faults.py has them.
+SLOW = {"zero_stride", "endless", "endless_everywhere", "left_running", "pinned_flood", "hoards_memory", "torch_takes_all_memory"}
+BENCHMARK_EVERY = 5  # of those that may be timed
+TIMED = ("vector_add", "row_softmax", "tril_matmul")  # problems whose baselines are compiled beforehand
+MEASURE_S = 0.5
+MEMORY_SLACK_MIB = 64.0  # the judge's own allocator may keep some
+SEED = 1
+
+Look = Callable[[str], Awaitable[tuple[float, int]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A kernel of the mix, and the verdicts that are right."""
+
+    name: str
+    problem: Problem
+    source: str
+    language: str
+    expected: tuple[str, ...]
+
+    @property
+    def may_be_timed(self) -> bool:
+        """Whether its problem's baselines are compiled."""
+        return self.problem.problem_id in TIMED
+
+
+def mixed(*, emulated: bool) -> list[Item]:
+    """Every CUDA kernel of the examples, and where there is a GPU the faults and the honest ones of the tests too."""
+    items = [
+        Item(name=one.name, problem=one.problem, source=one.source, language=one.language, expected=(one.expected,))
+        for one in all_examples()
+        if one.name.endswith(".cu") and one.name.split("/")[1].removesuffix(".cu") not in SLOW
+    ]
+    for kernel in () if emulated else (*files.all_in("faults"), *files.all_in("honest")):
+        if kernel.path.stem not in SLOW:
+            problem = load_problem(kernel.problem)
+            source = kernel.source(problem.spec.trial_count)
+            items.append(Item(name=kernel.name, problem=problem, source=source, language=kernel.language, expected=kernel.expect))
+    return items
+
+
+def ordered(items: list[Item], count: int) -> list[Item]:
+    """The whole mix again and again, each time in another order."""
+    shuffled = random.Random(SEED)
+    order: list[Item] = []
+    while len(order) < count:
+        order += shuffled.sample(items, len(items))
+    return order[:count]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """As many submissions as --gpu-count says."""
+    if "number" in metafunc.fixturenames:
+        items = mixed(emulated=metafunc.config.getoption("gpu_device") == "emulated")
+        order = ordered(items, count_of(metafunc.config, SUBMISSION_COUNT))
+        timed = [number for number, item in enumerate(order) if item.may_be_timed][::BENCHMARK_EVERY]
+        cases = [(number, item, wire.Mode.BENCHMARK if number in timed else wire.Mode.TEST) for number, item in enumerate(order)]
+        metafunc.parametrize(("number", "item", "mode"), cases, ids=[f"{number}-{item.name}" for number, item, _ in cases])
+
+
+async def grade(grading: Grading, item: Item, mode: wire.Mode) -> Graded:
+    """Grade one submission."""
+    return await grading.grade(item.problem, item.source, language=item.language, mode=mode, conditions=Conditions(measure_s=MEASURE_S))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def look(grading: Grading, maybe_gpu: Gpu | None, section: Section) -> AsyncIterator[Look]:
+    """Says how much GPU memory, in MiB, and how many boxes are in use."""
+    with nullcontext(lambda: 0) if maybe_gpu is None else nvml_memory(maybe_gpu) as memory:
+
+        async def looked(when: str) -> tuple[float, int]:
+            await grading.environment()  # waits for the check that follows the last job
+            await asyncio.sleep(1)  # for the processes of its box to be reaped
+            found = (memory() / 2**20, boxes(grading.state_id))
+            section.table("when", "GPU memory in use, MiB", "boxes").add(when, f"{found[0]:.0f}", found[1])
+            return found
+
+        yield looked
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def before(grading: Grading, look: Look) -> tuple[float, int]:
+    """What is in use when the judge has graded one kernel of each problem that is timed."""
+    right = [item for item in mixed(emulated=True) if item.may_be_timed and item.expected == ("ACCEPTED",)]
+    for item in {item.problem.problem_id: item for item in reversed(right)}.values():
+        await grade(grading, item, wire.Mode.BENCHMARK)
+    return await look("before the first, the judge warm")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ahead(request: pytest.FixtureRequest, grading: Grading, before: tuple[float, int]) -> AsyncIterator[GradedAhead]:
+    """All gradings."""
+    async with graded_ahead(
+        cases_of(request, test_the_verdict_is_right.__name__), lambda number, item, mode: grade(grading, item, mode)
+    ) as tasks:
+        yield tasks
+
+
+async def test_the_verdict_is_right(
+    ahead: GradedAhead, request: pytest.FixtureRequest, section: Section, number: int, item: Item, mode: wire.Mode
+) -> None:
+    """Each kernel gets the verdict that its file names, whatever was graded before it."""
+    graded = await ahead[request.node.nodeid]
+    counts = section.raw.setdefault("verdicts", {})
+    counts[graded.verdict] = counts.get(graded.verdict, 0) + 1
+    section.table("verdict", "count").rows[:] = sorted(counts.items())
+    assert graded.is_one_of(item.expected), f"{mode.value}: {graded.explanation}"
+
+
+async def test_nothing_is_left(look: Look, before: tuple[float, int]) -> None:
+    """After the last one, GPU memory is what it was before the first, within 64 MiB, and there is no further box."""
+    memory_mib, box_count = await look("after the last")
+    assert memory_mib - before[0] <= MEMORY_SLACK_MIB
+    assert box_count <= before[1]

@@ -1,0 +1,159 @@
+"""`pytest --gpu-report DIR`: the page that the GPU tests write, and their flow on the emulated device."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.errors import SandboxBroken
+from grader.model import Report, Verdict
+from tests.gpu.conftest import graded_ahead
+from tests.harness.grading import ROOT, Graded
+from tools.page import Table
+
+TESTS = '''"""Additions, on a device."""
+import pytest
+pytestmark = pytest.mark.gpu
+
+@pytest.mark.parametrize("kernel", ["right", "wrong", "skipped"])
+def test_an_addition_is_right(section, kernel):
+    section.table("kernel", "us").add(kernel, 5)
+    section.raw[kernel] = 5
+    if kernel == "skipped":
+        pytest.skip("no second GPU")
+    assert kernel == "right", "it is wrong"
+
+def test_nothing_is_left():
+    pass
+'''
+
+Run = Callable[..., tuple[int, str, dict[str, Any]]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs the plugin on a few tests that need no device; the exit code, the page and the data."""
+
+    def run(*options: str) -> tuple[int, str, dict[str, Any]]:
+        (tmp_path / "test_sums.py").write_text(TESTS)
+        words = ["-q", "-p", "tests.gpu.report", "-p", "no:cacheprovider", "-c", "/dev/null", f"--rootdir={tmp_path}", str(tmp_path)]
+        command = [sys.executable, "-m", "pytest", *words, f"--gpu-report={tmp_path / 'out'}", *options]
+        code = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode
+        return code, (tmp_path / "out" / "gpu.md").read_text(), json.loads((tmp_path / "out" / "gpu.json").read_text())
+
+    return run
+
+
+def test_the_page_says_which_claims_hold(run: Run) -> None:
+    """A claim with a failing case fails, and names the case; tables, figures and the message are on the page."""
+    code, page, data = run()
+    assert code == 1
+    assert "| sums | an addition is right | **FAILS** | 1 of 3; failed: wrong; 1 skipped: no second GPU |" in page
+    assert "| sums | nothing is left | holds | 1 of 1 |" in page
+    assert "Additions, on a device." in page
+    assert "| right | 5 |" in page
+    assert "it is wrong" in page
+    assert {"date", "device", "torch", "commit", "command", "isolation"} <= data["facts"].keys()
+    (section,) = data["sections"]
+    assert [one["holds"] for one in section["claims"]] == [False, True]
+    assert section["raw"] == {"right": 5, "wrong": 5, "skipped": 5}
+    assert section["tables"][0]["rows"] == [["right", "5"], ["wrong", "5"], ["skipped", "5"]]
+
+
+def test_a_claim_with_a_skipped_case_is_not_shown(run: Run) -> None:
+    """It fails no run."""
+    code, page, _ = run("-k", "not wrong")
+    assert code == 0
+    assert "| sums | an addition is right | not shown | 1 of 2; 1 skipped: no second GPU |" in page
+
+
+def test_a_report_that_shows_nothing_is_a_failure(run: Run) -> None:
+    """As on a host without a GPU; on the emulated device it is none."""
+    code, page, _ = run("-k", "skipped")
+    assert code == 1
+    assert "| sums | an addition is right | not shown | 0 of 1; 1 skipped: no second GPU |" in page
+    assert run("-k", "skipped", "--gpu-device=emulated")[0] == 0
+
+
+def test_a_run_that_is_out_of_time_keeps_what_it_has(run: Run) -> None:
+    """What was not begun is on the page, and the exit code is that of an interrupted run."""
+    code, page, data = run("--gpu-seconds=0")
+    assert code == 2
+    assert "| sums | an addition is right | not shown | 1 of 3; 2 not begun |" in page
+    assert "| sums | nothing is left | not shown | 0 of 1; 1 not begun |" in page
+    assert data["sections"][0]["raw"] == {"right": 5}
+
+
+def test_slices_are_a_partition(run: Run) -> None:
+    """Two halves on two GPUs grade every kernel once; tests without a kernel are in both."""
+    halves = [run(f"--gpu-slice={number}/2") for number in (1, 2)]
+    assert sorted(name for _, _, data in halves for name in data["sections"][0]["raw"]) == ["right", "skipped", "wrong"]
+    assert [data["facts"]["slice"] for _, _, data in halves] == ["1/2", "2/2"]
+    assert all("nothing is left | holds" in page for _, page, _ in halves)
+
+
+@pytest.mark.parametrize("words", ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2", "1/0", ""])
+def test_an_invalid_slice_is_refused(words: str) -> None:
+    """The message gives an example."""
+    command = [sys.executable, "-m", "pytest", "-p", "tests.gpu.report", "-c", "/dev/null", f"--gpu-slice={words}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "write 1/2" in done.stderr
+
+
+def test_a_cell_cannot_break_a_table() -> None:
+    """Bars are escaped, line ends are spaces, columns of numbers stand at the right."""
+    table = Table(headings=("kernel", "us"))
+    table.add("a|b\nc", "12.5 us")
+    assert table.lines() == ["| kernel | us |", "| --- | ---: |", "| a\\|b c | 12.5 us |"]
+
+
+def graded(verdict: Verdict = Verdict.ACCEPTED) -> Graded:
+    return Graded(report=Report(verdict=verdict, reason="", summary=""), seconds=100.0)
+
+
+async def test_kernels_are_graded_ahead_of_their_tests() -> None:
+    """In order, so many at a time; where the grader fails, only that case does; what is not awaited is cancelled."""
+    begun: list[str] = []
+    doors = {name: asyncio.Event() for name in "abcd"}
+
+    async def grade(kernel: str) -> Graded:
+        begun.append(kernel)
+        await doors[kernel].wait()
+        if kernel == "a":
+            raise SandboxBroken("no engine")
+        return graded(Verdict.COMPILE_ERROR)
+
+    async with graded_ahead({name: {"kernel": name} for name in "abcd"}, grade, at_a_time=2) as ahead:
+        await asyncio.sleep(0)
+        assert begun == ["a", "b"]
+        doors["a"].set()
+        with pytest.raises(SandboxBroken):
+            await ahead["a"]
+        doors["b"].set()
+        assert (await ahead["b"]).seconds == 100.0
+    assert begun == ["a", "b", "c", "d"]
+    assert all(ahead[name].cancelled() for name in "cd")
+
+
+@pytest.mark.slow
+def test_the_gpu_tests_run_on_the_emulated_device(tmp_path: Path) -> None:
+    """An honest kernel, a wrong twin and an attack get their verdicts; a time is measured, and nothing is claimed of it."""
+    chosen = "(test_honest_set and (half2_with_float_sums or over_the_tolerance)) or (test_exploits and stale_graph) or test_same"
+    command = [sys.executable, "-m", "pytest", "tests/gpu", "-m", "gpu", "-n", "0", "-q", "--all-cases", "-k", chosen]
+    options = ["--gpu-device=emulated", "--gpu-isolation=process", "--gpu-count=1", "--gpu-measure-s=0.1", f"--gpu-report={tmp_path}"]
+    done = subprocess.run([*command, *options, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
+    sections = {one["name"]: one for one in json.loads((tmp_path / "gpu.json").read_text())["sections"]}
+    assert [one["verdict"] for one in sections["honest_set"]["raw"]["rows"]] == ["WRONG_ANSWER", "ACCEPTED"]
+    assert [one["attack"] for one in sections["exploits"]["raw"]["rows"]] == ["stale_graph"]
+    assert all(one["holds"] for name in ("honest_set", "exploits") for one in sections[name]["claims"])
+    assert {one["holds"] for one in sections["same"]["claims"]} == {None}
+    assert len(sections["same"]["tables"][0]["rows"]) == 4

@@ -1,0 +1,79 @@
+"""Tables of measurements as markdown, and the facts at the head of a page: when, at which commit, by which command."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COMMAND_S = 20.0
+_NUMBER = re.compile(r"[-+<>]?\d[\d.,]*( ?(%|us|ms|s|MiB|GiB))?|-?")
+_WORDS = {True: "holds", False: "**FAILS**", None: "not shown"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Table:
+    """Rows under headings; rows may be added while it is made."""
+
+    headings: Sequence[str]
+    title: str = ""
+    rows: list[Sequence[object]] = field(default_factory=list)
+
+    def add(self, *cells: object) -> None:
+        """Add a row."""
+        self.rows.append(cells)
+
+    def lines(self) -> list[str]:
+        """The table as markdown, without its title; columns of numbers are set to the right."""
+        rows = [[_cell(cell) for cell in row] for row in self.rows]
+        columns = range(len(self.headings))
+        right = [bool(rows) and all(_NUMBER.fullmatch(row[at]) for row in rows) for at in columns]
+        return [
+            f"| {' | '.join(self.headings)} |",
+            f"| {' | '.join('---:' if right[at] else '---' for at in columns)} |",
+            *(f"| {' | '.join(row)} |" for row in rows),
+        ]
+
+
+def table_lines(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """A table of these rows as markdown."""
+    return Table(headings=headings, rows=list(rows)).lines()
+
+
+def outcome(holds: bool | None) -> str:
+    """How a claim came out; None: it was not shown, which fails no run."""
+    return _WORDS[holds]
+
+
+def facts(command: str) -> dict[str, str]:
+    """The first rows of a page's first table."""
+    return {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "commit": commit(), "command": command.strip()}
+
+
+def commit() -> str:
+    """The commit of this tree, and whether it was changed since."""
+    head = command_output(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"])
+    if not head:
+        return "unknown: this tree is no git repository"
+    return f"{head} and changes" if command_output(["git", "-C", str(ROOT), "status", "--porcelain"]) else head
+
+
+def command_output(command: Sequence[str]) -> str:
+    """What a command prints; nothing where it is missing, fails or takes too long."""
+    if shutil.which(command[0]) is None:
+        return ""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=COMMAND_S)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return " ".join(text.replace("|", "\\|").split())
