@@ -451,7 +451,7 @@ class DeviceQuarantined(GraderFault):
 
 
 class ProblemBroken(GraderFault):
-    """A problem's own reference does not work: its author has to mend it."""
+    """A problem's own reference does not work: its author has to fix it."""
 
     reason = "PROBLEM_BROKEN"
     final = True

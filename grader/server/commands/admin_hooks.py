@@ -30,7 +30,7 @@ Work = Callable[[Ledger, argparse.Namespace], Awaitable[int]]
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the words say. 0; 2 where they are wrong, 3 where the ledger can't be used."""
-    asked = _parser().parse_args(list(arguments))
+    asked = parser().parse_args(list(arguments))
     try:
         return asyncio.run(_run(asked))
     except (HookNotFound, DeliveryNotFound, SettingsInvalid, public_http.UrlRefused) as error:
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
         return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     made = argparse.ArgumentParser(
         prog="grader-server admin hooks",
         description="Webhooks: URLs that the server notifies of finished submissions. docs/api.md says what they get.",
