@@ -13,12 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import typer
-from google.protobuf.descriptor_pb2 import (
-    DescriptorProto,
-    FieldDescriptorProto,
-    FileDescriptorProto,
-    FileDescriptorSet,
-)
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 from typer.cli import get_docs_for_click
 from typer.main import get_command

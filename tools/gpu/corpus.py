@@ -1,4 +1,4 @@
-"""Puts what `exploits` and `honest_set` have written, whole or in slices, into the tables of docs/security.md.  Reads files only."""
+"""Puts what `exploits` and `honest_set` have written into the tables of docs/measurements/attacks.md.  Reads files only."""
 
 from __future__ import annotations
 
