@@ -22,7 +22,7 @@
     │   ├── ShuttingDown                retry_s
     │   └── ReadOnly                    this server only shows what is there
     ├── ProblemInvalid                  path, message: a problem's files are wrong
-    ├── SettingsInvalid                 setting, message: the server was told what it can't do
+    ├── SettingsInvalid                 setting, message: a setting is impossible
     ├── StateDirectoryInUse             path, holder_pid: another server has it
     ├── HookNotFound                    hook_id: only in the administrator's commands
     ├── DeliveryNotFound                delivery_id: likewise
@@ -125,7 +125,7 @@ class SubmissionNotFound(CallRefused):
 
 
 class RequestIdReused(CallRefused):
-    """A request id came again, with another request."""
+    """The request id was used before, with another request."""
 
     reason = "REQUEST_ID_REUSED"
     code = "ALREADY_EXISTS"
@@ -137,7 +137,7 @@ class RequestIdReused(CallRefused):
 
 
 class AlreadyFinished(CallRefused):
-    """What has finished can't be cancelled."""
+    """A finished submission cannot be cancelled."""
 
     reason = "ALREADY_FINISHED"
     code = "FAILED_PRECONDITION"
@@ -153,7 +153,7 @@ class AlreadyFinished(CallRefused):
 
 
 class NoSuchDevice(CallRefused):
-    """No device of that kind is here."""
+    """This server has no device of that kind."""
 
     reason = "NO_SUCH_DEVICE"
     code = "FAILED_PRECONDITION"
@@ -181,7 +181,7 @@ class Unauthenticated(CallRefused):
 
 
 class PermissionDenied(CallRefused):
-    """The caller's key is not for this."""
+    """The caller's key lacks the scope for this."""
 
     reason = "PERMISSION_DENIED"
     code = "PERMISSION_DENIED"
@@ -277,7 +277,7 @@ class RejudgeOutdated(CallRefused):
 
 
 class QuotaExceeded(CallRefused):
-    """The caller has used what it may."""
+    """The caller has used its quota."""
 
     reason = "QUOTA_EXCEEDED"
     code = "RESOURCE_EXHAUSTED"
@@ -295,7 +295,7 @@ class QuotaExceeded(CallRefused):
 
 
 class QueueFull(CallRefused):
-    """As many submissions wait as may."""
+    """The queue is full."""
 
     reason = "QUEUE_FULL"
     code = "UNAVAILABLE"
@@ -310,7 +310,7 @@ class QueueFull(CallRefused):
 
 
 class QueueShareUsed(CallRefused):
-    """As many submissions of this user wait as may; there may be room in the queue for others."""
+    """This user's share of the queue is used; there may be room for others."""
 
     reason = "QUEUE_SHARE_USED"
     code = "RESOURCE_EXHAUSTED"
@@ -326,7 +326,7 @@ class QueueShareUsed(CallRefused):
 
 
 class ShuttingDown(CallRefused):
-    """The server is going away."""
+    """The server is shutting down."""
 
     reason = "SHUTTING_DOWN"
     code = "UNAVAILABLE"
@@ -338,7 +338,7 @@ class ShuttingDown(CallRefused):
 
 
 class ReadOnly(CallRefused):
-    """This server only shows what is there."""
+    """This server is read-only."""
 
     reason = "READ_ONLY"
     code = "FAILED_PRECONDITION"
@@ -356,7 +356,7 @@ class ProblemInvalid(GraderError):
 
 
 class SettingsInvalid(GraderError):
-    """The server was told to do what it can't or must not."""
+    """A setting of the server is impossible or not allowed."""
 
     def __init__(self, setting: str, message: str) -> None:
         self.setting, self.message = setting, message
@@ -429,19 +429,19 @@ class GraderFault(GraderError):
 
 
 class SandboxBroken(GraderFault):
-    """A box, or what makes boxes, does not work."""
+    """The sandbox does not work on this host."""
 
     reason = "SANDBOX_BROKEN"
 
 
 class JudgeBroken(GraderFault):
-    """A judge does not work."""
+    """The judge process failed."""
 
     reason = "JUDGE_BROKEN"
 
 
 class DeviceQuarantined(GraderFault):
-    """A device is not used any more: twice it was not as it was before, once after its judge was started anew."""
+    """A device was taken out of service: it failed its check twice, the second time after its judge was restarted."""
 
     reason = "DEVICE_QUARANTINED"
 
@@ -451,7 +451,7 @@ class DeviceQuarantined(GraderFault):
 
 
 class ProblemBroken(GraderFault):
-    """A problem's own reference does not work: its author has to mend it."""
+    """A problem's own reference does not work: its author has to fix it."""
 
     reason = "PROBLEM_BROKEN"
     final = True

@@ -179,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--result", type=Path, metavar="XML", help="run nothing: take what `make test PYTEST_ARGS=--junitxml=XML` wrote")
     parser.add_argument("--gpu", type=_paths, metavar="JSON", help="run nothing: take gpu.json of `--gpu-report`, several with commas")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table as a page")
-    parser.add_argument("--into", type=Path, metavar="FILE", help="also put it between the marks of a document, such as docs/security.md")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="also put it between the marks of docs/measurements/attacks.md")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Makes tables for docs/security.md from reports of tests/gpu/test_exploits.py and test_honest_set.py. Reads files only."""
+"""Makes the tables of docs/measurements/attacks.md from reports of tests/gpu/test_exploits.py and test_honest_set.py. Reads files only."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SandboxForCheck = Annotated[
         "--sandbox",
         metavar=one_of((AUTO, *safe_isolations())),
         callback=among((AUTO, *safe_isolations())),
-        help="What the problem's code runs in; auto takes the strongest that works here.",
+        help="The sandbox for the problem's code; auto takes the strongest that works here.",
     ),
 ]
 Trusted = Annotated[

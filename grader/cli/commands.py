@@ -46,9 +46,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-problems_app = typer.Typer(no_args_is_help=True, help="The problems that kernels can be submitted to.")
+problems_app = typer.Typer(no_args_is_help=True, help="Problems that kernels can be submitted to.")
 app.add_typer(problems_app, name="problems")
-competitions_app = typer.Typer(no_args_is_help=True, help="Problems that users compete on in a window of time.")
+competitions_app = typer.Typer(no_args_is_help=True, help="Competitions: problems, a time window, and boards.")
 app.add_typer(competitions_app, name="competitions")
 app.add_typer(rejudge_app, name="rejudge")
 app.command("final", epilog=EXIT_CODES)(final_command)
@@ -72,22 +72,21 @@ def submit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files.")],
     problem: Annotated[
         str | None,
-        typer.Option(help="What it is for. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it."),
+        typer.Option(help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it."),
     ] = None,
     device: DeviceOption = AUTO,
     mode: Annotated[
         Mode | None,
         typer.Option(
-            help="How far: verify only, time too, ranked (hidden workloads too, in several processes), or profile (not there yet). "
+            help="How far to grade: verify, also time, ranked (hidden workloads too, several processes), or profile (not available yet). "
             "[default: benchmark; ranked with --competition]"
         ),
     ] = None,
-    competition: Annotated[
-        str, typer.Option(metavar="NAME", help="The competition that it is for, on the server that holds it.", show_default=False)
-    ] = "",
+    competition: Annotated[str, typer.Option(metavar="NAME", help="The competition to submit to.", show_default=False)] = "",
     sandbox: SandboxOption = AUTO,
     language: Annotated[
-        str, typer.Option(help="cuda, torch_extension or python, or one of an installed package. Default: detected.", show_default=False)
+        str,
+        typer.Option(help="cuda, torch_extension, python, or a language of an installed package. Default: detected.", show_default=False),
     ] = "",
     entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
     server: Server = None,
@@ -114,7 +113,7 @@ def submit(
 
 @app.command(epilog=EXIT_CODES)
 def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Follow a submission to its end, from its beginning. Ctrl-C stops the following only."""
+    """Follow a submission from its beginning to its end. Ctrl-C stops watching, not the submission."""
     run(submit_command.watch(Target(server=server, state_dir=state_dir), name, json=json))
 
 
@@ -148,7 +147,7 @@ def cancel(name: Name, server: Server = None, state_dir: StateDir = None, json: 
 @app.command()
 def leaderboard(
     competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
-    problem: Annotated[str, typer.Option(help="The board of this problem. Default: over all of them.", show_default=False)] = "",
+    problem: Annotated[str, typer.Option(help="The board of this problem. Default: the board over all problems.", show_default=False)] = "",
     device: Annotated[
         str, typer.Option(help="The device's model name, or a part of it. Default: the first with entries.", show_default=False)
     ] = "",
@@ -160,7 +159,7 @@ def leaderboard(
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
-    """Print a competition's board: the best of each user, with the 95 % interval. Who cannot be told apart shares a rank, shown as 1=."""
+    """Print a competition's board: the best of each user with a 95 % interval. Overlapping intervals share a rank (shown as 1=)."""
     wanted = leaderboard_command.LeaderboardOptions(
         competition=competition, problem=problem, device=device, everything=everything, csv_path=csv
     )
@@ -180,7 +179,7 @@ def problems_show(
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
-    """Print a problem, and what a kernel for it looks like."""
+    """Print a problem, and what a kernel must define."""
     run(problems_command.show(Target(server=server, state_dir=state_dir), name, json=json))
 
 
@@ -198,12 +197,12 @@ def problems_import(
         bool | None,
         typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Keep what the check refuses, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also keep problems that the check refuses.")] = False,
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
-    """Keep problems in the state directory, for every later command there. A check runs a problem's code in a sandbox without network.
+    """Store problems in the state directory, for later commands. A check runs a problem's code in a sandbox without network.
 
     Exit code: 0 if any was imported, 2 if none.
     """
@@ -221,14 +220,16 @@ def problems_check(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory of problems.")],
     device: Annotated[
         str,
-        typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to check on: {devices.FORMS}. No GPU that a server grades on."),
+        typer.Option(
+            metavar="DEVICE", callback=device_choice, help=f"What to check on: {devices.FORMS}. Not a GPU that a server is using."
+        ),
     ] = devices.EMULATED,
     budget: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds for each problem; larger workloads are left out.")] = 30.0,
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Say whether a problem tells right answers from wrong ones: runs its reference, and tries wrong answers on its tolerance.
+    """Check whether a problem rejects wrong answers: run its reference, and try wrong answers on its tolerance.
 
     The reference runs in a sandbox without network, unless --trusted is given.
 
@@ -243,7 +244,7 @@ def problems_check(
 
 @competitions_app.command("list")
 def competitions_list(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """List the competitions, and where they are in their life."""
+    """List the competitions and their states."""
     run(competitions_command.list_(Target(server=server, state_dir=state_dir), json=json))
 
 
@@ -254,7 +255,7 @@ def competitions_show(
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
-    """Print a competition: its problems, its time, its limits, and what is compared."""
+    """Print a competition: its problems, times, limits and score."""
     run(competitions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
 
 
@@ -263,13 +264,17 @@ def login(
     server: Server = None,
     ca: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The certificate of the server's authority, in PEM. Default: those that everybody trusts."),
+        typer.Option(metavar="FILE", help="The certificate of the server's authority, in PEM. Default: the public authorities."),
     ] = None,
     insecure_plain_text: Annotated[
-        bool, typer.Option("--insecure-plain-text", help="Send the key in plain text beyond this host. Who sees the network can use it.")
+        bool,
+        typer.Option(
+            "--insecure-plain-text",
+            help="Send the key in plain text beyond this host. Anybody who can read the network traffic can then use it.",
+        ),
     ] = False,
 ) -> None:
-    """Store a key for a server: typed at a prompt that does not show it, or piped in. GRADER_KEY goes before it where it is set."""
+    """Store a key for a server: typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it."""
     run(login_command.login(server, ca, plain_text=insecure_plain_text))
 
 
@@ -281,13 +286,13 @@ def logout(server: Server = None) -> None:
 
 @app.command()
 def whoami(server: Server = None, json: Json = False) -> None:
-    """Say who you are to a server, and what your key is for."""
+    """Show your user on a server, and the scopes of your key."""
     run(login_command.whoami(server, json=json))
 
 
 @app.command()
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
-    """Say which devices, isolations and compilers work here; of the others why not, and what to do.
+    """Show which devices, isolations and compilers work here; for the others, why not and what to do.
 
     Exit code: 0 if kernels can be graded here, 3 if not.
     """
@@ -300,7 +305,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
 
 @app.command(epilog=EXIT_CODES)
 def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
-    """Grade the six kernels of the triangular matmul story, and check that each gets its verdict.
+    """Grade six kernels of a triangular matmul, and check that each gets its expected verdict.
 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """

@@ -31,7 +31,7 @@ def among(names: Sequence[str]) -> Callable[[str], str]:
 def device_choice(value: str) -> str:
     """A device as options take it."""
     if value != AUTO and not devices.well_formed(value):
-        raise typer.BadParameter(f"{value!r} is no device; write {AUTO}, {devices.FORMS}")
+        raise typer.BadParameter(f"{value!r} is not a device; write {AUTO}, {devices.FORMS}")
     return value
 
 
@@ -40,7 +40,7 @@ Server = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         envvar="GRADER_SERVER",
-        help="Ask this server, over TLS unless it is on this host or http:// is before it. Without it the command runs one itself.",
+        help="The server to use, over TLS unless it is on this host or begins with http://. Default: the command runs its own.",
     ),
 ]
 StateDir = Annotated[
@@ -55,7 +55,7 @@ SandboxOption = Annotated[
     typer.Option(
         metavar=one_of(choices()),
         callback=among(choices()),
-        help="What keeps the kernel in; auto takes the strongest that works here. process is UNSAFE: your own kernels only.",
+        help="The sandbox for the kernel; auto takes the strongest that works here. process is UNSAFE: for your own kernels only.",
     ),
 ]
 DeviceOption = Annotated[

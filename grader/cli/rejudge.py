@@ -240,10 +240,12 @@ rejudge_app = typer.Typer(
 Rejudge = Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID.")]
 Again = Annotated[
     str,
-    typer.Option(metavar="TEXT", help="Make another one than the same command made before. Any text, such as a date.", show_default=False),
+    typer.Option(
+        metavar="TEXT", help="Create a new one, not the one of the same earlier command. Any text, such as a date.", show_default=False
+    ),
 ]
-Apply = Annotated[bool, typer.Option("--apply", help="Apply it as soon as all is decided. Default: look first; asks on a terminal.")]
-_DEVICE_HELP = f"What to run on: auto (what each was handed in for), {devices.FORMS}."
+Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything is decided. Default: show it only, and ask on a terminal.")]
+_DEVICE_HELP = f"What to run on: auto (as each was submitted), {devices.FORMS}."
 
 
 @rejudge_app.command("create")
@@ -252,8 +254,8 @@ def create_command(
     problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
     competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
     submission: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this one; may be given several times.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Only the best so many of each problem's board; needs --competition. 0: all.")] = 0,
-    run_all: Annotated[bool, typer.Option("--run", help="Run all again, also what stored facts decide.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="Only this many of each problem's board, best first; needs --competition. 0: all.")] = 0,
+    run_all: Annotated[bool, typer.Option("--run", help="Run all again, including those that stored facts decide.")] = False,
     device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=_DEVICE_HELP)] = AUTO,
     fresh_sizes: Annotated[bool, typer.Option("--fresh-sizes", help="Draw the competition's secret sizes anew, as a final does.")] = False,
     sizes_of: Annotated[str, typer.Option(metavar="NAME", help="Take the secret sizes that this rejudge drew.", show_default=False)] = "",
@@ -315,7 +317,7 @@ def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = 
 
 def final_command(
     competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
-    top: Annotated[int, typer.Option(min=1, help="How many of each problem's board; who shares the last rank is in.")],
+    top: Annotated[int, typer.Option(min=1, help="How many of each problem's board; entries that share the last rank are included.")],
     device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to run on: {devices.FORMS}.")],
     apply: Apply = False,
     again: Again = "",
@@ -326,7 +328,7 @@ def final_command(
     """Run the best of a competition again, on one device with fresh secret inputs, and show the ranks before and after.
 
     Sizes of secret workloads that the competition draws from ranges are drawn anew, from a seed of this final's own; inputs always are.
-    The same command goes on where it stopped, whatever of client and server was restarted.
+    The same command goes on where it stopped, also after a restart of client or server.
     """
     if device == AUTO:
         raise typer.BadParameter(f"a final is run on one device; write {devices.FORMS}", param_hint="--device")

@@ -1,4 +1,4 @@
-"""`grader-server`: reads settings, serves until told to stop."""
+"""`grader-server`: reads settings, serves until SIGTERM."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where built artifacts are kept; servers may share it ($GRADER_CACHE_DIR, or in the state directory)",
     )
-    add("--cache-bytes", type=int, metavar="N", help="how much of them is kept; 0: nothing, every kernel is built (2 GiB)")
+    add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored, every kernel is built (2 GiB)")
     add("--problems", metavar="DIR", nargs="+", help="directories of problems, or directories that hold such directories")
     add("--competitions", metavar="PATH", nargs="+", help="competition.toml files, their directories, or directories that hold such")
     add(
@@ -65,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="submissions that each user may make in an hour, in addition to a competition's own limit (0: any)",
     )
-    add("--daily-limit", type=int, metavar="N", help="likewise in 24 hours (0: any)")
-    add("--sandbox", choices=choices(), help="what keeps kernels in (auto: the strongest that works)")
+    add("--daily-limit", type=int, metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
+    add("--sandbox", choices=choices(), help="the sandbox for kernels (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
     add(
         "--resident-toolchain",
@@ -78,8 +78,8 @@ def parser() -> argparse.ArgumentParser:
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
     add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
     add("--builders", type=int, metavar="N", help="builds done at once (2)")
-    add("--auth", choices=("auto", "keys", "none"), help="ask callers for keys (auto: where other hosts can connect, and there always)")
-    add("--tls-certificate", metavar="FILE", help="the certificate to serve with, in PEM, with those between it and its authority")
+    add("--auth", choices=("auto", "keys", "none"), help="require API keys (auto: if other hosts can connect; then always)")
+    add("--tls-certificate", metavar="FILE", help="the server's certificate and intermediate certificates, in PEM")
     add("--tls-key", metavar="FILE", help="its key, in PEM without a password")
     add(
         "--insecure-no-tls",
@@ -92,16 +92,16 @@ def parser() -> argparse.ArgumentParser:
         "--user-queue-share",
         type=float,
         metavar="PART",
-        help="the part of them that may be of one user, where callers have keys; 1: all of them (0.25)",
+        help="the share of the queue that one user may fill, if keys are required; 1: all of it (0.25)",
     )
     add("--connection-limit", type=int, metavar="N", help="connections to the API that may be open (4096)")
     add("--web-connection-limit", type=int, metavar="N", help="connections to the web port that may be open (512)")
-    add("--web-address-limit", type=int, metavar="N", help="likewise from one address; behind a proxy, as many as in all (128)")
+    add("--web-address-limit", type=int, metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
     add("--health-call-limit", type=int, metavar="N", help="calls of the health service that may be open: they need no key (256)")
-    add("--health-address-limit", type=int, metavar="N", help="likewise from one address (64)")
+    add("--health-address-limit", type=int, metavar="N", help="the same from one address (64)")
     add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
     add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
-    add("--log-level", choices=("debug", "info", "warning", "error"), help="the least that is logged (info)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="the lowest level that is logged (info)")
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
     add(
         "--hooks-allow-private",
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--trace", metavar="URL", help="send OpenTelemetry traces there; needs the extra 'trace' ($OTEL_EXPORTER_OTLP_ENDPOINT, or off)")
     add("--retain-sources-days", type=int, metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
-    add("--retain-events-days", type=int, metavar="N", help="likewise events of attempts that no verdict is drawn from (0: never)")
+    add("--retain-events-days", type=int, metavar="N", help="remove events of attempts that decide no verdict, in the same way (0: never)")
     add("--retain-deliveries-days", type=int, metavar="N", help="forget webhooks' deliveries so long after they ended (30; 0: never)")
     return made
 

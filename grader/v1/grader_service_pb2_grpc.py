@@ -33,17 +33,17 @@ class GraderServiceStub:
     """Grades GPU kernels.
 
     A kernel that fails to build, computes the wrong answer or runs out of time
-    is a graded kernel: the call succeeds and the verdict says so. A call fails
-    only when the request is wrong, or the grader is. Every failure carries a
+    is a graded kernel: the call succeeds and returns a verdict. A call fails
+    only if the request is wrong, or the grader fails. Every failure carries a
     google.rpc.ErrorInfo in the domain `grader.v1`; calls answered UNAVAILABLE or
     RESOURCE_EXHAUSTED also carry a google.rpc.RetryInfo. Any call may be answered
     UNAVAILABLE while the server shuts down, and INTERNAL with a
     google.rpc.RequestInfo when it is at fault.
 
-    Where the server asks for keys, the metadata `authorization: Bearer KEY` comes
+    If the server requires keys, the metadata `authorization: Bearer KEY` comes
     with every call: UNAUTHENTICATED without a key that is valid,
-    PERMISSION_DENIED where it does not have the scope that the call needs. What
-    belongs to another user is NOT_FOUND to all who are not administrators.
+    PERMISSION_DENIED if it lacks the scope that the call needs. What belongs to
+    another user is NOT_FOUND for everybody but administrators.
     """
 
     def __init__(self, channel):
@@ -138,17 +138,17 @@ class GraderServiceServicer:
     """Grades GPU kernels.
 
     A kernel that fails to build, computes the wrong answer or runs out of time
-    is a graded kernel: the call succeeds and the verdict says so. A call fails
-    only when the request is wrong, or the grader is. Every failure carries a
+    is a graded kernel: the call succeeds and returns a verdict. A call fails
+    only if the request is wrong, or the grader fails. Every failure carries a
     google.rpc.ErrorInfo in the domain `grader.v1`; calls answered UNAVAILABLE or
     RESOURCE_EXHAUSTED also carry a google.rpc.RetryInfo. Any call may be answered
     UNAVAILABLE while the server shuts down, and INTERNAL with a
     google.rpc.RequestInfo when it is at fault.
 
-    Where the server asks for keys, the metadata `authorization: Bearer KEY` comes
+    If the server requires keys, the metadata `authorization: Bearer KEY` comes
     with every call: UNAUTHENTICATED without a key that is valid,
-    PERMISSION_DENIED where it does not have the scope that the call needs. What
-    belongs to another user is NOT_FOUND to all who are not administrators.
+    PERMISSION_DENIED if it lacks the scope that the call needs. What belongs to
+    another user is NOT_FOUND for everybody but administrators.
     """
 
     def Submit(self, request, context):
@@ -158,7 +158,7 @@ class GraderServiceServicer:
         * `INVALID_ARGUMENT`: a field is wrong; see google.rpc.BadRequest.
         * `NOT_FOUND`: there is no such problem or competition.
         * `ALREADY_EXISTS`: `request_id` was used with another submission.
-        * `FAILED_PRECONDITION`: no device of the kind asked for is here, or the
+        * `FAILED_PRECONDITION`: this server has no device of that kind, or the
         competition is not open; see google.rpc.PreconditionFailure.
         * `RESOURCE_EXHAUSTED`: the caller's quota is spent; see
         google.rpc.QuotaFailure.
@@ -205,8 +205,8 @@ class GraderServiceServicer:
 
         Events after `after_sequence` are replayed at once, later ones follow as
         they happen, and the stream ends with the event that finishes the
-        submission. Closing the stream does not cancel the submission. A stream that
-        breaks is taken up again with the last sequence seen.
+        submission. Closing the stream does not cancel the submission. To resume a
+        broken stream, send the last sequence seen.
 
         Errors:
         * `NOT_FOUND`: there is no such submission.
@@ -282,10 +282,10 @@ class GraderServiceServicer:
         first created, and runs again what the grader failed at.
 
         Errors:
-        * `INVALID_ARGUMENT`: a field is wrong, or no submission is meant.
+        * `INVALID_ARGUMENT`: a field is wrong, or no submission matches.
         * `NOT_FOUND`: there is no such problem, competition or submission.
         * `ALREADY_EXISTS`: `request_id` was used with another rejudge.
-        * `FAILED_PRECONDITION`: no device of the kind asked for is here.
+        * `FAILED_PRECONDITION`: this server has no device of that kind.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -433,17 +433,17 @@ class GraderService:
     """Grades GPU kernels.
 
     A kernel that fails to build, computes the wrong answer or runs out of time
-    is a graded kernel: the call succeeds and the verdict says so. A call fails
-    only when the request is wrong, or the grader is. Every failure carries a
+    is a graded kernel: the call succeeds and returns a verdict. A call fails
+    only if the request is wrong, or the grader fails. Every failure carries a
     google.rpc.ErrorInfo in the domain `grader.v1`; calls answered UNAVAILABLE or
     RESOURCE_EXHAUSTED also carry a google.rpc.RetryInfo. Any call may be answered
     UNAVAILABLE while the server shuts down, and INTERNAL with a
     google.rpc.RequestInfo when it is at fault.
 
-    Where the server asks for keys, the metadata `authorization: Bearer KEY` comes
+    If the server requires keys, the metadata `authorization: Bearer KEY` comes
     with every call: UNAUTHENTICATED without a key that is valid,
-    PERMISSION_DENIED where it does not have the scope that the call needs. What
-    belongs to another user is NOT_FOUND to all who are not administrators.
+    PERMISSION_DENIED if it lacks the scope that the call needs. What belongs to
+    another user is NOT_FOUND for everybody but administrators.
     """
 
     @staticmethod

@@ -10,10 +10,10 @@ from sandbox.protocol.devices import FaultKind, fault_of
 from sandbox.protocol.wire import BoxCause, LoadOutcome, TrialOutcome
 
 _ADDRESS_FAULTS = {
-    FaultKind.ILLEGAL_ADDRESS: "it read or wrote memory that is not its own",
-    FaultKind.MISALIGNED_ADDRESS: "an address is not a multiple of the size of what is read or written there",
-    FaultKind.INVALID_ADDRESS_SPACE: "an address is of another memory than the instruction takes",
-    FaultKind.INVALID_PC: "it jumped to where no code is",
+    FaultKind.ILLEGAL_ADDRESS: "it accessed memory outside its allocations",
+    FaultKind.MISALIGNED_ADDRESS: "an address is not aligned to the size of the access",
+    FaultKind.INVALID_ADDRESS_SPACE: "an address is in a memory space that the instruction does not support",
+    FaultKind.INVALID_PC: "it jumped to an address without code",
 }
 _SIGNALS = {11: Reason.ILLEGAL_ADDRESS, 7: Reason.ILLEGAL_ADDRESS, 6: Reason.ABORTED, 8: Reason.ARITHMETIC}
 
@@ -24,7 +24,7 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
         case LoadOutcome.ENTRY_NOT_FOUND:
             return Verdict.COMPILE_ERROR, Reason.ENTRY_NOT_FOUND, f"{load.message}."
         case LoadOutcome.TIMED_OUT:
-            return Verdict.TIME_LIMIT_EXCEEDED, Reason.LOAD, "Loading the artifact did not end; look at its static constructors."
+            return Verdict.TIME_LIMIT_EXCEEDED, Reason.LOAD, "Loading the artifact did not finish in time; check its static constructors."
         case LoadOutcome.RAISED if fault_of(load.message)[0]:
             return _device(load.message, "while its artifact was loaded")
         case LoadOutcome.RAISED:
@@ -39,8 +39,8 @@ _HIDDEN = {
     Reason.NON_FINITE: "It wrote NaN or infinity {where}, where the reference is finite; look for overflow.",
     Reason.MISMATCH: "Output elements differ from the reference {where}; try sizes that are odd, prime or 1.",
     Reason.RAISED: "The kernel failed {where}; try sizes that are odd, prime or 1.",
-    Reason.EXITED: "The kernel's process ended by itself {where}; only what it computed counts.",
-    Reason.ILLEGAL_ADDRESS: "It read or wrote memory that is not its own {where}; check every index and pointer.",
+    Reason.EXITED: "The kernel's process exited {where}; a kernel must return to its caller.",
+    Reason.ILLEGAL_ADDRESS: "It accessed memory outside its allocations {where}; check every index and pointer.",
 }
 _FROM_RUN_END = frozenset({Reason.EXITED, Reason.ILLEGAL_ADDRESS, Reason.ABORTED, Reason.ARITHMETIC, Reason.SIGNALLED})
 _HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1."
@@ -68,7 +68,7 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
             return (
                 Verdict.TIME_LIMIT_EXCEEDED,
                 Reason.TRIAL,
-                f"The kernel did not answer in time {where}; look for a loop or a wait without end.",
+                f"The kernel did not finish in time {where}; look for an endless loop or wait.",
             )
         case TrialOutcome.DEVICE_FAULT:
             return _device(trial.message, where)
@@ -91,7 +91,7 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
                 "where the reference is finite; look for overflow.",
             )
         case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
-            sentence = "An output has another shape or dtype than the problem asks for" if trial.hidden else trial.message
+            sentence = "An output has a different shape or dtype than the problem declares" if trial.hidden else trial.message
             return Verdict.WRONG_ANSWER, Reason[trial.outcome.name], f"{sentence[:1].upper()}{sentence[1:]} ({where})."
         case TrialOutcome.INPUT_MODIFIED:
             return Verdict.WRONG_ANSWER, Reason.INPUT_MODIFIED, f"It changed its inputs {where}; write to the outputs only."
@@ -129,7 +129,7 @@ def _device(message: str, where: str) -> Decision:
             sentence = f"{seen}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
             return Verdict.RUNTIME_ERROR, Reason.STACK_OVERFLOW, sentence
         case FaultKind.TIMEOUT:
-            sentence = f"{seen}: it ran longer than the device allows; look for a loop or a wait without end."
+            sentence = f"{seen}: it ran longer than the device allows; look for an endless loop or wait."
             return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, sentence
     return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, f"{seen}; run it under compute-sanitizer, which names the line."
 
@@ -145,11 +145,11 @@ def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loa
         return Verdict.RUNTIME_ERROR, Reason.EXITED, f"{message or 'the process ended'} {where}."
     match end.cause:
         case BoxCause.MEMORY_LIMIT:
-            return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.HOST_MEMORY, f"The kernel's process took more memory than it may {where}."
+            return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.HOST_MEMORY, f"The kernel's process exceeded its memory limit {where}."
         case BoxCause.OUTPUT_LIMIT:
-            return Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.STDOUT, f"The kernel printed more than it may {where}; print less."
+            return Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.STDOUT, f"The kernel's output exceeded the limit {where}; print less."
         case BoxCause.WALL_LIMIT:
-            return Verdict.TIME_LIMIT_EXCEEDED, Reason.RUN, f"The whole run took longer than it may; it was stopped {where}."
+            return Verdict.TIME_LIMIT_EXCEEDED, Reason.RUN, f"The whole run exceeded its time limit; it was stopped {where}."
         case BoxCause.SANDBOX_VIOLATION:
             return Verdict.DISQUALIFIED, Reason.SANDBOX_VIOLATION, f"The kernel's process made a forbidden system call {where}."
         case BoxCause.PROCESS_LIMIT:
@@ -157,9 +157,9 @@ def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loa
     if end.signal is not None:
         reason = _SIGNALS.get(end.signal, Reason.SIGNALLED)
         hint = "; check every index and pointer" if reason == Reason.ILLEGAL_ADDRESS else ""
-        return Verdict.RUNTIME_ERROR, reason, f"The kernel's process died of signal {end.signal} {where}{hint}."
+        return Verdict.RUNTIME_ERROR, reason, f"The kernel's process was killed by signal {end.signal} {where}{hint}."
     code = "" if end.exit_code is None else f" with exit code {end.exit_code}"
-    return Verdict.RUNTIME_ERROR, Reason.EXITED, f"The kernel's process ended by itself{code} {where}; only what it computed counts."
+    return Verdict.RUNTIME_ERROR, Reason.EXITED, f"The kernel's process exited{code} {where}; a kernel must return to its caller."
 
 
 def _where(trial: wire.Trial) -> str:

@@ -14,12 +14,12 @@ from grader.views.sanitize import one_line
 PRACTICE = "practice, not official: times are of an emulated device"
 FLAGS = {
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
-    "DONE_TOO_EARLY": "its process said that it had ended while its work still ran; it is forgiven the least that the clock itself takes",
-    "DEVICE_NOT_QUIET": "device or host were busy while this kernel was timed; it is forgiven the least the clock costs, and may be faster",
-    "BASELINE_SLOWED": "PyTorch ran slower next to this kernel than alone; its time alone was taken",
-    "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, for the judge's clock to tell; that workload is not scored",
-    "THROTTLED": "the device slowed itself down while it was timed, for heat or power; cool it, and grade again",
-    "NOT_SCORED": "some workload has no figure that boards compare, in some process; it is on no board",
+    "DONE_TOO_EARLY": "the kernel signalled completion while GPU work was still running; only the minimum timing overhead was subtracted",
+    "DEVICE_NOT_QUIET": "the GPU or host was busy during timing; only the minimum overhead was subtracted, so it may be faster than shown",
+    "BASELINE_SLOWED": "PyTorch ran slower next to this kernel than alone; its time alone was used",
+    "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, to measure reliably; that workload is not scored",
+    "THROTTLED": "the device reduced its clocks during timing, because of heat or power; cool it, and grade again",
+    "NOT_SCORED": "a workload has no speedup or time in at least one process; the submission is on no board",
 }
 NOT_RESOLVED = "not resolved"
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))

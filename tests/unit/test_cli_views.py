@@ -524,7 +524,7 @@ def test_a_ranked_kernel_without_a_score_says_why() -> None:
     """It is right, and on no board."""
     ranked = accepted()
     ranked.report.flags.append("NOT_SCORED")
-    assert "NOT_SCORED: some workload has no figure that boards compare" in shown(ranked)
+    assert "NOT_SCORED: a workload has no speedup or time" in shown(ranked)
 
 
 def test_steps_say_which_process_they_are_of() -> None:

@@ -18,7 +18,7 @@ def failed(outcome: wire.TrialOutcome, message: str = "", **fields: object) -> w
     ("code", "reason", "told"),
     [
         ("CUDA_ERROR_ILLEGAL_ADDRESS", "ILLEGAL_ADDRESS", "compute-sanitizer"),
-        ("CUDA_ERROR_MISALIGNED_ADDRESS", "ILLEGAL_ADDRESS", "multiple"),
+        ("CUDA_ERROR_MISALIGNED_ADDRESS", "ILLEGAL_ADDRESS", "aligned"),
         ("CUDA_ERROR_INVALID_ADDRESS_SPACE", "ILLEGAL_ADDRESS", "compute-sanitizer"),
         ("CUDA_ERROR_INVALID_PC", "ILLEGAL_ADDRESS", "jumped"),
         ("CUDA_ERROR_ASSERT", "DEVICE_ASSERT", "assert()"),

@@ -9,7 +9,7 @@ from importlib import import_module
 # A module `grader/server/commands/admin_SUBJECT.py` each, with a `main(arguments) -> int`.
 SUBJECTS = {
     "keys": "API keys: who may call this server, and for what",
-    "hooks": "webhooks: whom the server tells of finished submissions",
+    "hooks": "webhooks: URLs that the server notifies of finished submissions",
 }
 MISUSED = 2
 
@@ -21,6 +21,6 @@ def main(arguments: Sequence[str]) -> int:
     asked = bool(arguments) and arguments[0] in ("-h", "--help")
     lines = ["usage: grader-server admin SUBJECT ... (each has --help)", *(f"  {word:10}{text}" for word, text in SUBJECTS.items())]
     if arguments and not asked:
-        lines.insert(0, f"grader-server admin: {arguments[0]!r} is no subject")
+        lines.insert(0, f"grader-server admin: unknown subject {arguments[0]!r}")
     print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
     return 0 if asked else MISUSED

@@ -30,7 +30,7 @@ Work = Callable[[Ledger, argparse.Namespace], Awaitable[int]]
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the words say. 0; 2 where they are wrong, 3 where the ledger can't be used."""
-    asked = _parser().parse_args(list(arguments))
+    asked = parser().parse_args(list(arguments))
     try:
         return asyncio.run(_run(asked))
     except (HookNotFound, DeliveryNotFound, SettingsInvalid, public_http.UrlRefused) as error:
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
         return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     made = argparse.ArgumentParser(
         prog="grader-server admin hooks",
         description="Webhooks: URLs that the server notifies of finished submissions. docs/api.md says what they get.",
@@ -55,18 +56,18 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("--json", action="store_true", help="print JSON")
         return added
 
-    create = word("create", _create, "Tell a URL of submissions from now on; prints the secret that signs what it gets, this once")
+    create = word("create", _create, "Notify a URL of submissions from now on; prints the signing secret, this time only")
     create.add_argument("url", metavar="URL", help="https://HOST/PATH")
-    create.add_argument("--user", default="", help="only of this user's submissions (of everybody's)")
-    create.add_argument("--competition", default="", help="only of submissions to this competition (of all)")
-    word("list", _list, "List webhooks, with what became of their deliveries")
-    remove = word("remove", _remove, "Tell a webhook nothing more, not even what waits")
+    create.add_argument("--user", default="", help="only for this user's submissions (everybody's)")
+    create.add_argument("--competition", default="", help="only for submissions to this competition (all)")
+    word("list", _list, "List webhooks, with the states of their deliveries")
+    remove = word("remove", _remove, "Remove a webhook, with its waiting deliveries")
     remove.add_argument("hook", metavar="HOOK")
-    deliveries = word("deliveries", _deliveries, "List deliveries, newest first, with what was answered last")
+    deliveries = word("deliveries", _deliveries, "List deliveries, newest first, with the last answer")
     deliveries.add_argument("hook", metavar="HOOK", nargs="?", default="", help="only of this webhook")
     deliveries.add_argument("--state", choices=[*DeliveryState], help="only those")
     deliveries.add_argument("--limit", type=int, default=100, metavar="N", help="how many (100)")
-    retry = word("retry", _retry, "Send again, for another day: one delivery, or all that were given up of a webhook")
+    retry = word("retry", _retry, "Send again, for another day: one delivery, or all of a webhook that were given up")
     which = retry.add_mutually_exclusive_group(required=True)
     which.add_argument("delivery", metavar="DELIVERY", nargs="?", default="")
     which.add_argument("--hook", default="", metavar="HOOK")
@@ -115,7 +116,7 @@ async def _deliveries(ledger: Ledger, asked: argparse.Namespace) -> int:
 
 async def _retry(ledger: Ledger, asked: argparse.Namespace) -> int:
     count = await ledger.hooks.retry(delivery_id=asked.delivery, hook_id=asked.hook)
-    _print(asked, {"count": count}, [f"{count} to be sent again; a server does it"])
+    _print(asked, {"count": count}, [f"{count} to be sent again by a running server"])
     return 0
 
 

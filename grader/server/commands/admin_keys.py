@@ -51,13 +51,13 @@ def parser() -> argparse.ArgumentParser:
         prog="grader-server admin keys", description="Makes, lists and revokes API keys, while a server runs too."
     )
     actions = made.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", parents=[where], help="make a key, and print it: this once, for only a digest of it is kept")
-    create.add_argument("user", metavar="USER", help=f"whose it is: {USER_FORM}")
-    create.add_argument("--scopes", default="submit,read", metavar="LIST", help=f"what it opens, of {', '.join(Scope)} (submit,read)")
-    create.add_argument("--expires", default="90d", metavar="TIME", help="in how long it ends, such as 90d, 12h or 30m, or never (90d)")
+    create = actions.add_parser("create", parents=[where], help="make a key and print it, this time only: the server stores a digest")
+    create.add_argument("user", metavar="USER", help=f"its user: {USER_FORM}")
+    create.add_argument("--scopes", default="submit,read", metavar="LIST", help=f"its scopes, from {', '.join(Scope)} (submit,read)")
+    create.add_argument("--expires", default="90d", metavar="TIME", help="when it expires, such as 90d, 12h or 30m, or never (90d)")
     create.add_argument("--note", default="", metavar="TEXT", help="what it is for, for the list")
     actions.add_parser("list", parents=[where], help="list all keys, without their secrets")
-    revoke = actions.add_parser("revoke", parents=[where], help="let a key open nothing any more, within seconds")
+    revoke = actions.add_parser("revoke", parents=[where], help="revoke a key; servers refuse it within seconds")
     revoke.add_argument("key_id", metavar="ID", help="the key's id, as `list` shows it")
     return made
 
@@ -113,7 +113,7 @@ def _scopes(text: str) -> frozenset[Scope]:
     try:
         return frozenset(Scope(word.strip()) for word in text.split(","))
     except ValueError:
-        raise ValueError(f"--scopes {text!r} is no list of scopes; take some of: {', '.join(Scope)}") from None
+        raise ValueError(f"--scopes {text!r} is not a list of scopes; write some of these with commas: {', '.join(Scope)}") from None
 
 
 def _lasting(text: str) -> timedelta | None:
@@ -123,7 +123,7 @@ def _lasting(text: str) -> timedelta | None:
     found = re.fullmatch(r"([0-9]{1,9})([dhm])", text)
     lasting = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta(0)
     if not timedelta(0) < lasting <= _LONGEST:
-        raise ValueError(f"--expires {text!r} is no time; write one such as 90d, 12h or 30m, or never")
+        raise ValueError(f"--expires {text!r} is not a duration; write one such as 90d, 12h or 30m, or never")
     return lasting
 
 

@@ -1,0 +1,125 @@
+"""docs/tutorial.md works as written: its files are made, its commands run in order, and they print what it shows."""
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.e2e.conftest import ROOT, TIMEOUT_S
+
+PAGE = ROOT / "docs" / "tutorial.md"
+ADDRESS = "127.0.0.1:50551"  # of the page's server; the test's is at a free port
+PROSE, FENCED, INDENTED = r"(?:^(?!```|    ).*\n)*", r"^```\w+\n((?:^(?!```).*\n)*)^```\n", r"(?:^    .*\n)+"
+STEP = re.compile(rf"({PROSE})(?:{FENCED}|({INDENTED}))", re.MULTILINE)
+FILE = re.compile(r"`([\w./]+\.(?:cu|toml|py))`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBlock:
+    """A fenced block: a file, named by the last path in the text before it."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A line that begins with `$`, and what the page shows below it."""
+
+    line: str
+    shown: tuple[str, ...]
+
+
+def steps(page: str) -> list[SourceBlock | Command]:
+    """What a reader of the page does, in order."""
+    found: list[SourceBlock | Command] = []
+    for prose, block, indented in STEP.findall(page):
+        if block:
+            found.append(SourceBlock(path=FILE.findall(prose)[-1], text=block))
+        for part in re.split(r"^    \$ ", indented, flags=re.M)[1:]:
+            line, *shown = (one.strip() for one in part.splitlines())
+            found.append(Command(line=line, shown=tuple(shown)))
+    return found
+
+
+def shows(shown: tuple[str, ...], printed: str) -> bool:
+    """Whether this is what was printed. `...` stands for any lines, a number for any number; nothing shown is nothing compared."""
+    lines = (r"(?:.*\n)*?" if one == "..." else re.sub(r"\d+", r"\\d+", re.escape(one)) + r" *\n" for one in shown)
+    return not shown or re.fullmatch("".join(lines), printed) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.bubblewrap
+@pytest.mark.timeout(900)
+def test_the_tutorial_works_as_written(environment, tmp_path):
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    servers = []
+    try:
+        for step in steps(PAGE.read_text()):
+            if isinstance(step, SourceBlock):
+                (tmp_path / step.path).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / step.path).write_text(step.text)
+                continue
+            words = shlex.split(step.line.replace(ADDRESS, address))
+            if words[0] == "grader-server":
+                servers.append(subprocess.Popen(words, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL))
+                with grpc.insecure_channel(address) as channel:
+                    grpc.channel_ready_future(channel).result(timeout=TIMEOUT_S)
+                continue
+            done = subprocess.run(
+                words,
+                cwd=tmp_path,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+            print(f"$ {step.line}\n{done.stdout}")
+            assert done.returncode == int("WRONG_ANSWER" in " ".join(step.shown)), step.line
+            assert shows(step.shown, done.stdout), step.line
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait(TIMEOUT_S)
+
+
+def test_every_block_of_the_page_is_a_step():
+    """The control of how the page is read: no block is left out."""
+    found = steps(PAGE.read_text())
+    files = [one.path for one in found if isinstance(one, SourceBlock)]
+    assert files == [
+        "kernel.cu",
+        "kernel.cu",
+        "problems/double/problem.toml",
+        "problems/double/reference.py",
+        "competitions/first/competition.toml",
+        "double.cu",
+    ]
+    assert len(found) - len(files) == PAGE.read_text().count("    $ ") == 8
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        (("...", "ACCEPTED", "Right on all 66 runs.", "..."), "queued\nACCEPTED\nRight on all 71 runs.\n\ntable\n", True),
+        (("...", "ACCEPTED"), "queued\nACCEPTED\ntable\n", False),
+        (("...", "ACCEPTED"), "queued\nWRONG_ANSWER\n", False),
+        ((), "anything\n", True),
+    ],
+)
+def test_another_output_is_found(shown, printed, same):
+    """The control of the comparison."""
+    assert shows(shown, printed) is same

@@ -1,0 +1,197 @@
+"""Writes docs/reference: the commands from their parsers, the API from proto/, exit codes and errors from their classes.
+
+`python -m tools.reference` writes the pages, `--check` ends with 1 where one is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import typer
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from grpc_tools import protoc
+from typer.cli import get_docs_for_click
+from typer.main import get_command
+
+from grader import errors
+from grader.cli import commands
+from grader.cli.exits import Exit, exit_of_error
+from grader.server import main as server
+from grader.server.commands import admin
+from grader.views.formatting import FLAGS
+from tools.generate_proto import proto_arguments, sources
+
+ROOT = Path(__file__).parents[1]
+DIRECTORY = ROOT / "docs" / "reference"
+WRITTEN_BY = "Written by `python -m tools.reference`; a test compares it with the code."
+FIRST = "grader/v1/grader_service.proto"
+# Field numbers of descriptor.proto; the path of a comment is made of them.
+MESSAGE, ENUM, SERVICE, NESTED = 4, 5, 6, 2
+
+
+def pages() -> dict[str, str]:
+    """The text of every page, by its file's name."""
+    made = {"cli.md": cli(), "api.md": api(), "exit-codes-and-errors.md": exit_codes_and_errors()}
+    return {name: "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n" for name, text in made.items()}
+
+
+def cli() -> str:
+    """Both programs: every command with its arguments and options."""
+    command = get_command(commands.app)
+    client = get_docs_for_click(obj=command, ctx=typer.Context(command, **command.context_settings), indent=1, name="grader-cli")
+    modules = [f"grader.server.commands.{word}" for word in server.COMMANDS if word != "admin"]
+    modules += [f"grader.server.commands.admin_{subject}" for subject in admin.SUBJECTS]
+    parsers = [server.parser(), *(import_module(module).parser() for module in modules)]
+    text = "\n".join(line for parser in parsers for line in _parser_lines(parser))
+    return f"# Commands\n\n{WRITTEN_BY}\n\n{client}\n{text}"
+
+
+def _parser_lines(parser: argparse.ArgumentParser, description: str = "") -> Iterator[str]:
+    """A parser and its subcommands, in the form of typer's pages: argparse's own help differs between versions of Python."""
+    yield from ("##" + "#" * min(parser.prog.count(" "), 2) + f" `{parser.prog}`", "", parser.description or description, "")
+    subcommands = []
+    for title, named in (("Arguments", False), ("Options", True)):
+        actions = [one for one in parser._actions if bool(one.option_strings) is named and not isinstance(one.choices, dict)]
+        yield from [f"**{title}**:", "", *map(_action_line, actions), ""] if actions else []
+    for action in parser._actions:
+        if isinstance(action.choices, dict):
+            helps = {one.dest: one.help for one in action._get_subactions()}
+            subcommands += [(one, helps.get(word) or "") for word, one in action.choices.items()]
+    yield from (parser.epilog, "") if parser.epilog else ()
+    for subcommand, text in subcommands:
+        yield from _parser_lines(subcommand, text[:1].upper() + text[1:])
+
+
+def _action_line(action: argparse.Action) -> str:
+    value = action.metavar or ("[" + "|".join(map(str, action.choices)) + "]" if action.choices else "")
+    name = " ".join(part for part in (", ".join(action.option_strings), str(value)) if part) or action.dest.upper()
+    return f"* `{name}`" + (f": {action.help}" if action.help else "")
+
+
+def api() -> str:
+    """Services, messages and enums of proto/, with their comments."""
+    with tempfile.TemporaryDirectory() as scratch:
+        image = Path(scratch) / "image.binpb"
+        options = ["--include_source_info", f"--descriptor_set_out={image}"]
+        if protoc.main(["protoc", *proto_arguments(), *options, *sources()]) != 0:
+            raise SystemExit("protoc failed; its message is above")
+        files = FileDescriptorSet.FromString(image.read_bytes()).file
+    lines = ["# API", "", WRITTEN_BY, "How to use it is in [the guide](../api.md).", ""]
+    for file in sorted(files, key=lambda one: (one.name != FIRST, one.name)):
+        lines += [f"## `{file.name}`", "", *_file_lines(file)]
+    return "\n".join(lines)
+
+
+def _file_lines(file: FileDescriptorProto) -> Iterator[str]:
+    comments = {tuple(one.path): one.leading_comments for one in file.source_code_info.location}
+    for index, service in enumerate(file.service):
+        yield from (f"### service {service.name}", "", *_paragraphs(comments[SERVICE, index]), "")
+        for number, method in enumerate(service.method):
+            stream = "stream " if method.server_streaming else ""
+            yield from (f"#### {method.name}", "", f"`{_short(method.input_type)}` → `{stream}{_short(method.output_type)}`", "")
+            yield from (*_paragraphs(comments[SERVICE, index, NESTED, number]), "")
+    for index, message in enumerate(file.message_type):
+        yield from (f"### {message.name}", "", *_paragraphs(comments[MESSAGE, index]), "")
+        yield from _table(("field", "type", "number", "meaning"), _fields(message, comments, index))
+    for index, enum in enumerate(file.enum_type):
+        yield from (f"### enum {enum.name}", "", *_paragraphs(comments[ENUM, index]), "")
+        meanings = [_one_line(comments[ENUM, index, 2, number]) for number in range(len(enum.value))]
+        values = zip(enum.value, meanings, strict=True)
+        yield from _table(("value", "number", "meaning"), ((f"`{one.name}`", str(one.number), text) for one, text in values))
+
+
+def _fields(message: DescriptorProto, comments: dict[tuple[int, ...], str], index: int) -> Iterator[Sequence[str]]:
+    entries = {one.name: one for one in message.nested_type if one.options.map_entry}
+    for number, field in enumerate(message.field):
+        kind = _kind(field)
+        if entry := entries.get(field.type_name.rpartition(".")[2]):
+            kind = f"map<{_kind(entry.field[0])}, {_kind(entry.field[1])}>"
+        elif field.label == FieldDescriptorProto.LABEL_REPEATED:
+            kind = f"repeated {kind}"
+        elif field.proto3_optional:
+            kind = f"optional {kind}"
+        elif field.HasField("oneof_index"):
+            kind = f"oneof {message.oneof_decl[field.oneof_index].name}: {kind}"
+        yield f"`{field.name}`", f"`{kind}`", str(field.number), _one_line(comments[MESSAGE, index, 2, number])
+
+
+def _kind(field: FieldDescriptorProto) -> str:
+    return _short(field.type_name) or FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(".grader.v1.").removeprefix(".")
+
+
+def _paragraphs(comment: str) -> list[str]:
+    return [line.removeprefix(" ") for line in comment.rstrip().splitlines()]
+
+
+def _one_line(comment: str) -> str:
+    return " ".join(comment.split()).replace("|", "\\|")
+
+
+def exit_codes_and_errors() -> str:
+    """Exit codes of grader-cli, the errors that travel over the API, and the flags of reports."""
+    codes = ((str(int(code)), name.lower().replace("_", " ")) for name, code in Exit.__members__.items())
+    lines = ["# Exit codes, errors and flags", "", WRITTEN_BY, "", "## Exit codes of grader-cli", "", *_table(("code", "meaning"), codes)]
+    lines += [
+        "## Errors",
+        "",
+        "`reason` and `fields` are those of `google.rpc.ErrorInfo`; `retry_s` is the delay of `google.rpc.RetryInfo`.",
+    ]
+    lines += [
+        "The exit code is what grader-cli ends with on this error. `INTERNAL` without fields: the reason of a submission that FAILED.",
+        "",
+    ]
+    lines += _table(("reason", "code", "fields", "exit code", "meaning"), map(_error_row, _errors()))
+    lines += ["## Flags of a report", "", *_table(("flag", "meaning"), ((f"`{name}`", text) for name, text in FLAGS.items()))]
+    return "\n".join(lines)
+
+
+def _errors() -> Iterator[type[errors.CallRefused] | type[errors.GraderFault]]:
+    left = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
+    while left:
+        yield left[0]
+        left[:1] = left[0].__subclasses__()
+
+
+def _error_row(kind: type[errors.CallRefused] | type[errors.GraderFault]) -> Sequence[str]:
+    exit_code = int(exit_of_error(kind.__new__(kind)))
+    return f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields), str(exit_code), (kind.__doc__ or "").splitlines()[0]
+
+
+def _table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
+    body = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(headings)} |", "| --- " * len(headings) + "|", *body, ""] if body else []
+
+
+def stale(directory: Path = DIRECTORY) -> list[str]:
+    """The pages that are missing, out of date, or not made any more."""
+    made = pages()
+    found = {path.name: path.read_text() for path in directory.glob("*.md")}
+    return sorted(name for name in {*made, *found} if made.get(name) != found.get(name))
+
+
+def main() -> int:
+    """Write the pages, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing; end with 1 where a page is out of date")
+    if parser.parse_args().check:
+        names = stale()
+        if names:
+            sys.stderr.write(f"out of date in {DIRECTORY.relative_to(ROOT)}: {', '.join(names)}; run `python -m tools.reference`\n")
+        return int(bool(names))
+    DIRECTORY.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (DIRECTORY / name).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
