@@ -20,7 +20,7 @@ IMPORTED_NAME = "problems"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where a user's state lies unless told otherwise: $GRADER_STATE_DIR, $XDG_STATE_HOME/grader, ~/.local/state/grader."""
+    """Where a user's state lies by default: $GRADER_STATE_DIR, $XDG_STATE_HOME/grader, ~/.local/state/grader."""
     if own := environment.get("GRADER_STATE_DIR"):
         return Path(own)
     if xdg := environment.get("XDG_STATE_HOME"):
@@ -29,17 +29,17 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Where built artifacts lie unless told otherwise: $GRADER_CACHE_DIR; None is the state directory."""
+    """Where built artifacts lie by default: $GRADER_CACHE_DIR; None is the state directory."""
     return Path(own) if (own := environment.get("GRADER_CACHE_DIR")) else None
 
 
 def resident_toolchain(environment: Mapping[str, str] = os.environ) -> bool | None:
-    """Whether boxes see a copy of the toolchain in memory unless told otherwise: $GRADER_RESIDENT_TOOLCHAIN is 1, 0 or auto (None)."""
+    """Whether boxes see a copy of the toolchain in memory by default: $GRADER_RESIDENT_TOOLCHAIN is 1, 0 or auto (None)."""
     return {"1": True, "0": False}.get(environment.get("GRADER_RESIDENT_TOOLCHAIN", ""))
 
 
 def trace_endpoint(environment: Mapping[str, str] = os.environ) -> str:
-    """Where traces go unless told otherwise: $OTEL_EXPORTER_OTLP_ENDPOINT, as for every program that is traced; "" is nowhere."""
+    """Where traces go by default: $OTEL_EXPORTER_OTLP_ENDPOINT, as for every program that is traced; "" is nowhere."""
     return environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 
 
@@ -52,7 +52,7 @@ def web_address(text: str) -> tuple[str, int]:
 
 
 class Settings(BaseModel):
-    """What a server is told."""
+    """A server's settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -72,7 +72,7 @@ class Settings(BaseModel):
     # Whether boxes see a copy of the host's toolchain in memory; None: where there is room for one.
     resident_toolchain: bool | None = Field(default_factory=resident_toolchain)
     device: str = "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
-    lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one beside them
+    lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one next to them
     builders: int = Field(default=2, ge=1, le=256)
     auth: Literal["auto", "keys", "none"] = "auto"  # auto: keys where other hosts can connect
     tls_certificate: Path | None = None
@@ -156,7 +156,7 @@ class Settings(BaseModel):
 
     @property
     def user_queue_limit(self) -> int | None:
-        """How many submissions of one user may wait at a time; None where callers need no keys, and nobody is told from another."""
+        """How many submissions of one user may wait at a time; None where callers need no keys, and users are not distinguished."""
         return max(1, int(self.queue_limit * self.user_queue_share)) if self.asks_keys else None
 
     @property

@@ -20,7 +20,7 @@ def well_formed(choice: str) -> bool:
 
 
 def offered(gpus: Iterable[tuple[int, str]]) -> tuple[str, ...]:
-    """What may be chosen where these GPUs are, by index and name, beside the emulated device."""
+    """What may be chosen where these GPUs are, by index and name, next to the emulated device."""
     found = list(gpus)
     names = dict.fromkeys(name for _, name in found)
     return (EMULATED, *([CUDA] if found else ()), *(f"{_PREFIX}{index}" for index, _ in found), *(f"{_PREFIX}{name}" for name in names))

@@ -117,7 +117,7 @@ class Problem:
     spec: wire.ProblemSpec
     statement: str = ""
     ranking: Ranking = field(default_factory=Ranking)
-    competition_id: str = ""  # of the competition that grades by it: then of hidden workloads no more than the outcome is told
+    competition_id: str = ""  # of the competition that grades by it: then only the outcome of hidden workloads is shown
     moved_bytes: str = ""  # expressions over the axes, for further workloads; "": not declared, or of a format without them
     flops: str = ""
 
@@ -155,7 +155,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls. user "" is whoever can reach a server that asks for no keys: all scopes, and everybody's submissions."""
+    """Who calls. user "" is anybody who can reach a server that requires no keys: all scopes, and everybody's submissions."""
 
     user: str = ""
     scopes: frozenset[Scope] = frozenset(Scope)
@@ -213,7 +213,7 @@ class Competition:
     tie_rule: TieRule = TieRule.SHARE
     visibility: Visibility = Visibility.PRIVATE
     statement: str = ""
-    # By problem; told to nobody, and in no traceback.
+    # By problem; never shown, and in no traceback.
     secret_workloads: Mapping[str, tuple[wire.Workload, ...]] = field(default_factory=dict, repr=False)
     secret_seed: str = field(default="", repr=False)  # what sizes are drawn with, and what keys the digests of problems
 

@@ -16,7 +16,7 @@ def writable_directory(directory: Path) -> Iterator[None]:
     """Make the directory, and let the context open its files there; SettingsInvalid where either can't be done."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # What an earlier server left may be open to us, and SQLite makes more beside it.
+        # What an earlier server left may be open to us, and SQLite makes more next to it.
         if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
         yield

@@ -1,1 +1,1 @@
-"""Beside the device: builds, runs, verifies, measures.  Never imports grader."""
+"""Next to the device: builds, runs, verifies, measures.  Never imports grader."""

@@ -1,7 +1,7 @@
 """Checks the names and texts of the product: class names are unique, and no word of a private dialect is used.
 
 `python -m tools.names` prints what it finds and ends with 1 where that is anything. Words are looked for in the names of modules, classes,
-functions and arguments, in help texts, and in the texts of errors.
+functions and arguments, in help texts, docstrings, and the texts of errors.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ NAME_WORDS = frozenset(
         "shaken",
     )
 )
-# Phrases of texts.
-TEXT_WORDS = re.compile(r"\b(?:whoever|beside|mend|mends|mended|lately|says so|nobody(?![:/])|is told|are told|was told)\b", re.IGNORECASE)
+# Phrases of texts, and those of docstrings too.
+TEXT_WORDS = re.compile(r"\b(?:nobody(?![:/])|is told|are told|was told)\b", re.IGNORECASE)
+ALL_WORDS = re.compile(r"\b(?:whoever|beside|mend|mends|mended|lately|says so|did not do|told apart|told otherwise)\b", re.IGNORECASE)
 
 
 Module = tuple[Path, ast.Module]
@@ -86,15 +87,18 @@ def banned_names(among: Iterable[Module] | None = None) -> list[str]:
 
 
 def banned_texts(among: Iterable[Module] | None = None) -> list[str]:
-    """Texts in errors and help with a phrase of TEXT_WORDS: every string of the product but docstrings."""
+    """Strings of the product with a phrase of ALL_WORDS; those that are no docstrings also with one of TEXT_WORDS."""
     found = []
     for path, tree in modules() if among is None else among:
         documented = {id(one.value) for node in ast.walk(tree) for one in _statements(node)}
         if "cli" in path.parts or "commands" in path.parts:
             documented = set()  # docstrings of commands are their help
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
-                found += [f"{path}:{node.lineno}: {match[0]!r} in {node.value[:80]!r}" for match in TEXT_WORDS.finditer(node.value)]
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words = (ALL_WORDS,) if id(node) in documented else (ALL_WORDS, TEXT_WORDS)
+                found += [
+                    f"{path}:{node.lineno}: {match[0]!r} in {node.value[:80]!r}" for one in words for match in one.finditer(node.value)
+                ]
     return found
 
 

@@ -108,7 +108,7 @@ class CredentialStore:
                     file.write(text + "\n")
                     file.flush()
                     os.fsync(file.fileno())
-                written.replace(self.path)  # whoever reads meanwhile sees the old or the new, whole
+                written.replace(self.path)  # anybody who reads meanwhile sees the old or the new, whole
             finally:
                 written.unlink(missing_ok=True)
         return result
@@ -118,7 +118,7 @@ class CredentialStore:
         """One change at a time, so that two logins at once are both kept."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.parent.chmod(0o700)  # whatever the umask, and whoever made it
+            self.path.parent.chmod(0o700)  # whatever the umask, and no matter who made it
             descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise SettingsInvalid(str(self.path.parent), f"keys can't be kept there: {error.strerror}; set XDG_CONFIG_HOME") from None

@@ -16,7 +16,7 @@ from grader.model import Failure
 
 DOMAIN = "grader.v1"
 
-# A status travels in HTTP/2 trailers, of which gRPC takes 8 KiB unless told otherwise; of one that is larger the caller sees nothing.
+# A status travels in HTTP/2 trailers, of which gRPC takes 8 KiB by default; of one that is larger the caller sees nothing.
 HEADER_LIMIT_BYTES = 7000
 _CUTS = ((1000, 16), (300, 8), (100, 4))  # characters of a text, and how many parts of one kind: the first pair with which it fits
 _CUT_MARK = " [...] "

@@ -1,7 +1,7 @@
 """The cache of built artifacts: content-addressed, and believed only after a check.
 
 Artifacts come out of boxes and are untrusted. A key stands for every byte and setting that went into a build, so what one submission
-makes is found again only by the same submission. Entries are sealed with a secret that lies in the cache: whoever can write an
+makes is found again only by the same submission. Entries are sealed with a secret that lies in the cache: anybody who can write an
 entry's file but not read the secret can only make it a miss.
 """
 

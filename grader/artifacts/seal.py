@@ -14,7 +14,7 @@ from sandbox.protocol.wire import BuildOutcome
 KEY_VERSION = b"grader artifact key 1"
 MAGIC = b"grader artifact 1\n"
 SEAL_BYTES, SECRET_BYTES, LENGTH_BYTES = 32, 32, 8
-OVERHEAD_LIMIT_BYTES = 1024 * 1024  # what an entry has beside its artifact: a log of 64 KiB, escaped, and a little
+OVERHEAD_LIMIT_BYTES = 1024 * 1024  # what an entry has next to its artifact: a log of 64 KiB, escaped, and a little
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ class ArtifactStore:
         for _, entry, size_bytes in found:
             if total_bytes <= self.limit_bytes:
                 return
-            _remove(entry)  # whoever reads it has it open
+            _remove(entry)  # anybody who reads it has it open
             total_bytes -= size_bytes
             log.info("artifact_evicted", key=entry.name, size_bytes=size_bytes)
 
@@ -140,7 +140,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _shared_secret(directory: Path) -> bytes:
-    """The secret of this cache, made by whoever comes first. A damaged one is replaced, and what it sealed is built again."""
+    """The secret of this cache, made by the first process that needs it. A damaged one is replaced, and what it sealed is built again."""
     found = pick_up(directory, SECRET, limit_bytes=SECRET_BYTES)
     if isinstance(found, bytes) and len(found) == SECRET_BYTES:
         return found

@@ -79,7 +79,7 @@ def _facts(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
         yield "score", f"speedup over {competition.baseline}, larger is better"
     shared = "share a rank"
     first = ", the earlier one is listed first" if competition.tie_rule == competition_pb2.TIE_RULE_EARLIEST else ""
-    yield "ties", f"entries that cannot be told apart {shared}{first}"
+    yield "ties", f"entries whose intervals overlap {shared}{first}"
     limits = [
         f"{limit} {period}" for limit, period in ((competition.hourly_limit, "in an hour"), (competition.daily_limit, "in a day")) if limit
     ]

@@ -30,7 +30,7 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool) -> Exi
         raise Misuse("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
     store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
-    address, tls = route(server, None if ca is None else True)  # whoever names an authority means TLS
+    address, tls = route(server, None if ca is None else True)  # anybody who names an authority means TLS
     made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
     async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
         pass

@@ -31,7 +31,7 @@ def run(work: Coroutine[Any, Any, Exit]) -> None:
     try:
         code = _run(work, ending)
     except OSError as error:
-        # Whoever read our output has seen enough, or the terminal went away and said so with SIGHUP.
+        # Anybody who read our output has seen enough, or the terminal went away and said so with SIGHUP.
         if ending.code is None and not isinstance(error, BrokenPipeError):
             raise
         code = ending.code or Exit.GRADER_FAILED

@@ -200,7 +200,7 @@ class Dispatcher:
                 outcome = None if attempt.grading.cancelled() else attempt.grading.result()
                 await self._settle(attempt, outcome)
                 ended = outcome or _STOPPED[attempt.stop]
-            except (LeaseLost, GraderFault) as error:  # the ledger's last word: whoever has the lease next does the work
+            except (LeaseLost, GraderFault) as error:  # the ledger's last word: the next worker that has the lease does the work
                 log.warning("attempt_not_settled", error=str(error))
             finally:
                 self._observer.attempt_ended(lease, ended)

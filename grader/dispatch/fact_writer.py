@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from sandbox.protocol import wire
 
-MOST_WAITING = 64  # facts; whoever has more waits for the disk
+MOST_WAITING = 64  # facts; an attempt with more waits for the disk
 
 
 class Recorder:
@@ -50,7 +50,7 @@ class Recorder:
         if self._writing is not None:
             await asyncio.wait([self._writing])
             if not self._writing.cancelled():
-                self._writing.exception()  # seen: whoever was to know it was told, or is being stopped
+                self._writing.exception()  # seen: anybody who was to know it was told, or is being stopped
 
     async def _write(self) -> None:
         while self._waiting and not self._kept:

@@ -16,7 +16,7 @@ from grader.isolation import GpuAccess
 from sandbox.protocol import wire
 
 START_S, CUDA_START_S = 120.0, 300.0  # on a GPU it imports torch, warms do_bench up and measures what the device can do
-SILENCE_S, CUDA_SILENCE_S = 120.0, 400.0  # beside a trial's own limit: reference, comparison, null runs; torch.compile's first time
+SILENCE_S, CUDA_SILENCE_S = 120.0, 400.0  # next to a trial's own limit: reference, comparison, null runs; torch.compile's first time
 CHECK_S = 60.0
 END_S = 30.0  # a process that a sick driver holds may not even die
 PACKAGE_DIR = Path(__file__).parents[2]
@@ -163,7 +163,7 @@ def judge_environment(own: Mapping[str, str], gpu: GpuAccess | None, cache_dir: 
     made = {**own, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
     if gpu is not None:
         made |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
-        made["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # beside what boxes see
+        made["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
         if cache_dir is not None:
             made["GRADER_COMPILE_CACHE"] = str(cache_dir)
     return made

@@ -47,7 +47,7 @@ class DeviceLane:
         self.seated = 0
         self.illness = ""
         self.unwell_since = 0.0
-        self.carer: asyncio.Task[None] | None = None  # whoever looks after it now
+        self.carer: asyncio.Task[None] | None = None  # the task that looks after it now
         self._job_id = ""
         self._known: wire.Environment | None = None
 
@@ -150,7 +150,7 @@ class QueuedReservation:
             # A box that waits has opened its GPU already: nobody else may be there, and no check of the device meanwhile.
             self._kept = self.here.gpu is not None
             self.here.standing = LaneStatus.TAKEN if self._kept else LaneStatus.FREE
-        elif self.here.known:  # somebody else's untrusted code may run there: no judge is started beside it
+        elif self.here.known:  # somebody else's untrusted code may run there: no judge is started next to it
             return self.here.environment
         try:
             return await self.here.look_up()
@@ -230,7 +230,7 @@ class Lanes:
             self._assign_waiting()
 
     def _look_again(self) -> None:
-        """A device may have come back since: whoever asks for one has those looked at that were unwell for a while."""
+        """A device may have come back since: anybody who asks for one has those looked at that were unwell for a while."""
         now = asyncio.get_running_loop().time()
         for lane in self._lanes:
             if lane.standing is LaneStatus.QUARANTINED and now - lane.unwell_since > self._look_again_s:

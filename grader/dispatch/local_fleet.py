@@ -40,7 +40,7 @@ class MakeJudge(Protocol):
 class LocalFleet:
     """This host's lanes; `grade` is what the dispatcher calls. Use as an async context.
 
-    gpus: one lane each. lane_count: how many emulated devices there are beside them.
+    gpus: one lane each. lane_count: how many emulated devices there are next to them.
     default: the device of a submission that names none; None: any GPU, or the emulated device where there is no GPU.
     """
 
@@ -84,7 +84,7 @@ class LocalFleet:
         await self._lanes.close()
         shutil.rmtree(self._triton_dir, ignore_errors=True)
         if self._looking is not None:
-            await asyncio.gather(self._looking, return_exceptions=True)  # whoever needed it asked again, and was told
+            await asyncio.gather(self._looking, return_exceptions=True)  # who needed it asked again
 
     @property
     def device_kinds(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The flashinfer format: a definition with its workloads, as FlashInfer-Trace lays them out, and the superset that SOL-ExecBench uses.
 
 A directory with definition.json and workload.jsonl is SOL's, and compared by SOL's rule; definitions/OP/NAME.json with
-workloads/OP/NAME.jsonl beside is FlashInfer's, and compared by that. Nothing is executed. A submission may return its outputs or take them
-behind its inputs: how many parameters its entry has says which (`with_destination`).
+workloads/OP/NAME.jsonl next to it is FlashInfer's, and compared by that. Nothing is executed. A submission may return its outputs or take
+them behind its inputs: the number of parameters of its entry decides (`with_destination`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _entry(source: str, entry: str) -> ast.FunctionDef | None:
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # the build says so
+        return None  # the build reports it
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
     found = next((functions[name] for name in (entry, *ENTRIES) if name in functions), None)
     return found or (next(iter(functions.values())) if len(functions) == 1 else None)

@@ -39,7 +39,7 @@ they are floating. An output that is small compared with the tolerance has to be
 class Precision:
     """What floating tensors and weights are cast to, and the tolerance that goes with it.
 
-    The budget is for outputs that are small beside atol, where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
+    The budget is for outputs that are small next to atol, where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
     """
 
     dtype: str

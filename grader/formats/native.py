@@ -95,7 +95,7 @@ class _ProblemFile(_StrictTable):
     moved_bytes: str | None = None
     flops: str | None = None
     libraries: Literal["allowed", "labelled", "forbidden"] | None = None
-    baselines: list[Literal["max-autotune"]] | None = None  # beside eager and compile
+    baselines: list[Literal["max-autotune"]] | None = None  # next to eager and compile
 
     @model_validator(mode="after")
     def _names_agree(self) -> _ProblemFile:

@@ -92,7 +92,7 @@ async def started_early(
     else when it is first asked for.
 
     The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left. One
-    that has waited for too long, or for another GPU, is replaced; whoever takes a second one gets a new one.
+    that has waited for too long, or for another GPU, is replaced; anybody who takes a second one gets a new one.
     """
     early = _EarlyBox(start)
     if seat.idle or seat.gpu is not None:
@@ -140,7 +140,7 @@ class _EarlyBox:
             self._holder = asyncio.create_task(self._hold())
 
     async def serves(self, seat: LaneReservation) -> bool:
-        """Whether it is of this seat's device, fresh and alive; one that could not be started says so to whoever takes it."""
+        """Whether it is of this seat's device, fresh and alive; one that could not be started reports it to anybody who takes it."""
         if seat.gpu != self._gpu or asyncio.get_running_loop().time() - self._since > STALE_S:
             return False
         if not self.box.done() or self.box.exception() is not None:
@@ -158,7 +158,7 @@ class _EarlyBox:
             return
         await finish_despite_cancel(_end(self._holder))
         if self.box.done() and not self.box.cancelled():
-            self.box.exception()  # seen: whoever asked for the box got it
+            self.box.exception()  # seen: anybody who asked for the box got it
         self._holder.result()
 
     async def _hold(self) -> None:
@@ -168,7 +168,7 @@ class _EarlyBox:
                 await self._finished.wait()
         except IsolationBroken as error:
             self._failed(SandboxBroken(str(error)))
-        except Exception as error:  # noqa: BLE001  whoever takes the box gets it
+        except Exception as error:  # noqa: BLE001  anybody who takes the box gets it
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
@@ -269,7 +269,7 @@ async def closed_link(box: Box, link: Path) -> AsyncIterator[None]:
 
 
 async def _ending(box: Box, patience_s: float) -> BoxExit:
-    """How the box ended; one whose runner is gone says so by itself within a moment, every other is killed."""
+    """How the box ended; one whose runner is gone reports it by itself within a moment, every other is killed."""
     try:
         async with asyncio.timeout(patience_s):
             return await box.wait()

@@ -125,7 +125,7 @@ def _candidates(root: Path, library_path: str, loader_cache: str) -> list[Path]:
 
 
 def _versions(directory: Path) -> tuple[str, ...]:
-    """Return what the loader's libcuda is; where its file does not say, what those beside it are."""
+    """Return what the loader's libcuda is; where its file does not say, what those next to it are."""
     own = FILE_VERSION.match((directory / LIBCUDA).resolve().name)
     if own:
         return (own[1],)

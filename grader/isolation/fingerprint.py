@@ -29,7 +29,7 @@ ASK_TIMEOUT_S = 30
 WALK_COUNT = 3
 SYSTEM_HEADERS = ("/usr/include", "/usr/local/include")
 CUDA_TREES = ("bin", "nvvm", "include", "targets")
-PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, beside torch
+PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, next to torch
 SKIPPED = "__pycache__"
 MISSING = (-1, -1)
 

@@ -41,7 +41,7 @@ NOTHING = Grant()
 def plain(gpu: GpuAccess, driver: DriverFiles, resident_dir: Path | None = None) -> Grant:
     """Grant the nodes and the driver's files themselves: no hook, no toolkit.
 
-    The libraries one by one, so that nothing else that lies beside them is in the loader's way; of one that is in the toolchain's copy in
+    The libraries one by one, so that nothing else that lies next to them is in the loader's way; of one that is in the toolchain's copy in
     memory, that copy.
     """
     libraries = tuple(at_resident(resident_dir, Bind(source=path.resolve(), target=f"{DRIVER}/{path.name}")) for path in driver.libraries)

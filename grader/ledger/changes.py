@@ -19,7 +19,7 @@ class Changes:
 
     @contextmanager
     def of(self, submission_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set at every change; whoever waits clears it before reading."""
+        """An event that is set at every change; anybody who waits clears it before reading."""
         changed = asyncio.Event()
         self._waiting[submission_id].add(changed)
         try:

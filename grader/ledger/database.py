@@ -38,7 +38,7 @@ class Database(Protocol):
         """
 
     async def write_rows(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run work that locks the rows that it decides by; others may run beside it. On disk when this returns."""
+        """Run work that locks the rows that it decides by; others may run next to it. On disk when this returns."""
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a transaction that sees one state of the database."""

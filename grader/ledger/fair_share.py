@@ -1,4 +1,4 @@
-"""What each user took of the devices lately, in device-seconds that count half after HALF_LIFE_S.
+"""What each user took of the devices recently, in device-seconds that count half after HALF_LIFE_S.
 
 Kept as the log2 of a sum of seconds, each times 2 ** (its time / half-life): a weight that never has to be decayed, for the order of two
 users stays what it is as time goes by, and that never overflows.

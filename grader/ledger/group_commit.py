@@ -77,7 +77,7 @@ class GroupCommit:
         try:
             with self._engine.begin() as connection:
                 return [(future, work(connection), None) for work, future in batch]
-        except Exception as error:  # noqa: BLE001  whoever waits for it gets it
+        except Exception as error:  # noqa: BLE001  anybody who waits for it gets it
             return [(batch[0][1], None, error)] if len(batch) == 1 else []
 
     def _each(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> list[Answer]:

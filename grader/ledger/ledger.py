@@ -110,7 +110,7 @@ class Ledger:
         return await self._database.read(depths)
 
     async def queue(self) -> queue.Snapshot:
-        """Who waits, in order, what runs, and what was graded lately."""
+        """Who waits, in order, what runs, and what was graded recently."""
         return await self._database.read(lambda connection: queue.snapshot(connection, self._now().timestamp()))
 
     async def cancel(self, submission_id: str) -> Submission:

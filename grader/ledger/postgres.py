@@ -196,7 +196,7 @@ class PostgresDatabase:
         return await self._insist(submitted, time.monotonic() + self._patience_s)
 
     async def write_rows(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run work beside others."""
+        """Run work next to others."""
         return await self._on(self._row_writers, self._engine, work)
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:

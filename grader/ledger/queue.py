@@ -1,6 +1,6 @@
 """The order in which submissions are taken up, and what is known of when.  One order for leases, positions and estimates.
 
-By priority, then by user: who has fewest running now, then who used the devices least lately (`shares.py`), then who came first. Of one
+By priority, then by user: who has fewest running now, then who used the devices least recently (`shares.py`), then who came first. Of one
 user and priority always by number. What a rejudge asked for comes last, belongs to no user, and is taken by number.
 """
 
@@ -34,7 +34,7 @@ class QueuedSubmission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The queue at one time: who waits, in order; what runs, each (mode, device kind, seconds so far); what was graded lately, alike."""
+    """The queue at one time: who waits, in order; what runs, each (mode, device kind, seconds so far); what was graded recently, alike."""
 
     waiting: tuple[QueuedSubmission, ...]
     running: tuple[tuple[str, str, float], ...]
@@ -97,7 +97,7 @@ def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
 
 
 def _with_shares() -> tuple[sa.FromClause, sa.ColumnElement[int], sa.ColumnElement[float]]:
-    """Submissions beside what their users have running, and have used lately."""
+    """Submissions next to what their users have running, and have used recently."""
     taken = (
         sa.select(submissions.c.user_name, sa.func.count().label("running_count"))
         .where(submissions.c.state == SubmissionState.RUNNING, submissions.c.rejudge_id.is_(None))

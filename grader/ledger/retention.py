@@ -16,7 +16,7 @@ from grader.ledger.tables import events, judgements, rejudge_items, rejudges, su
 from grader.model import SubmissionState
 from grader.rules.rejudge import RejudgeState
 
-BATCH = 100  # submissions in one transaction: whoever submits waits no longer than for that
+BATCH = 100  # submissions in one transaction: a submitter waits no longer than for that
 REMOVED = ""  # sources of a submission: never stored so otherwise, for there is no submission without a file
 _FINAL = tuple(state for state in SubmissionState if state.final)
 _OVER = (RejudgeState.APPLIED, RejudgeState.DISCARDED)
@@ -46,7 +46,7 @@ class Retention:
         return await self._batch(due, after, limit, _delete_facts)
 
     async def _batch(self, due: sa.ColumnElement[bool], after: int, limit: int, change: _Change) -> tuple[int, int]:
-        """Look for them beside the writers, then ask again whether they are due, for a rejudge may have been made since."""
+        """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since."""
         query = sa.select(submissions.c.number).order_by(submissions.c.number).limit(limit)
         found = await self._database.read(lambda connection: connection.scalars(query.where(due, submissions.c.number > after)).all())
         if not found:

@@ -1,6 +1,6 @@
 """The ledger in one SQLite file, of one server: how it is opened, migrated, and used from asyncio.
 
-One thread writes, so that writers queue here and not on SQLite's lock, and those that wait together share a flush; two read beside it,
+One thread writes, so that writers queue here and not on SQLite's lock, and those that wait together share a flush; two read next to it,
 which WAL allows.
 """
 
@@ -74,7 +74,7 @@ class SqliteDatabase:
     async def open(cls, path: Path) -> AsyncIterator[SqliteDatabase]:
         """Open the file, making or migrating it if need be; SettingsInvalid where it can't lie there."""
         with writable_directory(path.parent):
-            path.touch(mode=0o600)  # sources and webhook secrets are in it; what SQLite makes beside it has the same mode
+            path.touch(mode=0o600)  # sources and webhook secrets are in it; what SQLite makes next to it has the same mode
         database = cls(path)
         try:
             await database.write(migrate)

@@ -154,7 +154,7 @@ keys = sa.Table(
     sa.Column("revoke_time", UtcTime),
 )
 
-# What each user took of the devices lately, for fair shares: log2 of a sum of seconds, each times 2 ** (its time / half-life).
+# What each user took of the devices recently, for fair shares: log2 of a sum of seconds, each times 2 ** (its time / half-life).
 usage = sa.Table(
     "usage",
     metadata,
@@ -220,7 +220,7 @@ deliveries = sa.Table(
     sa.Column("number", sa.ForeignKey("submissions.number"), nullable=False),
     sa.Column("event", sa.String(32), nullable=False),  # submission.finished, judgement.changed
     sa.Column("state", sa.String(16), nullable=False),  # waiting, delivered, given_up
-    sa.Column("attempt", sa.Integer, nullable=False),  # the fence of whoever sends it
+    sa.Column("attempt", sa.Integer, nullable=False),  # the fence of the process that sends it
     sa.Column("next_time", UtcTime, nullable=False),  # when it may be sent; while it is sent, when another may try
     sa.Column("give_up_time", UtcTime, nullable=False),
     sa.Column("last_status", sa.String(200), nullable=False),

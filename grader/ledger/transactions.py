@@ -19,7 +19,7 @@ from sandbox.protocol import wire
 
 ATTEMPT_LIMIT = 3  # spoiled attempts; the last one fails the submission
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
-_LARGEST = 2**31 - 1  # that a column of integers holds; whoever asks with a larger one asks for nothing
+_LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
 
 
 def _move(
@@ -278,7 +278,7 @@ def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failur
         lost = sa.and_(lost, submissions.c.worker_id.startswith(worker_prefix, autoescape=True))
     if expired_only:
         lost = sa.and_(lost, submissions.c.lease_expire_time < now)
-    # Locked: a heartbeat or a settlement that comes now finds the lease gone; whoever holds the row is alive, and is left alone.
+    # Locked: a heartbeat or a settlement that comes now finds the lease gone; the worker that holds the row is alive, and is left alone.
     found = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
     numbers = connection.execute(found).scalars().all()
     given_up = (give_up(connection, now, sa.and_(submissions.c.number == number, lost), True, failure) for number in numbers)

@@ -12,7 +12,7 @@ LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: dict[LogLevel, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
-# Without the values of variables, which structlog adds unless told otherwise: sources, keys and secret sizes are among them.
+# Without the values of variables, which structlog adds by default: sources, keys and secret sizes are among them.
 TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 

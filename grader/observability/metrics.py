@@ -1,4 +1,4 @@
-"""What Prometheus is told of a server.  Every label has a bounded set of values: no users, no submissions, no problems, no sources.
+"""Prometheus metrics of a server.  Every label has a bounded set of values: no users, no submissions, no problems, no sources.
 
 A problem's name is no label either, for anybody who runs a server may have hundreds of them; its figures are in the ledger.
 """
@@ -109,7 +109,7 @@ class Metrics(Observer):
         """All of it, as Prometheus reads it."""
         return generate_latest(self.registry)
 
-    # -- what is told -----------------------------------------------------------------------------------------------------
+    # -- what is counted -----------------------------------------------------------------------------------------------------
 
     def attempt_began(self, lease: Lease) -> str:
         """Count it, and how long it waited, where that is no longer than this server knows of."""

@@ -33,7 +33,7 @@ class Stopped(StrEnum):
     CANCELLED = "cancelled"
     DRAINED = "drained"
     LEASE_LOST = "lease_lost"
-    NOT_SETTLED = "not_settled"  # the ledger did not take its end: whoever has the lease next does the work
+    NOT_SETTLED = "not_settled"  # the ledger did not take its end: the next worker that has the lease does the work
 
 
 class Sent(StrEnum):
@@ -48,7 +48,7 @@ Ended = Report | Failure | Stopped
 
 
 class Observer:
-    """Does nothing when told of something; one that watches overrides what it is for."""
+    """Does nothing on any event; a subclass overrides what it watches."""
 
     def attempt_began(self, lease: Lease) -> str:
         """An attempt was leased. The answer is the id of its trace, for its log lines; "" where there is none."""
@@ -73,7 +73,7 @@ class Observer:
         """It was answered; code is a gRPC status by name."""
 
     def delivery_sent(self, sent: Sent) -> None:
-        """A webhook was told, or could not be."""
+        """A webhook was notified, or could not be."""
 
 
 class Observers(Observer):

@@ -1,7 +1,7 @@
 """What a submitter may see of a workload that is not public: one table for facts, events and reports.  Pure.
 
-The size of a hidden workload must not get out: whoever knows it can write a kernel for it alone. A kernel can carry a size in any number or
-text that it chooses (a message, an error, an exit code, a time), and a count of elements is one itself.
+The size of a hidden workload must not get out: a submitter who knows it can write a kernel for it alone. A kernel can carry a size in any
+number or text that it chooses (a message, an error, an exit code, a time), and a count of elements is one itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is where on a board: the best of each user, ranked so that what cannot be told apart shares a rank.  Pure.
+"""Who is where on a board: the best of each user, ranked so that entries with overlapping intervals share a rank.  Pure.
 
 The order is total and depends on nothing but what is counted: no clock, no order of rows, no database.
 """

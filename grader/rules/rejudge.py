@@ -189,7 +189,7 @@ def _within(trial: wire.Trial, tolerance: wire.Tolerance) -> bool:
 
 
 def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Libraries, new: Libraries) -> str | None:
-    """Whoever allowed libraries did not look for them; whoever labelled them looked less thoroughly than who forbids them."""
+    """Where libraries were allowed, nobody looked for them; where they were labelled, less thoroughly than where they are forbidden."""
     if old is new or new is Libraries.ALLOWED or failed is not None:
         return None
     found = [fact for fact in facts if isinstance(fact, wire.Evidence)]

@@ -44,7 +44,7 @@ METHODS: Mapping[str, Scope | None] = {
 
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"  # every valid key will do
 
-# One sentence for an unknown key and for a wrong secret: whoever guesses learns nothing.
+# One sentence for an unknown key and for a wrong secret: anybody who guesses learns nothing.
 _UNKNOWN = "this key is not known here"
 
 

@@ -11,7 +11,7 @@ _current = ContextVar("caller", default=Caller())  # noqa: B039  # frozen
 
 
 def current() -> Caller:
-    """Who calls; whoever can reach the server, where it asks for no keys."""
+    """Who calls; anybody who can reach the server, if it requires no keys."""
     return _current.get()
 
 

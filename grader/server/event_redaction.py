@@ -12,13 +12,13 @@ BATCH = 256
 class RedactedEvents:
     """The events of one submission to one watcher.
 
-    Of a run of events that are kept secret the first is told at once, so that it is seen what is being done, and the others when something
-    else has happened: so only what they took all together is told.
+    Of a run of events that are kept secret the first is sent at once, so that it is seen what is being done, and the others when something
+    else has happened: so only their total time is sent.
     """
 
     def __init__(self, ledger: Ledger, submission_id: str, redactor: Redactor) -> None:
         self._ledger, self._submission_id, self._redactor = ledger, submission_id, redactor
-        self._inside = False  # a run of which the first was told
+        self._inside = False  # a run of which the first was sent
 
     async def begin(self, after: int) -> None:
         """Go on behind an event, which is taken for one of such a run where it is not there yet."""
@@ -27,7 +27,7 @@ class RedactedEvents:
             self._inside = not before or self._redactor.keeps_secret(before[0])
 
     async def after(self, sequence: int) -> list[Event]:
-        """What may be told now."""
+        """What may be sent now."""
         events = await self._ledger.events(self._submission_id, after=sequence, limit=BATCH)
         if not self._redactor.secret:
             return events

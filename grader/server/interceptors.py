@@ -43,7 +43,7 @@ class _Unreadable:
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
-    """Wraps both kinds of handler that the API has. gate None: anybody may call, else whoever has a key, which is looked at before the
+    """Wraps both kinds of handler that the API has. gate None: anybody may call, else callers with a key, which is looked at before the
     request is taken. Health is open to all, within the limits of open_calls; reflection is as every other method."""
 
     def __init__(self, gate: Authenticator | None, open_calls: OpenCalls) -> None:

@@ -1,4 +1,4 @@
-"""One server per state directory: whoever has the lock knows that no other lives, and may take its leases and sweep its boxes."""
+"""One server per state directory: the lock's holder knows that no other lives, and may take its leases and sweep its boxes."""
 
 from __future__ import annotations
 

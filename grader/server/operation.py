@@ -38,7 +38,7 @@ STARTING, LEAVING = "the server is starting", "the server is shutting down"
 
 
 class ServerTelemetry:
-    """Watches one server. Made before it grades, so that everything can be told of from the first attempt on."""
+    """Watches one server. Made before it grades, so that nothing is missed from the first attempt on."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -10,12 +10,12 @@ from grader.ledger.queue import positions
 from grader.model import Position
 
 WATCH_S = 1.0  # how old an answer may be to those who watch
-FIRST_S = 0.3  # so long a submission waits before its watchers are told where it is: most wait less
+FIRST_S = 0.3  # so long a submission waits before its position is sent to watchers: most wait less
 PAUSE_S = 2.0  # between two answers to one watcher
 PATIENCE_S = 0.25  # what it may take to answer GetSubmission
 REST_MOST_S = 10.0  # and then it is, however long reading takes
 SHARE = 20.0  # so many times as long as reading the queue took, it is not read again
-_NOTICED = 0.25  # by how much an estimate has to change to be told again
+_NOTICED = 0.25  # by how much an estimate has to change to be sent again
 
 
 class Positions:
@@ -89,7 +89,7 @@ class PositionNotifier:
 
 
 def differs(position: Position, before: Position | None) -> bool:
-    """Whether whoever was told the one before wants to hear of this one."""
+    """Whether the position differs enough from the last one that was sent."""
     if before is None or position.ahead_count != before.ahead_count:
         return True
     if position.estimated_s is None or before.estimated_s is None:

@@ -1,4 +1,4 @@
-"""Removes, once a day, what a server was told to keep for a time only; see `grader/ledger/retention.py` for what stays.
+"""Removes, once a day, what a server keeps for a time only; see `grader/ledger/retention.py` for what stays.
 
 Deliveries of webhooks go by themselves: nothing is drawn from one that has ended.
 
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 FIRST_S = 60.0  # after the start, when whatever waited is under way
 EVERY_S = 24 * 3600.0
-PAUSE_S = 0.05  # between batches, for whoever else wants to write
+PAUSE_S = 0.05  # between batches, for others that want to write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         operation = ServerTelemetry(settings)
         pages = partial(_pages, settings, ledger, problems, competitions)
         await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all()))
-        # The lock is ours and the boxes are swept: whoever held these leases is dead, and nothing of it runs.
+        # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         prefix = worker_prefix(settings.state_dir)
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
@@ -139,7 +139,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
 
 @asynccontextmanager
 async def reading(settings: Settings) -> AsyncIterator[Serving]:
-    """Serve what the ledger and the problems say, and nothing that changes them; beside another server, if one runs."""
+    """Serve what the ledger and the problems say, and nothing that changes them; next to another server, if one runs."""
     problems = Problems.load(settings.problems, settings.imported_path)
     competitions = Competitions.load(settings.competitions, problems)
     async with Ledger.open(settings.ledger) as ledger:
@@ -201,6 +201,6 @@ def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredenti
 
 
 def _remove_stale(path: Path) -> None:
-    """A socket that a killed server left. Only the lock's holder, or whoever made a directory for it, gets here."""
+    """A socket that a killed server left. Only the lock's holder, or the maker of a directory for it, gets here."""
     if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
         path.unlink()

@@ -73,7 +73,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self._accepting = False
 
     def end_watches(self) -> None:
-        """End the streams: what is written is sent, then they are told to come again."""
+        """End the streams: what is written is sent, then clients are asked to come again."""
         self._leaving.set()
 
     async def Submit(self, request: api.SubmitRequest, context: Context) -> submission_pb2.Submission:

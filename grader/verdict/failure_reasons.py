@@ -32,7 +32,7 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
     return _ended(end, load.message)
 
 
-# What is said of a hidden workload, by reason: no share, no error, no exit code, for its size could be told by each. Sent on purpose, an
+# What is said of a hidden workload, by reason: no share, no error, no exit code, because each could reveal its size. Sent on purpose, an
 # exit code would be eight bits of it.
 _HIDDEN = {
     Reason.UNWRITTEN_OUTPUT: "It left output elements unwritten {where}; check the grid and the index arithmetic.",

@@ -9,8 +9,8 @@ from grader.model import Decision, Reason, Verdict
 from sandbox.protocol import wire
 
 # A claim this far below everything that the judge's clock saw is no noise: no kernel is timed so wrong by accident. The host's clock
-# of a busy machine sees 50 times a short kernel's time and is given more: an honest 0.2 ms was seen as 7 ms beside four compilers, and as
-# over 20 ms beside fourteen. There a trusted baseline is seen as wrong, too, and that often is forgiven.
+# of a busy machine sees 50 times a short kernel's time and is given more: an honest 0.2 ms was seen as 7 ms next to four compilers, and as
+# over 20 ms next to fourteen. There a trusted baseline is seen as wrong, too, and that often is forgiven.
 TAMPERED_FACTOR = 10.0
 FORGIVEN_TIMES = 2.0
 TAMPERED_FLOOR_NS = {wire.Clock.DEVICE_EVENTS: 100_000, wire.Clock.HOST: 20_000_000}

@@ -54,7 +54,7 @@ Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class _Absent(Exception):
-    """There is no such page, or it is not for everybody: which one, is not told."""
+    """There is no such page, or it is not for everybody: the answer does not say which."""
 
 
 def environment(autoescape: bool = True) -> jinja2.Environment:
@@ -85,7 +85,7 @@ def routes(
     standings_s: float = STANDINGS_S,
     templates: jinja2.Environment | None = None,
 ) -> list[web.RouteDef]:
-    """What `grader/web/serving.py` serves beside its own. open_server: no keys are asked for, and only this host gets here."""
+    """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here."""
     pages = Pages(ledger, problems, competitions, open_server, standings_s, templates or environment())
     found: list[tuple[str, Answer]] = [
         ("/", pages.competitions),

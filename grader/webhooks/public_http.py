@@ -189,5 +189,5 @@ async def _answer(reader: asyncio.StreamReader) -> HttpReply:
             raise PostFailed("the answer has too many headers")
         status = int(found.group(1))
         if status >= 200:
-            # A success needs no words, and whoever keeps the connection open is not waited for.
+            # A success needs no words, and anybody who keeps the connection open is not waited for.
             return HttpReply(status, b"" if status < 300 else await reader.read(ANSWER_BYTES))

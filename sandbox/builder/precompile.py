@@ -22,7 +22,7 @@ IN_USE_S = 600.0  # longer than a build, and than making them
 
 
 def main() -> int:
-    """Make them; without them builds only take longer, so that a failure is told and no more."""
+    """Make them; without them builds only take longer, so that a failure is only reported."""
     place = precompiled.directory()
     if place.is_dir():
         return 0

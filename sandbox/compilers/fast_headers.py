@@ -2,7 +2,7 @@
 
 Torch's classes stay torch's; what is left out is the text that no kernel reads. The headers that torch generates have a regular shape,
 and pieces of them are taken over word for word, so that a job's code means the same under both; where the shape is another, or a name is
-not carried, the build says so or fails, and torch's own headers are used.
+not carried, the build reports it or fails, and torch's own headers are used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""g++: the compiler of the emulated device, of C++ files beside CUDA ones, and the linker of every device."""
+"""g++: the compiler of the emulated device, of C++ files next to CUDA ones, and the linker of every device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Emulated:
     ready: Path
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
-        """Plan g++; it stands beside the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
+        """Plan g++; it stands next to the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
         words = [f"-I{self.translated}", *flags(headers), *precompiled.prefix(path, self.sources[path], headers, self.ready)]
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
 

@@ -28,7 +28,7 @@ LANGUAGE_FLAGS = ("--expt-relaxed-constexpr", "--extended-lambda")  # what the e
 # -lineinfo: profilers show the user's lines; no other code is made. -v: registers, shared memory and spills of each kernel, for the log.
 FLAGS = (*HOST_FLAGS, *LANGUAGE_FLAGS, "-lineinfo", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "--split-compile", "0")
 # cicc writes into the line information where it stands, and takes $PWD's word for that if it leads there. So an artifact is the same
-# bytes wherever its sources lie, and a profiler that stands beside them finds them.
+# bytes wherever its sources lie, and a profiler that stands next to them finds them.
 STANDS_IN = ("PWD", "/proc/self/cwd")
 # What stands in nvcc's answer for the directory of a source's files, and for the source.
 FOLDER, SOURCE = "__folder__", "__source__.cu"

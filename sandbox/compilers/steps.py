@@ -25,7 +25,7 @@ _COUNT = re.compile(r"^\d+ errors?")
 class CompilerStep:
     """One command. inputs and outputs are names of our own making, relative to the directory of the plan.
 
-    source: what it compiles, as submitted; "" for the link. environment: what is set beside the builder's own variables.
+    source: what it compiles, as submitted; "" for the link. environment: what is set next to the builder's own variables.
     """
 
     command: tuple[str, ...]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[1] / "native" / "clock" / "clock.cpp"
 COMPILE_S = 60.0
 EVICT_BYTES = 256 << 20  # what `do_bench` writes between its samples, too (triton 3.6, backends/nvidia/driver.py)
-STAGE_LIMIT_BYTES = 2 << 30  # beyond it a copy's microsecond is nothing beside the kernel
+STAGE_LIMIT_BYTES = 2 << 30  # beyond it a copy's microsecond is nothing next to the kernel
 ALIGN_BYTES = 4096
 FUNCTIONS = (
     "cuMemcpyDtoDAsync_v2",

@@ -19,7 +19,7 @@ from sandbox.judge.lane import judge
 from sandbox.judge.parent import end_with_parent
 from sandbox.protocol import wire
 
-DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file beside which the server's judges of this device agree on what was there first
+DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file next to which the server's judges of this device agree on what was there first
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
         device, baseline = start(sys.argv[1])
         ceilings = device.ceilings()
         _emit(facts, environment(device, ceilings))
-    except Exception as error:  # noqa: BLE001  whatever it is, whoever asked for a judge has to be told
+    except Exception as error:  # noqa: BLE001  whatever it is, anybody who asked for a judge has to be told
         traceback.print_exc()
         _emit(facts, wire.Broken(job_id="", message=f"the judge does not start: {type(error).__name__}: {error}"))
         return
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def start(kind: str) -> tuple[Device, Baseline]:
-    """Open the device, and start the trusted runner beside."""
+    """Open the device, and start the trusted runner next to it."""
     before = implementation(kind).foreign_usage()
     device = open_device(kind)
     device.start_clock()

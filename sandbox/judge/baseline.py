@@ -1,6 +1,6 @@
 """The trusted baseline runner: PyTorch's own time by the same protocol and the same loop as the subject.
 
-A process of its own beside the judge, kept from job to job: the subject must not be timed against a cold start, and what
+A process of its own next to the judge, kept from job to job: the subject must not be timed against a cold start, and what
 `torch.compile` makes of a problem is made once. For each job it receives the problem on its standard input, and link and memory as every
 runner does.
 """
@@ -86,7 +86,7 @@ class Baseline:
 def runner_job(
     problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = (), *, trusted: bool = False
 ) -> wire.RunnerJob:
-    """What a runner is told of a problem. An arena's exact size is for a trusted one."""
+    """What a runner gets to know of a problem. An arena's exact size is for a trusted one."""
     needed = arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
     return wire.RunnerJob(
         device_kind=device.KIND,

@@ -152,7 +152,7 @@ def _scaled(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, s
 
 
 def _plant_needles(drawn: torch.Tensor, structure: random.Random, of: wire.Distribution, scale: float) -> None:
-    """Make a few random elements large: whoever reads only a part of the input misses them."""
+    """Make a few random elements large: a kernel that reads only a part of the input misses them."""
     count = math.prod(drawn.shape)
     flat = drawn.view(-1)
     for _ in range(min(of.needles, count // 64)):

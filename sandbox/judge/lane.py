@@ -83,7 +83,7 @@ def plan_trials(job: wire.Job) -> wire.Plan:
 
 
 def working_bytes(problem: wire.ProblemSpec) -> int:
-    """How much of the device's memory judging takes beside the arenas, at the largest workload."""
+    """How much of the device's memory judging takes next to the arenas, at the largest workload."""
 
     def of(axes: dict[str, int]) -> int:
         inputs, outputs = (sum(byte_count(one, axes) for one in tensors) for tensors in (problem.inputs, problem.outputs))
@@ -102,7 +102,7 @@ class _JobClock:
 
 
 def _time_alone(job: wire.Job, clock: _JobClock, task: Task) -> Iterator[wire.Fact]:
-    """Time the baselines while there is no subject; says so, for what is compiled for the first time takes a while."""
+    """Time the baselines while there is no subject; reports it, because what is compiled for the first time takes a while."""
     compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
     variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
     for workload in _measured(job):

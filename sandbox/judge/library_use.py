@@ -17,7 +17,7 @@ from sandbox.protocol.python_archive import EXTENSIONS
 
 NAMES_LIMIT = 32
 NAME_LIMIT = 200  # characters of one: a compiler takes names of megabytes, and a fact is one line
-OBSERVE_S = 30.0  # for the observing itself, beside what the launches may take
+OBSERVE_S = 30.0  # for the observing itself, next to what the launches may take
 LAUNCHES = 2
 UNSEEN = "functions that failed when they were looked at"
 UNTOLD = "functions for which there was no room"

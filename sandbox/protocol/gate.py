@@ -140,7 +140,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the runner wrote beside `done`: claims and untrusted text, cut to the layout's limits."""
+    """What the runner wrote next to `done`: claims and untrusted text, cut to the layout's limits."""
 
     status: Status
     message: str = ""

@@ -63,7 +63,7 @@ class TrialOutcome(StrEnum):
     OUT_OF_BOUNDS = "out_of_bounds"  # a guard band was written
     RAISED = "raised"  # the kernel returned an error or threw
     DEVICE_FAULT = "device_fault"  # the device stopped it; the message begins with the driver's name for it
-    OUT_OF_MEMORY = "out_of_memory"  # the device's memory did not do
+    OUT_OF_MEMORY = "out_of_memory"  # the device ran out of memory
     CRASHED = "crashed"  # the runner went away
     TIMED_OUT = "timed_out"
 
@@ -211,7 +211,7 @@ class ProblemSpec:
     digest: str = ""
     convention: Convention = Convention.POSITIONAL
     libraries: Libraries = Libraries.ALLOWED
-    baselines: tuple[str, ...] = ()  # beside "eager" and, on a GPU, "compile": "max-autotune"
+    baselines: tuple[str, ...] = ()  # next to "eager" and, on a GPU, "compile": "max-autotune"
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------
@@ -322,10 +322,10 @@ class KernelUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildNote:
-    """What the builder says of a build, beside the artifact; a claim that decides nothing."""
+    """What the builder says of a build, next to the artifact; a claim that decides nothing."""
 
     headers: str = ""  # which headers answered the source: "", "light" or "full"; `sandbox/compilers/headers.py`
-    fallback: str = ""  # why the light ones did not do, in a sentence
+    fallback: str = ""  # why the light ones were not enough, in a sentence
     kernels: tuple[KernelUse, ...] = ()
 
 
@@ -418,7 +418,7 @@ class Measurement:
     waited_ns: int = 0  # reading its outputs took so much longer than after an eager run
     done_early: bool = False  # the runner said that it had ended while its work still ran; then it is forgiven the least
     disturbed: bool = False  # null runs scattered as they do when somebody else is on the device; then it is forgiven the least
-    baseline_slowed: bool = False  # beside the subject it ran slower than alone; then its time alone was taken
+    baseline_slowed: bool = False  # next to the subject it ran slower than alone; then its time alone was taken
     baselines: dict[str, Samples] = field(default_factory=dict)
     speedups: tuple[Speedup, ...] = ()
     batch: Samples | None = None  # per launch, from batches of distinct inputs: a second figure, never scored
@@ -510,7 +510,7 @@ class Finding:
     check: str
     workload_id: str
     outcome: FindingOutcome
-    message: str = ""  # what could pass, and how to mend the problem
+    message: str = ""  # what could pass, and how to fix the problem
 
 
 Fact = (

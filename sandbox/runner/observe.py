@@ -1,4 +1,4 @@
-"""One launch under observation: which of torch's operators it calls, and which kernels it launches.  What is told here is a claim."""
+"""One launch under observation: which of torch's operators it calls, and which kernels it launches.  What it reports is a claim."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from sandbox.protocol.gate import CUT, MESSAGE_LIMIT_BYTES
 from sandbox.runner.observe_numpy import numpy_calls
 
-# As the profiler names what a device does beside kernels.
+# As the profiler names what a device does next to kernels.
 NO_KERNELS = ("Memcpy", "Memset", "Activity Buffer", "Context Sync", "Stream Sync", "Stream Wait", "Event Sync")
 
 NAMESPACES = frozenset(("aten", "prims", "mkl", "mkldnn", "onednn", "quantized"))
@@ -108,7 +108,7 @@ def _kernels(launch: Callable[[], object]) -> Iterable[str]:
 
 def kernel_name(name: str) -> str:
     """A kernel as its source names it, with its namespaces, from its demangled name: `a::f` for `void a::f<int>(float*)`. Nothing for those
-    of PyTorch's own that only copy or fill, as its operators of memory do. A name of another form is told as it is."""
+    of PyTorch's own that only copy or fill, as its operators of memory do. A name of another form is reported as it is."""
     if _MOVES.search(name):
         return ""
     depth, kept = 0, []

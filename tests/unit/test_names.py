@@ -19,6 +19,7 @@ def test_the_product_has_no_duplicate_class_and_no_banned_word():
         ("def _told_at_once(): ...", names.banned_names, "avoid 'told'"),
         ("def f(lately=0): ...", names.banned_names, "avoid 'lately'"),
         ("raise ValueError('no size; mend the file')", names.banned_texts, "'mend' in"),
+        ('"""Tells whoever asks."""', names.banned_texts, "'whoever' in"),
     ],
 )
 def test_what_is_not_allowed_is_found(source, check, found):

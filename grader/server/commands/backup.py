@@ -92,7 +92,7 @@ def _copy_sqlite(source: Path, copy: Path, target: Path) -> str:
             closing(sqlite3.connect(copy, isolation_level=None)) as here,
         ):
             there.backup(here)  # in one step: one state, and writers go on in the WAL
-            here.execute("PRAGMA journal_mode = DELETE")  # one file, without a second one beside it
+            here.execute("PRAGMA journal_mode = DELETE")  # one file, without a second one next to it
             wrong = [row[0] for row in here.execute("PRAGMA integrity_check") if row[0] != "ok"]
     except sqlite3.Error as error:
         raise BackupFailed(f"{source} can't be copied, and no backup was made: {error}; see `grader-server check`") from None

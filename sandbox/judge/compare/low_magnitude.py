@@ -1,4 +1,4 @@
-"""An element-wise rule with an absolute tolerance, and what to do where a whole output is faint beside that.
+"""An element-wise rule with an absolute tolerance, and what to do where a whole output is faint next to that.
 
 There zeros keep the rule: softmax of wide rows has values below 1e-4 only. So the error against double precision has to keep the
 tolerance's budget too, which is wide: it rejects no right kernel, and nothing where the rule alone says as much. Outputs are compared in

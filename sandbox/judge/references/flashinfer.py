@@ -1,7 +1,7 @@
 """The judge's half of flashinfer: `run(*inputs)` of the definition's reference, its inputs, and the two rules of comparison.
 
 Random data are as theirs, but from the trial's key: normal floats, integers from -1024 to 1023. SOL makes some inputs by their names, so
-that a reference stays finite; so does this, except that nothing is all ones or zeros: whoever ignores such an input would pass.
+that a reference stays finite; so does this, except that nothing is all ones or zeros: a kernel that ignores such an input would pass.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class _CaseRun:
         return cls(name=name, data=build(sizes[0]), result=nested, inputs=sizes[0], outputs=sizes[1], scratch=scratch)
 
     def around(self) -> tuple[str, str, dict[int, str]]:
-        """What is not told by the shapes of the inputs."""
+        """What the shapes of the inputs do not show."""
         return flat(self.data, self.name)[1], flat(self.result, self.name)[1], self.scratch
 
 

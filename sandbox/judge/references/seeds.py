@@ -17,7 +17,7 @@ _MT_BEGIN, _MT_WORDS = 3, 624  # where the Mersenne twister's words lie in the s
 def seeded(key: str, where: str = "cpu") -> Iterator[None]:
     """Seed torch's generators, Python's and numpy's from a key; they are as they were when the context is left.
 
-    where: the device whose generator is seeded beside the CPU's. A seed would leave 32 bits of the key to torch's CPU generator, which
+    where: the device whose generator is seeded next to the CPU's. A seed would leave 32 bits of the key to torch's CPU generator, which
     can be searched; so its whole state is made from the key.
     """
     python, legacy = random.getstate(), numpy.random.get_state()

@@ -21,7 +21,7 @@ from sandbox.judge import references
 
 # What one byte takes while it is judged: in two arenas, in the judge's copies, in the baseline's and the subject's own memory.
 INPUT_FACTOR, OUTPUT_FACTOR, WEIGHT_FACTOR = 6, 10, 4
-_RUNNING = ("running_mean", "running_var")  # normalisation in train mode writes these, though not every schema says so
+_RUNNING = ("running_mean", "running_var")  # normalisation in train mode writes these, though not every schema declares it
 _PROBABILITIES = ("dropout_p", "dropout", "p")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _OWN = ("_parameters", "_buffers", "_modules")  # of a module's attributes: compared as tensors

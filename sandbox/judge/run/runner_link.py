@@ -22,7 +22,7 @@ from sandbox.protocol.version import VERSION
 
 ACCEPT_POLL_S = 0.05
 REBUILD = "see the box's log; if boxes are made from an image, build it from this version of the grader"
-CLOSED_SUFFIX = ".closed"  # the server makes this file beside the link when no runner will come any more
+CLOSED_SUFFIX = ".closed"  # the server makes this file next to the link when no runner will come any more
 
 
 class Silence(Enum):
@@ -106,7 +106,7 @@ class RunnerLink:
             self.silence = Silence.GONE
 
     def reply(self) -> Answer | Silence:
-        """What the runner wrote beside its last `done`, or why there was none."""
+        """What the runner wrote next to its last `done`, or why there was none."""
         return self.silence or self.gate.answer()
 
     def _await(self, number: int, previous: int, limit_s: float) -> None:

@@ -19,7 +19,7 @@ from sandbox.protocol.gate import WARM_COUNT, Answer, Call, Operation, Status
 
 PLACE_S, STIR_S = 10.0, 10.0
 ON_NOTHING = (Operation.NULL, Operation.FLOOR)  # nobody reads their inputs: the last call's will do
-REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: whoever remembers an answer by pointer is wrong
+REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: a kernel that remembers an answer by its pointer is wrong
 
 
 @dataclass(slots=True)

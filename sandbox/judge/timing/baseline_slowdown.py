@@ -1,4 +1,4 @@
-"""The baselines' times beside a subject, held to what they took alone: slowing PyTorch must not make a kernel look fast (cheating F2)."""
+"""The baselines' times next to a subject, held to what they took alone: slowing PyTorch must not make a kernel look fast (cheating F2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sandbox.judge.timing.interleaved import NULL, Times, TimingSetup
 from sandbox.judge.timing.speedup import steady
 from sandbox.protocol import wire
 
-# How much slower than alone a baseline may run beside an idle subject before that is the subject's doing.
+# How much slower than alone a baseline may run next to an idle subject before that is the subject's doing.
 FACTOR = {wire.Clock.DEVICE_EVENTS: 1.05, wire.Clock.HOST: 2.0}
 SLACK_NS = 3_000.0  # by device clock, for the shortest
 SHARE = 0.25  # of the turns

@@ -1,4 +1,4 @@
-"""Batches of distinct inputs: a second figure for short kernels, whose single launch is small beside the protocol's own time.
+"""Batches of distinct inputs: a second figure for short kernels, whose single launch is small next to the protocol's own time.
 
 Every launch has inputs and a place of its own and is verified. Launches may overlap, so this is throughput: shown, never scored
 (timing.md 3.2).
@@ -36,7 +36,7 @@ class Batch:
 
 
 def batch_size(estimate_ns: int, bench: WorkloadContext, arena_bytes: int) -> int:
-    """As many as make a batch long beside the clock's noise, and fit; 0 where one launch is long enough, or few fit."""
+    """As many as make a batch long next to the clock's noise, and fit; 0 where one launch is long enough, or few fit."""
     if estimate_ns >= BELOW_NS:
         return 0
     size = min(BATCH_LIMIT, arena_bytes // placement_bytes(bench.problem, bench.workload.axes), BATCH_NS // max(estimate_ns, 1))

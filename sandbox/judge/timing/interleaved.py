@@ -58,7 +58,7 @@ class SoloTimings:
     """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
 
     null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
-    there. read_ns: how much of an eager run was after `done`; whoever waits for its kernel leaves as much.
+    there. read_ns: how much of an eager run was after `done`; a kernel that waits leaves as much.
     """
 
     null_ns: dict[bool, list[int]]
@@ -171,7 +171,7 @@ def _alone_by_host_clock(
 def _alone_by_device_clock(
     trusted: RunnerLink, bench: WorkloadContext, names: list[str], signs: Heartbeat
 ) -> Generator[wire.Progress, None, SoloRuns]:
-    """In ABBA order, as beside a subject: a baseline less null runs of another second says more of the host than of the baseline."""
+    """In ABBA order, as next to a subject: a baseline less null runs of another second says more of the host than of the baseline."""
     among: dict[str, Arm] = {name: partial(timed, trusted, bench, name) for name in names}
     among |= {NULL[copies]: partial(run, trusted, bench, _null(copies=copies)) for copies in NULL}
     runs: dict[str, list[RunTime]] = {name: [] for name in among}

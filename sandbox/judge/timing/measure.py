@@ -1,4 +1,4 @@
-"""What the judge's clock says of a kernel (DESIGN section 4): certified time and bound, speedup with an interval, the claim beside them.
+"""What the judge's clock says of a kernel (DESIGN section 4): certified time and bound, speedup with an interval, the claim next to them.
 
 How it is taken is in `interleaved.py`; why it is taken so, in docs/decisions/0008 and 0014.
 """

@@ -10,7 +10,7 @@
 #include "fiber.h"
 #include "vector_types.h"
 
-// The built-in variables.  Whoever resumes a thread sets them; fibers never move to another OS thread.
+// The built-in variables.  The code that resumes a thread sets them; fibers never move to another OS thread.
 inline EMU_THREAD_LOCAL uint3 threadIdx{};
 inline EMU_THREAD_LOCAL uint3 blockIdx{};
 inline EMU_THREAD_LOCAL dim3 blockDim{};

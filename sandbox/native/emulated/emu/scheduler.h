@@ -48,7 +48,7 @@ inline void Worker::give_up(int failure) {
 
 inline void Worker::fiber_main() {
     for (Worker& self = *worker;;) {
-        do {  // whoever resumes an idle fiber has a thread for it to start
+        do {  // the code that resumes an idle fiber has a thread for it to start
             self.start_thread();
             self.launch_->run_thread(self.launch_->call);
             self.end_thread();
