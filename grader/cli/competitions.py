@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, resource_id
-from grader.cli import words
 from grader.cli.exits import Exit
 from grader.cli.jsonout import print_json
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.v1 import competition_pb2, grader_service_pb2, report_pb2, submission_pb2
+from grader.views import formatting
 
 _VISIBILITIES = {
     competition_pb2.VISIBILITY_PRIVATE: "only you and the organisers see your sources and reports",
@@ -114,7 +114,7 @@ def _state(competition: competition_pb2.Competition) -> str:
 
 
 def _name(kind: Any, value: int, prefix: str) -> str:
-    return words.name_of(kind, value, prefix).lower().replace("_", " ")
+    return formatting.name_of(kind, value, prefix).lower().replace("_", " ")
 
 
 def _time(time: Timestamp) -> str:

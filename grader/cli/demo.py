@@ -17,7 +17,7 @@ from rich.text import Text
 
 from grader import devices
 from grader.api.client import GraderClient
-from grader.cli import report, sources, words
+from grader.cli import report, sources
 from grader.cli.exits import Exit, Misuse
 from grader.cli.progress import live, stdout_console
 from grader.cli.session import EXAMPLES, Need, Target, connect
@@ -26,6 +26,7 @@ from grader.cli.text import one_line, plain
 from grader.cli.timeline import Timeline
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.v1 import report_pb2, submission_pb2
+from grader.views import formatting
 
 PROBLEM = "tril_matmul"
 STORY = ("correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float")
@@ -57,7 +58,7 @@ class Kernel:
         """Whether the verdict is the expected one, and the reason where one is expected."""
         if self.final is None or self.final.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
             return False
-        found = (words.verdict_name(self.final.report), self.final.report.reason)
+        found = (formatting.verdict_name(self.final.report), self.final.report.reason)
         return found[: len(self.expected)] == self.expected
 
 
@@ -125,7 +126,9 @@ def _outcome(kernel: Kernel) -> str:
     final = kernel.final
     if final is None:
         return kernel.timeline.now
-    return words.verdict_name(final.report) if final.HasField("report") else f"{words.state_name(final)} {one_line(final.error.message)}"
+    if final.HasField("report"):
+        return formatting.verdict_name(final.report)
+    return f"{formatting.state_name(final)} {one_line(final.error.message)}"
 
 
 def _progress_table(kernels: list[Kernel], spinner: Spinner) -> Table:
@@ -172,12 +175,12 @@ def _row(kernel: Kernel) -> list[RenderableType]:
     unwritten = max(trials, key=lambda trial: trial.unwritten_count / max(trial.element_count, 1), default=report_pb2.Trial())
     return [
         kernel.name,
-        words.verdict_name(graded),
+        formatting.verdict_name(graded),
         plain(one_line(graded.reason)),
-        words.share(unwritten.unwritten_count, unwritten.element_count),
-        words.error(report.max_error(trials)),
-        words.middle_time(graded.measurements, "reported"),
-        words.middle_time(graded.measurements, "certified"),
+        formatting.share(unwritten.unwritten_count, unwritten.element_count),
+        formatting.error(report.max_error(trials)),
+        formatting.middle_time(graded.measurements, "reported"),
+        formatting.middle_time(graded.measurements, "certified"),
         plain(one_line(graded.environment.isolation)),
         plain(one_line(graded.environment.device_kind)),
         expected,

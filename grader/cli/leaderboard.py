@@ -15,13 +15,13 @@ from rich.text import Text
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.v1 import competition_pb2, report_pb2
+from grader.views import formatting
 
 STDOUT = "-"
 PAGE_SIZE = 1000  # where all of it is wanted
@@ -66,7 +66,7 @@ def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
         frozen = board.freeze_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
         yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
     if board.entries and not board.official:
-        yield plain(words.PRACTICE, "yellow")
+        yield plain(formatting.PRACTICE, "yellow")
     if not board.entries:
         yield plain("\nno entries yet" + ("" if board.problem else "; --problem shows the board of one problem"))
         return
@@ -142,7 +142,7 @@ def _table(board: competition_pb2.Leaderboard) -> Table:
         table.add_row(
             f"{one.rank}{'=' if shared[one.rank] > 1 else ' '}",
             plain(one_line(one.user) or "-"),
-            words.score(one.score, one.score_low, one.score_high, board.score_kind),
+            formatting.score(one.score, one.score_low, one.score_high, board.score_kind),
             plain(one_line(resource_id(SUBMISSIONS, one.submission))) if board.problem else str(one.problem_count),
             one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
         )

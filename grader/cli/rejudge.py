@@ -18,7 +18,6 @@ from rich.text import Text
 from grader import devices
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
-from grader.cli import words
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.options import Json, Server, StateDir, device_choice
@@ -29,6 +28,7 @@ from grader.cli.text import one_line, plain
 from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
+from grader.views import formatting
 
 POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.1, 5.0, 1.5
 PATIENCE_S = 120.0  # how long a server may be away, such as for a restart
@@ -220,17 +220,17 @@ def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:
 
 
 def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> str:
-    verdict = words.name_of(report_pb2.Verdict, judgement.verdict, "VERDICT_")
+    verdict = formatting.name_of(report_pb2.Verdict, judgement.verdict, "VERDICT_")
     sentence = f"{verdict} {one_line(judgement.reason)}".strip()
     if not judgement.HasField("score"):
         return sentence
     score = (judgement.score, judgement.score_low, judgement.score_high)
     known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
-    return f"{sentence} {words.score(*score, kind) if known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
+    return f"{sentence} {formatting.score(*score, kind) if known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
 
 
 def _state(rejudge: rejudge_pb2.Rejudge) -> str:
-    return words.name_of(rejudge_pb2.RejudgeState, rejudge.state, "REJUDGE_STATE_")
+    return formatting.name_of(rejudge_pb2.RejudgeState, rejudge.state, "REJUDGE_STATE_")
 
 
 rejudge_app = typer.Typer(

@@ -9,11 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.statuses import reason_of
-from grader.cli import times, words
+from grader.cli import times
 from grader.cli.text import escape_unprintable, one_line, plain
 from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
+from grader.views import formatting
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
 _REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli problems check PATH' says what is wrong with it."}
@@ -41,7 +42,7 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
         case submission_pb2.SUBMISSION_STATE_CANCELLED:
             yield Text("cancelled before it was graded", style="yellow")
         case _:
-            yield Text(f"{words.state_name(submission)}: 'grader-cli watch {one_line(submission.name)}' follows it")
+            yield Text(f"{formatting.state_name(submission)}: 'grader-cli watch {one_line(submission.name)}' follows it")
     if submission.sources_removed:
         yield Text("note: its sources are kept no longer, so it can't be run again; verdict, score and report stay", style="yellow")
 
@@ -49,14 +50,14 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
 def headline(report: report_pb2.Report) -> Text:
     """Verdict and reason."""
     accepted = report.verdict == report_pb2.VERDICT_ACCEPTED
-    line = Text(words.verdict_name(report), style="bold green" if accepted else "bold red")
-    return line + plain(f"  {one_line(report.reason)}") if report.reason and report.reason != words.verdict_name(report) else line
+    line = Text(formatting.verdict_name(report), style="bold green" if accepted else "bold red")
+    return line + plain(f"  {one_line(report.reason)}") if report.reason and report.reason != formatting.verdict_name(report) else line
 
 
 def _score(submission: submission_pb2.Submission) -> str:
     if not submission.HasField("score"):
         return ""
-    sentence = words.score(submission.score, submission.score_low, submission.score_high, submission.score_kind)
+    sentence = formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind)
     over = f" over {one_line(submission.score_baseline)}" if submission.score_baseline else ""
     count = submission.report.process_count
     return f"score: {sentence}{over}, of {count} process{'' if count == 1 else 'es'}"
@@ -68,7 +69,7 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
     if score:
         yield plain(score, "bold")
     for flag in (one for one in report.flags if one != _SHOWN_BELOW):
-        yield plain(f"{one_line(flag)}{': ' + words.FLAGS[flag] if flag in words.FLAGS else ''}", "yellow")
+        yield plain(f"{one_line(flag)}{': ' + formatting.FLAGS[flag] if flag in formatting.FLAGS else ''}", "yellow")
     if report.libraries:
         yield plain(f"uses libraries: {one_line(', '.join(report.libraries), most_chars=400)}")
     if report.trials:
@@ -78,7 +79,7 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
         yield Text()
         yield from times.render(report.measurements)
     for speedup in report.speedups:
-        yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {words.ratio(speedup)}")
+        yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {formatting.ratio(speedup)}")
     if report.build.kernels:
         yield Text()
         yield from times.kernels(report.build.kernels)
@@ -100,11 +101,11 @@ def _workloads(report: report_pb2.Report) -> Table:
         worst = failed or trials[-1]
         table.add_row(
             plain(one_line(workload_id)),
-            Text("passed", style="green") if failed is None else Text(words.outcome_name(failed), style="red"),
+            Text("passed", style="green") if failed is None else Text(formatting.outcome_name(failed), style="red"),
             str(sum(max(trial.run_count, 1) for trial in trials)),
-            words.share(worst.mismatched_count, worst.element_count),
-            words.share(worst.unwritten_count, worst.element_count),
-            words.error(max_error(trials)),
+            formatting.share(worst.mismatched_count, worst.element_count),
+            formatting.share(worst.unwritten_count, worst.element_count),
+            formatting.error(max_error(trials)),
         )
         if failed is not None and failed.message:
             table.add_row("", plain(one_line(failed.message)))
@@ -128,11 +129,11 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     architecture = f", {one_line(found.architecture)}" if found.architecture else ""
     yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}{architecture}")
     if found.ceilings:
-        yield plain(f"measured on it: {words.ceilings(found.ceilings)}")
+        yield plain(f"measured on it: {formatting.ceilings(found.ceilings)}")
     if found.clock == report_pb2.CLOCK_DEVICE_EVENTS and found.versions:
         sentence = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
         yield plain(f"with: {one_line(sentence, most_chars=400)}")
     isolation = one_line(description(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:
-        yield Text(words.PRACTICE, style="yellow")
+        yield Text(formatting.PRACTICE, style="yellow")

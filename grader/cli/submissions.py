@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
-from grader.cli import report, words
+from grader.cli import report
 from grader.cli.exits import Exit
 from grader.cli.jsonout import print_json
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.v1 import grader_service_pb2, submission_pb2
+from grader.views import formatting
 
 
 async def show(target: Target, name: str, *, json: bool) -> Exit:
@@ -64,7 +65,7 @@ async def cancel(target: Target, name: str, *, json: bool) -> Exit:
     if json:
         print_json(submission)
     else:
-        stdout_console().print(plain(f"{submission.name}: {words.state_name(submission)}"))
+        stdout_console().print(plain(f"{submission.name}: {formatting.state_name(submission)}"))
     return Exit.DONE
 
 
@@ -77,7 +78,7 @@ def _table(submissions: list[submission_pb2.Submission]) -> Table:
             *([plain(one_line(one.user))] if users else []),
             plain(one_line(resource_id(PROBLEMS, one.problem))),
             plain(one_line(one.language)),
-            words.state_name(one),
+            formatting.state_name(one),
             one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
         )
     return table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.cli import words
 from grader.v1 import report_pb2, submission_pb2
+from grader.views import formatting
 
 _WORDS = {
     submission_pb2.STAGE_BUILDING: "building",
@@ -109,7 +109,7 @@ class Timeline:
             self._begin("building", now_s)
         step = self.steps[-1]
         step.failed = build.outcome != report_pb2.BUILD_OUTCOME_BUILT
-        step.detail = words.name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " ")
+        step.detail = formatting.name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " ")
         step.detail += ", with torch's own headers" if build.fallback else ""
         step.detail += ", cached" if build.cached else ""
         return self._end(now_s)
@@ -117,21 +117,21 @@ class Timeline:
     def _loaded(self, load: report_pb2.Load) -> None:
         step = self.steps[-1]
         step.failed = load.outcome != report_pb2.LOAD_OUTCOME_LOADED
-        step.detail = words.name_of(report_pb2.LoadOutcome, load.outcome, "LOAD_OUTCOME_").lower().replace("_", " ")
+        step.detail = formatting.name_of(report_pb2.LoadOutcome, load.outcome, "LOAD_OUTCOME_").lower().replace("_", " ")
 
     def _tried(self, trial: report_pb2.Trial) -> None:
         step = self.steps[-1]
         step.trial_count += max(trial.run_count, 1)
         if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED:
             where = "" if step.label.endswith(trial.workload_id) else f"{trial.workload_id} "
-            step.failed, step.detail = True, where + words.outcome_name(trial)
+            step.failed, step.detail = True, where + formatting.outcome_name(trial)
         elif not step.failed:
             step.detail = f"{step.trial_count} trial{'s' if step.trial_count > 1 else ''} passed"
 
     def _measured(self, measurement: report_pb2.Measurement) -> None:
         step = self.steps[-1]
         if not step.failed:
-            step.detail = f"{words.median(measurement.certified)} certified"
+            step.detail = f"{formatting.median(measurement.certified)} certified"
 
     def _moved(self, submission: submission_pb2.Submission, now_s: float) -> list[str]:
         match submission.state:

@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.cli import words
 from grader.cli.text import one_line, plain
 from grader.v1 import report_pb2
+from grader.views import formatting
 
 _SUBJECT, _FIRST = "kernel", "eager"
 _AT_REST = ("", "GpuIdle")
@@ -32,13 +32,13 @@ def _by_host(measurements: Sequence[report_pb2.Measurement]) -> Table:
     for heading in ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)"):
         table.add_column(Text(heading), justify="right")
     for one in measurements:
-        reported = words.median(one.reported) if one.HasField("reported") else "-"
+        reported = formatting.median(one.reported) if one.HasField("reported") else "-"
         table.add_row(
             plain(one_line(one.workload_id)),
             reported if one.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
-            words.median(one.certified),
-            *(words.median(one.baselines[name]) if name in one.baselines else "-" for name in baselines),
-            ", ".join(words.ratio(speedup) for speedup in one.speedups) or "-",
+            formatting.median(one.certified),
+            *(formatting.median(one.baselines[name]) if name in one.baselines else "-" for name in baselines),
+            ", ".join(formatting.ratio(speedup) for speedup in one.speedups) or "-",
         )
     return table
 
@@ -49,13 +49,13 @@ def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
     for heading in ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)"):
         table.add_column(Text(heading), justify="right")
     for one in measurements:
-        reported = words.spread(one.reported) if one.HasField("reported") else "-"
+        reported = formatting.spread(one.reported) if one.HasField("reported") else "-"
         table.add_row(
             plain(one_line(one.workload_id)),
             _SUBJECT,
-            reported if one.reported_confirmed or reported == "-" else f"{words.median(one.reported)}, not confirmed",
-            words.median(one.certified),
-            words.time(words.duration_ns(one.bound_duration)),
+            reported if one.reported_confirmed or reported == "-" else f"{formatting.median(one.reported)}, not confirmed",
+            formatting.median(one.certified),
+            formatting.time(formatting.duration_ns(one.bound_duration)),
             "",
         )
         speedups = {speedup.baseline: speedup for speedup in one.speedups}
@@ -63,10 +63,10 @@ def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
             table.add_row(
                 "",
                 plain(one_line(name)),
-                words.spread(one.reported_baselines[name]) if name in one.reported_baselines else "-",
-                words.median(one.baselines[name]) if name in one.baselines else "-",
+                formatting.spread(one.reported_baselines[name]) if name in one.reported_baselines else "-",
+                formatting.median(one.baselines[name]) if name in one.baselines else "-",
                 "",
-                words.ratio(speedups[name]) if name in speedups else "-",
+                formatting.ratio(speedups[name]) if name in speedups else "-",
             )
     return table
 
@@ -79,7 +79,7 @@ def _remarks(one: report_pb2.Measurement) -> Iterator[Text]:
         message.append(f"{100 * one.peak_share:.0f} % of the arithmetic's peak")
     if one.HasField("batch"):
         of = f" of {one.batch_size}" if one.batch_size else ""
-        message.append(f"{words.median(one.batch)} a launch in batches{of}")
+        message.append(f"{formatting.median(one.batch)} a launch in batches{of}")
     if message:
         yield plain(f"{one_line(one.workload_id)}: {', '.join(message)}")
     if conditions := _conditions(one.conditions):

@@ -8,12 +8,13 @@ from rich.console import Console
 
 from grader import errors
 from grader.api.statuses import failure_to_status
-from grader.cli import doctor, problems, report, words
+from grader.cli import doctor, problems, report
 from grader.cli.exits import Exit, Misuse, exit_of_error
 from grader.cli.submit import exit_of
 from grader.cli.timeline import Timeline
 from grader.model import Failure
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from grader.views import formatting
 
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
@@ -179,7 +180,7 @@ def test_a_broken_problem_is_to_be_mended_and_not_to_be_tried_again() -> None:
 )
 def test_a_share_never_rounds_to_none_or_all(count: int, of: int, said: str) -> None:
     """One unwritten element of a billion is not 0 %."""
-    assert words.share(count, of) == said
+    assert formatting.share(count, of) == said
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_a_share_never_rounds_to_none_or_all(count: int, of: int, said: str) -> 
 )
 def test_a_time_has_three_digits_and_a_unit(nanoseconds: float, said: str) -> None:
     """Nanoseconds to seconds."""
-    assert words.time(nanoseconds) == said
+    assert formatting.time(nanoseconds) == said
 
 
 # -- progress ------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def held(writer):
         begun.set()
         go.wait()
 
-    writer.submit(hold)
+    blocker = writer.submit(hold)
+    blocker.add_done_callback(lambda done: done.exception())  # looked at: logging it later may happen inside another test
     assert begun.wait(60)
     return go.set
 
