@@ -266,6 +266,7 @@ class Report:
     libraries: tuple[str, ...] = ()  # what it uses that others have written, where the problem asks
     process_count: int = 1  # fresh processes that it was verified, and timed, in
     score: Score | None = None  # of ranked mode, where it was accepted
+    rule: str = ""  # what counted as right, for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

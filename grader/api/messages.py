@@ -78,7 +78,12 @@ def _workload(workload: wire.Workload) -> problem_pb2.Workload:
 
 
 def _tolerance(tolerance: wire.Tolerance) -> problem_pb2.Tolerance:
-    return problem_pb2.Tolerance(atol=tolerance.atol, rtol=tolerance.rtol, budget_factor=tolerance.budget_factor)
+    return problem_pb2.Tolerance(
+        atol=tolerance.atol,
+        rtol=tolerance.rtol,
+        budget_factor=tolerance.budget_factor,
+        allow_lower_precision=tolerance.allow_lower_precision,
+    )
 
 
 def _tensor(tensor: wire.TensorSpec) -> problem_pb2.Tensor:
@@ -201,6 +206,7 @@ def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False) -
         libraries=report.libraries,
         output="" if treatment(Report, "output", redactor.report_exposure) is Treatment.OMITTED else report.output,
         process_count=report.process_count,
+        rule=report.rule,
     )
 
 
@@ -236,6 +242,7 @@ def _build(build: wire.Build) -> report_pb2.Build:
         headers=build.headers,
         fallback=build.fallback,
         kernels=[report_pb2.KernelUse(**asdict(one)) for one in build.kernels],
+        remarks=build.remarks,
     )
 
 
@@ -258,6 +265,9 @@ def _trial(trial: wire.Trial, redactor: Redactor) -> report_pb2.Trial:
         max_absolute_error=shown.max_absolute_error,
         max_relative_error=shown.max_relative_error,
         budget_ratio=shown.budget_ratio,
+        wrong_elements=[report_pb2.WrongElement(**asdict(one)) for one in shown.wrong_elements],
+        symptom=shown.symptom or "",
+        cuda_error=shown.cuda_error,
     )
     if exposure < Exposure.HIDDEN:
         message.run_duration.CopyFrom(_duration(shown.duration_ns))

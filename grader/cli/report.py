@@ -22,6 +22,7 @@ _SHOWN_BELOW = "EMULATED_NOT_RANKED"  # with the device
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
+_REMARK_CHARS = 400
 
 
 def show(console: Console, submission: submission_pb2.Submission) -> None:
@@ -83,6 +84,8 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
     if report.build.kernels:
         yield Text()
         yield from times.kernels(report.build.kernels)
+    for remark in report.build.remarks:
+        yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:
         yield from _quoted("what the compiler printed", report.build.log, _LOG_CHARS, cut=report.build.log_truncated)
     if report.output:

@@ -31,6 +31,7 @@ NOTE_LIMIT_BYTES = 64 * 1024
 KERNEL_LIMIT, NAME_LIMIT_CHARS = 32, 200
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[a-z]?")
 FALLBACK_LIMIT_CHARS = 300
+REMARK_LIMIT, REMARK_LIMIT_CHARS = 16, 400
 HEADERS = frozenset({"", "light", "full"})
 # The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
 COMPILER_REJECTED = 7
@@ -116,6 +117,7 @@ async def _build(host: Host, work: Workspace) -> Made:
         headers=note.headers,
         fallback=note.fallback,
         kernels=note.kernels,
+        remarks=note.remarks,
     )
     lasting = isinstance(artifact, bytes) or _compiler_rejected(end)
     return Made(build=build, artifact=artifact if isinstance(artifact, bytes) else None, lasting=lasting)
@@ -133,7 +135,8 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
     if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
         return empty
     kernels = tuple(replace(one, name=_plain(one.name, NAME_LIMIT_CHARS)) for one in note.kernels[:KERNEL_LIMIT] if _sane(one))
-    return wire.BuildNote(headers=note.headers, fallback=_plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels)
+    remarks = tuple(_plain(one, REMARK_LIMIT_CHARS) for one in note.remarks[:REMARK_LIMIT])
+    return wire.BuildNote(headers=note.headers, fallback=_plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels, remarks=remarks)
 
 
 def _plain(text: str, limit_chars: int) -> str:

@@ -54,6 +54,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         **dict.fromkeys(("index", "run_count"), _NOT_SECRET),
         **dict.fromkeys(("key", "element_count", "mismatched_count", "unwritten_count", "nonfinite_count"), _NOT_HIDDEN),
         **dict.fromkeys(("message", "max_absolute_error", "max_relative_error", "budget_ratio", "duration_ns"), _FIRST),
+        **dict.fromkeys(("wrong_elements", "symptom", "cuda_error"), _FIRST),
     },
     wire.Measurement: {  # of a secret workload there is none at all: it is nothing but times
         "workload_id": (_SHOWN, _SHOWN, _RENAMED, _OMITTED),
@@ -74,7 +75,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     },
     wire.Evidence: dict.fromkeys(("policy", "imported", "seen", "hints"), _NEVER),
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
-    wire.Plan: dict.fromkeys(("trials", "measured"), _NEVER),
+    wire.Plan: dict.fromkeys(("trials", "measured", "rule"), _NEVER),  # the rule is a field of the report
     wire.Finished: {"job_id": _NEVER},
     wire.Broken: dict.fromkeys((one.name for one in dataclasses.fields(wire.Broken)), _NEVER),
     wire.Health: dict.fromkeys((one.name for one in dataclasses.fields(wire.Health)), _NEVER),
@@ -85,6 +86,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     Report: {
         **dict.fromkeys(("verdict", "reason", "summary", "speedups", "build", "environment"), _ALWAYS),
         **dict.fromkeys(("trials", "measurements", "flags", "libraries", "process_count", "score"), _ALWAYS),  # those two by their own rows
+        "rule": _ALWAYS,
         "output": (_SHOWN, _CUT, _CUT, _OMITTED),
     },
 }

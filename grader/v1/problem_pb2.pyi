@@ -49,14 +49,16 @@ class Tensor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Tolerance(_message.Message):
-    __slots__ = ("atol", "rtol", "budget_factor")
+    __slots__ = ("atol", "rtol", "budget_factor", "allow_lower_precision")
     ATOL_FIELD_NUMBER: _ClassVar[int]
     RTOL_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_LOWER_PRECISION_FIELD_NUMBER: _ClassVar[int]
     atol: float
     rtol: float
     budget_factor: float
-    def __init__(self, atol: _Optional[float] = ..., rtol: _Optional[float] = ..., budget_factor: _Optional[float] = ...) -> None: ...
+    allow_lower_precision: bool
+    def __init__(self, atol: _Optional[float] = ..., rtol: _Optional[float] = ..., budget_factor: _Optional[float] = ..., allow_lower_precision: _Optional[bool] = ...) -> None: ...
 
 class Workload(_message.Message):
     __slots__ = ("workload_id", "axes", "device_kind", "moved_bytes", "flops", "tolerance")

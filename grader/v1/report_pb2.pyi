@@ -129,7 +129,7 @@ SCORE_KIND_SPEEDUP: ScoreKind
 SCORE_KIND_TIME: ScoreKind
 
 class Report(_message.Message):
-    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count")
+    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,7 @@ class Report(_message.Message):
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     LIBRARIES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     reason: str
     summary: str
@@ -154,10 +155,11 @@ class Report(_message.Message):
     output: str
     libraries: _containers.RepeatedScalarFieldContainer[str]
     process_count: int
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ...) -> None: ...
+    rule: str
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ...) -> None: ...
 
 class Build(_message.Message):
-    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels")
+    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels", "remarks")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     LOG_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +169,7 @@ class Build(_message.Message):
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     FALLBACK_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
+    REMARKS_FIELD_NUMBER: _ClassVar[int]
     outcome: BuildOutcome
     log: str
     log_truncated: bool
@@ -176,7 +179,8 @@ class Build(_message.Message):
     headers: str
     fallback: str
     kernels: _containers.RepeatedCompositeFieldContainer[KernelUse]
-    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ...) -> None: ...
+    remarks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class KernelUse(_message.Message):
     __slots__ = ("name", "registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "constant_bytes", "double_instruction_count")
@@ -207,7 +211,7 @@ class Load(_message.Message):
     def __init__(self, outcome: _Optional[_Union[LoadOutcome, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Trial(_message.Message):
-    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration", "run_count")
+    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration", "run_count", "wrong_elements", "symptom", "cuda_error")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +228,9 @@ class Trial(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RUN_DURATION_FIELD_NUMBER: _ClassVar[int]
     RUN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WRONG_ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    SYMPTOM_FIELD_NUMBER: _ClassVar[int]
+    CUDA_ERROR_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     key: str
     outcome: TrialOutcome
@@ -240,7 +247,22 @@ class Trial(_message.Message):
     message: str
     run_duration: _duration_pb2.Duration
     run_count: int
-    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_count: _Optional[int] = ...) -> None: ...
+    wrong_elements: _containers.RepeatedCompositeFieldContainer[WrongElement]
+    symptom: str
+    cuda_error: str
+    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_count: _Optional[int] = ..., wrong_elements: _Optional[_Iterable[_Union[WrongElement, _Mapping]]] = ..., symptom: _Optional[str] = ..., cuda_error: _Optional[str] = ...) -> None: ...
+
+class WrongElement(_message.Message):
+    __slots__ = ("output", "index", "expected", "actual")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    ACTUAL_FIELD_NUMBER: _ClassVar[int]
+    output: str
+    index: _containers.RepeatedScalarFieldContainer[int]
+    expected: float
+    actual: float
+    def __init__(self, output: _Optional[str] = ..., index: _Optional[_Iterable[int]] = ..., expected: _Optional[float] = ..., actual: _Optional[float] = ...) -> None: ...
 
 class Speedup(_message.Message):
     __slots__ = ("baseline", "ratio", "ratio_low", "ratio_high")

@@ -53,6 +53,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         libraries=tuple(dict.fromkeys(name for evidence in _of(facts, wire.Evidence) for name in used(evidence))),
         score=found,
         process_count=len(rounds),
+        rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
     )
 
 

@@ -68,6 +68,15 @@ class TrialOutcome(StrEnum):
     TIMED_OUT = "timed_out"
 
 
+class Symptom(StrEnum):
+    """What the errors of a wrong answer look like. A hint for people: decides nothing."""
+
+    FLOAT16 = "float16"  # an answer whose inputs were rounded to this dtype has the same errors
+    BFLOAT16 = "bfloat16"
+    TF32 = "tf32"
+    PREVIOUS_ANSWER = "previous_answer"  # the answer to the inputs of an earlier run
+
+
 class TrialPhase(StrEnum):
     """Why a trial was run."""
 
@@ -131,6 +140,9 @@ class Distribution:
     needle_factor: float = 8.0
     weight: float = 1.0  # of a part
     parts: tuple[Distribution, ...] = ()
+    structure: str = ""  # where the values are, such as "lower_triangular"; "": everywhere
+    bandwidth: int = 0  # of "banded": how far from the diagonal
+    density: float = 1.0  # of "sparse": how large a part of the elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +158,14 @@ class TensorSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """Element-wise |out - ref| <= atol + rtol * |ref|, and an fp64 budget: rms error against the fp64 reference at most
-    budget_factor times PyTorch's own in the task's dtype, plus budget_floor times the reference's rms. budget_factor None: no budget."""
+    budget_factor times PyTorch's own in the task's dtype, plus budget_floor times the reference's rms. budget_factor None: no budget.
+    allow_lower_precision: an answer computed in half precision or TF32 may be right, so admission does not ask that one is rejected."""
 
     atol: float = 1e-5
     rtol: float = 1e-5
     budget_factor: float | None = 32.0
     budget_floor: float = 2e-6
+    allow_lower_precision: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +209,8 @@ class Convention(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemSpec:
     """What the judge needs of a problem. reference is source text that only the judge executes: of more files than one it is a JSON object
-    of texts by name. inputs, outputs: () where only the problem's own code knows them; then `sandbox/judge/references` fills them in."""
+    of texts by name. inputs, outputs: () where only the problem's own code knows them; then `sandbox/judge/references` fills them in.
+    modules: texts by file name, such as "task.py", that a Python submission may import; nothing secret is among them."""
 
     problem_id: str
     format: str
@@ -212,6 +227,7 @@ class ProblemSpec:
     convention: Convention = Convention.POSITIONAL
     libraries: Libraries = Libraries.ALLOWED
     baselines: tuple[str, ...] = ()  # next to "eager" and, on a GPU, "compile": "max-autotune"
+    modules: dict[str, str] = field(default_factory=dict)
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------
@@ -253,6 +269,7 @@ class BuildJob:
     sources: tuple[str, ...]  # paths below {src}/files
     architecture: str = ""  # for nvcc, such as "sm_90"; "": its default here
     language_module: str = ""  # of a language that another package brings
+    modules: tuple[str, ...] = ()  # the problem's own files that a Python submission may import, below {src}/modules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +344,7 @@ class BuildNote:
     headers: str = ""  # which headers answered the source: "", "light" or "full"; `sandbox/compilers/headers.py`
     fallback: str = ""  # why the light ones were not enough, in a sentence
     kernels: tuple[KernelUse, ...] = ()
+    remarks: tuple[str, ...] = ()  # what else its author should know, a sentence each, such as a flag that was not used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,14 +361,16 @@ class Build:
     headers: str = ""  # as in BuildNote
     fallback: str = ""
     kernels: tuple[KernelUse, ...] = ()  # as in BuildNote
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What has to pass before anything may be accepted: (workload_id, phase, how many trials)."""
+    """What has to pass before anything may be accepted: (workload_id, phase, how many trials). rule: what counts as right, for people."""
 
     trials: tuple[tuple[str, TrialPhase, int], ...]
     measured: tuple[str, ...] = ()
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +379,16 @@ class Load:
 
     outcome: LoadOutcome
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongElement:
+    """An element of an output that is not right. index: from the outermost axis; () for an output without axes."""
+
+    output: str
+    index: tuple[int, ...]
+    expected: float
+    actual: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,6 +411,9 @@ class Trial:
     message: str = ""  # untrusted text where outcome is RAISED
     duration_ns: int = 0
     run_count: int = 1  # how many runs that passed this stands for; then the errors are the largest of them
+    wrong_elements: tuple[WrongElement, ...] = ()  # the first ones, where an answer was compared and is wrong
+    symptom: Symptom | None = None
+    cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
