@@ -213,6 +213,7 @@ class Competition:
     tie_rule: TieRule = TieRule.SHARE
     visibility: Visibility = Visibility.PRIVATE
     statement: str = ""
+    rules: Mapping[str, str] = field(default_factory=dict)  # what counts as right, by problem; a board has entries of this rule only
     # By problem; never shown, and in no traceback.
     secret_workloads: Mapping[str, tuple[wire.Workload, ...]] = field(default_factory=dict, repr=False)
     secret_seed: str = field(default="", repr=False)  # what sizes are drawn with, and what keys the digests of problems

@@ -8,9 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from grader.ledger import Ledger
+from grader.ledger import Ledger, records
 from grader.ledger.tables import problems, submissions
 from sandbox.protocol import wire
+from tests import fakes
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -61,7 +62,8 @@ async def filled(ledger: Ledger, made: list[dict[str, Any]]) -> None:
     """Write rows as they are: their ids are the same in every database."""
 
     def fill(connection: sa.Connection) -> None:
-        connection.execute(sa.insert(problems).values(digest="d", problem_id="sum", document="{}", create_time=START))
+        document = records.to_text(fakes.problem("sum"))
+        connection.execute(sa.insert(problems).values(digest="d", problem_id="sum", document=document, create_time=START))
         connection.execute(sa.insert(submissions), made)
 
     await ledger._database.write(fill)

@@ -23,6 +23,8 @@ def board_to_proto(board: Board, first: int, size: int, next_page_token: str = "
         score_kind=score_kind_to_proto(board.score_kind),
         baseline=board.baseline,
         next_page_token=next_page_token,
+        rule=board.rule,
+        other_rule_count=board.other_rule_count,
     )
     if board.before is not None:
         message.freeze_time.FromDatetime(board.before)

@@ -62,6 +62,10 @@ def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
     problem = one_line(resource_id(PROBLEMS, board.problem)) if board.problem else "all problems"
     yield plain(f"{competition}: {problem}" + (f", on {one_line(board.device)}" if board.device else ""), "bold")
     yield plain(_compared(board))
+    if board.rule:
+        yield plain(f"right is: {one_line(board.rule, most_chars=400)}")
+    if board.other_rule_count:
+        yield plain(f"{board.other_rule_count} left out: judged by another rule; 'grader-cli rejudge' judges them by this one", "yellow")
     if board.HasField("freeze_time"):
         frozen = board.freeze_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
         yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")

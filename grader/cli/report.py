@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -76,6 +76,11 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
     if report.trials:
         yield Text()
         yield _workloads(report)
+        if report.rule:
+            yield plain(f"right is: {one_line(report.rule, most_chars=_REMARK_CHARS)}", "dim")
+        if wrong := [one for trial in report.trials for one in trial.wrong_elements]:
+            yield Text()
+            yield _wrong_elements(wrong)
     if report.measurements:
         yield Text()
         yield from times.render(report.measurements)
@@ -112,6 +117,15 @@ def _workloads(report: report_pb2.Report) -> Table:
         )
         if failed is not None and failed.message:
             table.add_row("", plain(one_line(failed.message)))
+    return table
+
+
+def _wrong_elements(found: Sequence[report_pb2.WrongElement]) -> Table:
+    table = Table("element", box=None, pad_edge=False, title="The first wrong elements", title_justify="left")
+    for heading in ("expected", "actual"):
+        table.add_column(heading, justify="right")
+    for one in found:
+        table.add_row(*map(plain, formatting.wrong_element(one)))
     return table
 
 

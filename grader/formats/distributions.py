@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from sandbox.protocol import wire
 
+_Structure = Literal[
+    "lower_triangular", "upper_triangular", "symmetric", "banded", "diagonal", "sparse", "permutation", "one_hot", "sorted"
+]  # fmt: skip
 _Kind = Literal["normal", "uniform", "integers", "heavy_tail", "constant", "index", "sorted", "permutation", "probabilities"]
 _SCALED = ("normal", "heavy_tail")
 _BY_AXIS = ("index", "sorted", "uniform")
+_SQUARE = ("symmetric", "permutation")
+_LEAST_RANK = {"sparse": 1, "one_hot": 1, "sorted": 1}  # of the others: 2
+_STRUCTURE_KEYS = {"bandwidth": "banded", "density": "sparse"}
 _EXTRAS = {
     "scale_spread": _SCALED,
     "offset": _SCALED,
@@ -58,6 +64,9 @@ class DistributionSchema(Part):
 
     kind: _Kind | Literal["mixture"] = "normal"  # type: ignore[assignment]
     parts: list[Part] | None = Field(default=None, min_length=2, max_length=8)
+    structure: _Structure | None = None
+    bandwidth: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    density: float | None = Field(default=None, gt=0, le=1)
 
     @model_validator(mode="after")
     def _a_mixture_has_parts(self) -> DistributionSchema:
@@ -66,6 +75,26 @@ class DistributionSchema(Part):
         if self.weight is not None:
             raise ValueError("'weight' is for the parts of a mixture; leave it out")
         return self
+
+    @model_validator(mode="after")
+    def _structure_has_its_keys(self) -> DistributionSchema:
+        for key, structure in _STRUCTURE_KEYS.items():
+            given = getattr(self, key) is not None
+            if given and self.structure != structure:
+                raise ValueError(f"{key!r} is a key of the structure {structure!r}; leave it out, or set structure = {structure!r}")
+            if not given and self.structure == structure:
+                raise ValueError(f"the structure {structure!r} needs {key!r}; add it")
+        return self
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """ValueError where a tensor of this shape can't have the structure."""
+        if self.structure is None:
+            return
+        least = _LEAST_RANK.get(self.structure, 2)
+        if len(shape) < least:
+            raise ValueError(f"the structure {self.structure!r} is for tensors of {least} or more axes; this one has {len(shape)}")
+        if self.structure in _SQUARE and shape[-1] != shape[-2]:
+            raise ValueError(f"the structure {self.structure!r} is for square matrices; these are {shape[-2]} x {shape[-1]}")
 
     def check(self, dtype: str, axes: Mapping[str, int]) -> None:
         """ValueError where no tensor of this dtype can be drawn from it at a workload's axes."""

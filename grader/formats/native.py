@@ -53,11 +53,15 @@ class _ToleranceTable(_StrictTable):
     rtol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     budget_factor: float = Field(default=32.0, gt=0)  # inf: no budget
     budget_floor: float = Field(default=2e-6, ge=0, allow_inf_nan=False)
+    allow_lower_precision: bool | None = None
 
     def on_wire(self, own: _OwnTolerance | None = None) -> wire.Tolerance:
         """As the judge gets it, with what a workload says of its own."""
-        given: dict[str, Any] = {**self.model_dump(), **(own.model_dump(exclude_none=True) if own else {})}
-        return wire.Tolerance(**{**given, "budget_factor": None if math.isinf(given["budget_factor"]) else given["budget_factor"]})
+        given: dict[str, Any] = {**self.model_dump(exclude_none=True), **(own.model_dump(exclude_none=True) if own else {})}
+        asked = "budget_factor" in self.model_fields_set or (own is not None and own.budget_factor is not None)
+        # The default budget rejects half precision.
+        none = math.isinf(given["budget_factor"]) or (bool(self.allow_lower_precision) and not asked)
+        return wire.Tolerance(**{**given, "budget_factor": None if none else given["budget_factor"]})
 
 
 class _OwnTolerance(_StrictTable):
@@ -127,6 +131,7 @@ class _ProblemFile(_StrictTable):
                 given = own.get(name, tensor.distribution)
                 try:
                     given.check(tensor.dtype, workload.axes)
+                    given.check_shape([workload.axes[size] if isinstance(size, str) else size for size in tensor.shape])
                     if not tensor.shape:
                         given.check_scalar(tensor.dtype)
                 except ValueError as wrong:

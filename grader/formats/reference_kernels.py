@@ -162,7 +162,7 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         inputs=(),
         outputs=(),
         workloads=workloads,
-        tolerance=wire.Tolerance(**_tolerance(reference), budget_factor=None),
+        tolerance=_tolerance(reference),
         reference=json.dumps(texts, sort_keys=True),
         axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
@@ -243,7 +243,7 @@ def _defined(tree: ast.Module) -> set[str]:
     return names
 
 
-def _tolerance(tree: ast.Module) -> dict[str, float]:
+def _tolerance(tree: ast.Module) -> wire.Tolerance:
     """What `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)` says, to be shown; the check itself decides."""
     found = dict(TOLERANCE)
     for node in tree.body:
@@ -252,4 +252,4 @@ def _tolerance(tree: ast.Module) -> dict[str, float]:
                 for one in keywords:
                     if one.arg in found and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float)):
                         found[one.arg] = min(max(one.value.value, 0), LARGEST_TOLERANCE) * 1.0
-    return found
+    return wire.Tolerance(atol=found["atol"], rtol=found["rtol"], budget_factor=None)

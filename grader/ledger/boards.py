@@ -7,14 +7,16 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from grader.ledger import transactions
 from grader.ledger.database import Database
 from grader.ledger.tables import submissions
 from grader.model import Competition, Score, SubmissionState, Verdict
 from grader.rules.leaderboard import Standing
 from sandbox.protocol import wire
+from sandbox.protocol.rule import rule_of
 
 _OWN = ("submission_id", "user_name", "problem_id", "create_time")
-_JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags")
+_JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest")
 
 
 class Boards:
@@ -52,6 +54,8 @@ def standings(
         submissions.c.create_time >= competition.start_time,
         submissions.c.create_time < end,
     )
+    rows = connection.execute(query).all()
+    rules = {digest: rule_of(transactions.get_problem(connection, digest).spec) for digest in {row.problem_digest for row in rows}}
     return [
         Standing(
             submission_id=submission_id,
@@ -62,6 +66,7 @@ def standings(
             score=Score(value=value, low=low, high=high),
             create_time=create_time,
             flags=tuple(flags.split(",")) if flags else (),
+            rule=rules[digest],
         )
-        for submission_id, user, problem, create_time, device, clock, value, low, high, flags in connection.execute(query)
+        for submission_id, user, problem, create_time, device, clock, value, low, high, flags, digest in rows
     ]

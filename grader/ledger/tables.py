@@ -98,7 +98,7 @@ submissions = sa.Table(
     sa.Index(
         "ix_submissions_board",
         *("competition_id", "problem_id", "mode", "state", "verdict", "rejudge_id", "create_time", "submission_id", "user_name"),
-        *("device", "clock", "score", "score_low", "score_high", "flags"),
+        *("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest"),
         sqlite_where=sa.text("score IS NOT NULL"),
         postgresql_where=sa.text("score IS NOT NULL"),
     ),

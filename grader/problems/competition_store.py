@@ -26,6 +26,7 @@ from grader.problems.store import Problems
 from grader.problems.toml_locations import line_of
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
+from sandbox.protocol.rule import rule_of
 
 FILE_NAME = "competition.toml"
 _TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
@@ -161,6 +162,7 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         ranking=Ranking(process_count=file.processes, score_kind=ScoreKind(file.score), baseline=file.baseline),
         tie_rule=TieRule(file.tie_rule),
         visibility=Visibility(file.visibility),
+        rules={problem_id: rule_of(problem.spec) for problem_id, problem in problems.items()},
         secret_workloads={problem_id: tuple(workloads) for problem_id, workloads in secret.items()},
         secret_seed=secret_seed,
     )

@@ -28,6 +28,7 @@ class Standing:
     score: Score
     create_time: datetime
     flags: tuple[str, ...] = ()
+    rule: str = ""  # what counted as right when it was judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A board, all of it. before: submissions made since then are not counted; None: all are. official: times of a real device."""
+    """A board, all of it. before: submissions made since then are not counted; None: all are. official: times of a real device.
+
+    rule: what counts as right; "" over several problems. other_rule_count: accepted submissions that were judged by another rule, such as
+    before a problem's tolerance changed: they are left out until they are judged again.
+    """
 
     competition_id: str
     problem_id: str  # "": over all problems
@@ -56,6 +61,8 @@ class Board:
     score_kind: ScoreKind
     baseline: str  # "" where times are compared
     before: datetime | None = None
+    rule: str = ""
+    other_rule_count: int = 0
 
 
 def counted_before(competition: Competition, now: datetime, *, admin: bool) -> datetime | None:
@@ -71,7 +78,8 @@ def board(
     A competition of one problem has no other board than that problem's.
     """
     problem_ids = competition.problem_ids if not problem_id else (problem_id,)
-    counted = [one for one in standings if one.problem_id in problem_ids and (before is None or one.create_time < before)]
+    made = [one for one in standings if one.problem_id in problem_ids and (before is None or one.create_time < before)]
+    counted = [one for one in made if one.rule == competition.rules.get(one.problem_id, one.rule)]
     official = {one.device: one.clock is wire.Clock.DEVICE_EVENTS for one in counted}
     devices = tuple(sorted(official, key=lambda name: (not official[name], name)))
     device = device or next(iter(devices), "")
@@ -88,6 +96,8 @@ def board(
         score_kind=kind,
         baseline="" if kind is ScoreKind.TIME else competition.ranking.baseline,
         before=before,
+        rule=competition.rules.get(alone, ""),
+        other_rule_count=len(made) - len(counted),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from grader.model import Decision, Reason, Verdict
 from sandbox.protocol import wire
 from sandbox.protocol.devices import FaultKind, fault_of
-from sandbox.protocol.wire import BoxCause, LoadOutcome, TrialOutcome
+from sandbox.protocol.wire import BoxCause, LoadOutcome, Symptom, TrialOutcome
 
 _ADDRESS_FAULTS = {
     FaultKind.ILLEGAL_ADDRESS: "it accessed memory outside its allocations",
@@ -36,7 +37,7 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
 # exit code would be eight bits of it.
 _HIDDEN = {
     Reason.UNWRITTEN_OUTPUT: "It left output elements unwritten {where}; check the grid and the index arithmetic.",
-    Reason.NON_FINITE: "It wrote NaN or infinity {where}, where the reference is finite; look for overflow.",
+    Reason.NON_FINITE: "It wrote NaN or infinity {where}, where the reference is finite; look for overflow and uninitialised memory.",
     Reason.MISMATCH: "Output elements differ from the reference {where}; try sizes that are odd, prime or 1.",
     Reason.RAISED: "The kernel failed {where}; try sizes that are odd, prime or 1.",
     Reason.EXITED: "The kernel's process exited {where}; a kernel must return to its caller.",
@@ -44,6 +45,16 @@ _HIDDEN = {
 }
 _FROM_RUN_END = frozenset({Reason.EXITED, Reason.ILLEGAL_ADDRESS, Reason.ABORTED, Reason.ARITHMETIC, Reason.SIGNALLED})
 _HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1."
+
+
+# What follows the sentence of a workload that is shown: what the errors look like.
+_SYMPTOMS = {
+    Symptom.FLOAT16: "The errors look like half precision or TF32 (10 bits of mantissa); compute in the task's precision",
+    Symptom.TF32: "The errors look like TF32 (10 bits of mantissa, cut off); compute in the task's precision",
+    Symptom.BFLOAT16: "The errors look like bfloat16 (7 bits of mantissa); compute in the task's precision",
+    Symptom.PREVIOUS_ANSWER: "It is the answer to the inputs of the run before, bit by bit; compute each call's answer from its own inputs",
+    Symptom.OUTPUT_READ: "They were computed from what the output held before; clear the output first, and do not multiply it by 0",
+}
 
 
 def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
@@ -54,7 +65,15 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     verdict, reason, summary = _trial_failed(trial, end)
     if trial.hidden and reason and trial.outcome is not TrialOutcome.DEVICE_FAULT and (reason in _HIDDEN or reason in _FROM_RUN_END):
         summary = _HIDDEN.get(reason, _HIDDEN_DEFAULT).format(where=_where(trial))
-    return verdict, reason, summary
+    return verdict, reason, summary if trial.hidden else " ".join((summary, *_hints(trial)))
+
+
+def _hints(trial: wire.Trial) -> Iterator[str]:
+    """What else is known of a trial that failed, a sentence each."""
+    if trial.cuda_error:
+        yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
+    if trial.symptom is not None:
+        yield f"{_SYMPTOMS[trial.symptom]}."
 
 
 def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
@@ -80,15 +99,15 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
             return (
                 Verdict.WRONG_ANSWER,
                 Reason.UNWRITTEN_OUTPUT,
-                f"It never wrote {_share(trial.unwritten_count, trial)} {where}: "
-                "they still hold the NaN that the judge or the allocator put there; check the grid and the index arithmetic.",
+                f"It never wrote {_share(trial.unwritten_count, trial)} {where}, or computed them from the previous contents of the "
+                "output: they hold the NaN that the judge or the allocator put there; check the grid and the index arithmetic.",
             )
         case TrialOutcome.NON_FINITE:
             return (
                 Verdict.WRONG_ANSWER,
                 Reason.NON_FINITE,
                 f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where}, "
-                "where the reference is finite; look for overflow.",
+                "where the reference is finite; look for overflow, a division by zero, and memory that is read before it is written.",
             )
         case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
             sentence = "An output has a different shape or dtype than the problem declares" if trial.hidden else trial.message

@@ -45,6 +45,12 @@ def outcome_name(trial: report_pb2.Trial) -> str:
     return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")
 
 
+def wrong_element(found: report_pb2.WrongElement) -> tuple[str, str, str]:
+    """An element's place, such as c[0, 3], what is expected there, and what is there."""
+    place = f"{one_line(found.output)}[{', '.join(map(str, found.index))}]" if found.index else one_line(found.output)
+    return place, f"{found.expected:.9g}", f"{found.actual:.9g}"
+
+
 def duration_ns(duration: Duration) -> int:
     """A protobuf duration in nanoseconds."""
     return duration.seconds * 1_000_000_000 + duration.nanos

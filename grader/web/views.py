@@ -91,6 +91,8 @@ def board(
         "frozen": when(found.before) if found.before else "",
         "speedups": found.score_kind is ScoreKind.SPEEDUP,
         "baseline": found.baseline,
+        "rule": found.rule,
+        "other_rule_count": found.other_rule_count,
         "entries": [
             _entry(one, bar, found.score_kind, tied=ranks.count(one.rank) > 1, linked=linked)
             for one, bar in zip(found.entries[shown], drawn, strict=True)
@@ -190,6 +192,12 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         "speedups": [{"baseline": one.baseline, "ratio": formatting.ratio(one)} for one in report.speedups],
         "workloads": _workloads(report),
         "hidden": _hidden(report),
+        "rule": report.rule,
+        "wrong": [
+            dict(zip(("place", "expected", "actual"), formatting.wrong_element(one), strict=True))
+            for trial in report.trials
+            for one in trial.wrong_elements
+        ],
         "times": [_times(one) for one in report.measurements if not one.hidden],
         "baselines": sorted({name for one in report.measurements if not one.hidden for name in one.baselines}),
         "build": {
@@ -200,6 +208,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
             "log": build.log[:LOG_CHARS],
             "cut": build.log_truncated or len(build.log) > LOG_CHARS,
             "kernels": [_kernel(one) for one in build.kernels],
+            "remarks": list(build.remarks),
         }
         if report.HasField("build")
         else None,

@@ -21,6 +21,8 @@ from sandbox.compilers.steps import OBJECT, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
 
 ARCHITECTURE = "sm_90"
+STATIC_RUNTIME = "-lcudart_static"
+CUDA_ERROR = Path(__file__).resolve().parent.parent / "native" / "cuda_error.cpp"
 SPECIFIC_FROM = 90
 DRYRUN_S = 30.0
 HOST_FLAGS = ("-std=c++20", "-O3")
@@ -76,8 +78,13 @@ class Parallel:
         return self._passes(path, number, includes, folder)
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
-        """Plan g++ with the toolkit's libraries."""
-        return gcc.link_steps(objects, [*self._words("LIBRARIES"), *libraries], output, place)
+        """Plan g++ with the toolkit's libraries. A runtime inside the artifact needs CUDA_ERROR, which the runner asks for its errors."""
+        libraries = [*self._words("LIBRARIES"), *libraries]
+        if STATIC_RUNTIME not in libraries:
+            return gcc.link_steps(objects, libraries, output, place)
+        includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
+        errors = gcc.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
+        return [errors, *gcc.link_steps([*objects, *errors.outputs], libraries, output, place)]
 
     def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[CompilerStep]:
         variables = self.dryrun.variables

@@ -12,6 +12,17 @@ and heavy_tail, so that neither a closed form nor a sub-sampled reduction passes
     probabilities           rows of the last axis that add up to 1: softmax of normal values times the scale
     constant                high
     mixture                 each element is of one of the parts, by their weights
+
+A structure says where the values of a kind are, in the last axis or in the matrices of the last two; elsewhere is zero:
+
+    lower_triangular        on and below the diagonal; upper_triangular: on and above it
+    banded                  at most `bandwidth` away from the diagonal
+    diagonal                on the diagonal
+    symmetric               everywhere: what is above the diagonal is what is below it
+    sparse                  at random places, a part of `density` of all
+    permutation             one in each row and each column, at random
+    one_hot                 one in each row, at random
+    sorted                  everywhere, ascending along the last axis
 """
 
 from __future__ import annotations
@@ -71,7 +82,8 @@ def draw(
     drawn = []
     for tensor in tensors:
         wanted = _DrawRequest(shape=shape_of(tensor, axes), dtype=getattr(torch, tensor.dtype), axes=axes, where=device.TORCH)
-        one = _draw_one(others.get(tensor.name, tensor.distribution), wanted, values, structure)
+        distribution = others.get(tensor.name, tensor.distribution)
+        one = _structured(_draw_one(distribution, wanted, values, structure), distribution, values)
         drawn.append(one if tensor.shape else one.cpu())
     return drawn
 
@@ -119,6 +131,41 @@ def _draw_one(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource,
             drawn = _scaled(of, wanted, values, structure)
     result: torch.Tensor = drawn.to(wanted.dtype).contiguous()
     return result
+
+
+def _structured(drawn: torch.Tensor, of: wire.Distribution, values: RandomSource) -> torch.Tensor:
+    """The drawn values, where the structure has some."""
+    match of.structure:
+        case None:
+            return drawn
+        case "lower_triangular":
+            return drawn.tril_()
+        case "upper_triangular":
+            return drawn.triu_()
+        case "banded":
+            assert of.bandwidth is not None
+            return drawn.tril_(of.bandwidth).triu_(-of.bandwidth)
+        case "diagonal":
+            return drawn.tril_().triu_()
+        case "symmetric":
+            lower = drawn.tril()
+            return (lower + lower.tril(-1).transpose(-1, -2)).contiguous()
+        case "sorted":
+            return drawn.sort(dim=-1).values
+        case "sparse":
+            assert of.density is not None
+            kept = values.uniform(tuple(drawn.shape)) < of.density
+        case "permutation":
+            rows = values.uniform(tuple(drawn.shape[:-1])).argsort(dim=-1)
+            kept = torch.zeros_like(drawn, dtype=torch.bool).scatter_(-1, rows.unsqueeze(-1), True)
+        case "one_hot":
+            places = values.uniform((*drawn.shape[:-1], 1)) * drawn.shape[-1]
+            kept = torch.zeros_like(drawn, dtype=torch.bool)
+            if drawn.numel():
+                kept.scatter_(-1, places.long().clamp_max_(drawn.shape[-1] - 1), True)
+        case unknown:
+            raise ValueError(f"no structure {unknown!r}")
+    return torch.where(kept, drawn, torch.zeros_like(drawn))
 
 
 def _uniform(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource) -> torch.Tensor:

@@ -21,6 +21,7 @@ from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
 from sandbox.judge import library_use
 from sandbox.judge.baseline import Baseline, runner_job
+from sandbox.judge.explain import explain
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.run.placement import byte_count, rounded
 from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
@@ -32,11 +33,12 @@ from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, GateViolated, Status
 from sandbox.protocol.languages import languages
+from sandbox.protocol.rule import rule_of
 
 PASSED = wire.TrialOutcome.PASSED
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
-INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 29, 1 << 30
+INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
 
 
 def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
@@ -79,6 +81,7 @@ def plan_trials(job: wire.Job) -> wire.Plan:
     return wire.Plan(
         trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, job.problem.trial_count) for workload in job.problem.workloads),
         measured=tuple(workload.workload_id for workload in _measured(job)),
+        rule=rule_of(job.problem),
     )
 
 
@@ -174,9 +177,12 @@ def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload
 def _verify(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
     yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=_hidden_at(workload))
     bench = WorkloadContext.of(task, workload)
+    earlier: list[torch.Tensor] | None = None
     for index in range(job.problem.trial_count):
         done = run(subject, bench, RunOptions(poison_allocations=True, stir=True))
-        yield judge_run(done, bench, wire.TrialPhase.VERIFY, index)
+        trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
+        yield trial if workload.hidden else explain(trial, done, bench, earlier)
+        earlier = done.outputs
 
 
 def _failed(fact: wire.Fact) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sandbox.compilers.headers import Headers
 from sandbox.devices import Arena
+from sandbox.languages import cuda_errors
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
 from sandbox.protocol.devices import device_info
@@ -63,7 +64,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         arguments.append(ctypes.c_void_p(None))  # the default stream
         return Bound(launch=lambda: function(*arguments))
 
-    return Loaded(bind=bind, uses_torch=False)
+    return Loaded(bind=bind, uses_torch=False, take_error=cuda_errors.of_library(library))
 
 
 def _argument(arena: Arena, slot: Slot, dtype: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox.compilers import fast_headers, torch_install
 from sandbox.compilers.headers import FULL, Headers
 from sandbox.devices import Arena
-from sandbox.languages import python_extensions
+from sandbox.languages import cuda_errors, python_extensions
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
 from sandbox.protocol.devices import device_info
@@ -75,7 +76,8 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
             blank=blank(targets, call),
         )
 
-    return Loaded(bind=bind, uses_torch=True)
+    own = cuda_errors.of_library(ctypes.CDLL(path))
+    return Loaded(bind=bind, uses_torch=True, take_error=cuda_errors.of_shared_runtime() if own is cuda_errors.none else own)
 
 
 def _entry(module: Any, wanted: str) -> Callable[..., object]:

@@ -28,7 +28,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A kernel, ready. bind(call) places its arguments, outside of anybody's time."""
+    """A kernel, ready. bind(call) places its arguments, outside of anybody's time. take_error() returns the last error of its CUDA runtime
+    as "name: text", or "", and clears it."""
 
     bind: Callable[[Call], Bound]
     uses_torch: bool
+    take_error: Callable[[], str] = lambda: ""

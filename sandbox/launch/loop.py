@@ -124,12 +124,15 @@ def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: De
         samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
         device.synchronize()
         return Answer(status=Status.OK, samples_ns=samples)
+    if placed.verifying:
+        placed.kernel.take_error()  # of an earlier call
     for _ in range(WARM_COUNT if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
         _start(operation, placed, device)
         device.synchronize()
         if placed.verifying:
             _flush()
-    return FINE
+    error = placed.kernel.take_error() if placed.verifying else ""
+    return Answer(status=Status.OK, message=error) if error else FINE
 
 
 def _start(operation: Operation, placed: _Placed, device: Device) -> None:

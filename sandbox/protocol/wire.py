@@ -74,7 +74,8 @@ class Symptom(StrEnum):
     FLOAT16 = "float16"  # an answer whose inputs were rounded to this dtype has the same errors
     BFLOAT16 = "bfloat16"
     TF32 = "tf32"
-    PREVIOUS_ANSWER = "previous_answer"  # the answer to the inputs of an earlier run
+    PREVIOUS_ANSWER = "previous_answer"  # the answer to the inputs of the run before
+    OUTPUT_READ = "output_read"  # NaN that was computed from what the output held before
 
 
 class TrialPhase(StrEnum):
@@ -140,9 +141,9 @@ class Distribution:
     needle_factor: float = 8.0
     weight: float = 1.0  # of a part
     parts: tuple[Distribution, ...] = ()
-    structure: str = ""  # where the values are, such as "lower_triangular"; "": everywhere
-    bandwidth: int = 0  # of "banded": how far from the diagonal
-    density: float = 1.0  # of "sparse": how large a part of the elements
+    structure: str | None = None  # where the values are, such as "lower_triangular"; None: everywhere
+    bandwidth: int | None = None  # of "banded": how far from the diagonal
+    density: float | None = None  # of "sparse": how large a part of the elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +229,7 @@ class ProblemSpec:
     libraries: Libraries = Libraries.ALLOWED
     baselines: tuple[str, ...] = ()  # next to "eager" and, on a GPU, "compile": "max-autotune"
     modules: dict[str, str] = field(default_factory=dict)
+    rule: str = ""  # what counts as right, for people, where the format has a rule of its own; "": the tolerance
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------

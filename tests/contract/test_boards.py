@@ -14,6 +14,7 @@ from grader.ledger.tables import submissions
 from grader.model import Competition, Report, Score, TieRule, Verdict
 from grader.rules import leaderboard
 from sandbox.protocol import wire
+from sandbox.protocol.rule import rule_of
 from tests import fakes
 from tests.board_rows import START, filled, rows
 from tests.clock import Clock
@@ -68,7 +69,20 @@ async def test_a_standing_has_what_its_report_said(ledger, clock):
         score=odd,
         create_time=clock.now,
         flags=("THROTTLED", "DEVICE_NOT_QUIET"),
+        rule=rule_of(fakes.problem("sum").spec),
     )
+
+
+async def test_what_was_judged_by_another_tolerance_is_not_on_the_board(ledger):
+    """The problem's tolerance has changed since; the control is the board by the rule that it was judged by."""
+    await graded(ledger, user="earlier")
+    made = await ledger.boards.standings(COMPETITION)
+    wider = replace(fakes.problem("sum").spec, tolerance=wire.Tolerance(atol=1e-2, rtol=1e-2))
+    now, before = (replace(COMPETITION, rules={"sum": rule_of(spec)}) for spec in (wider, fakes.problem("sum").spec))
+    found = leaderboard.board(now, made, problem_id="sum")
+    assert (found.entries, found.other_rule_count, found.rule) == ((), 1, rule_of(wider))
+    control = leaderboard.board(before, made, problem_id="sum")
+    assert [one.user for one in control.entries] == ["earlier"] and control.other_rule_count == 0
 
 
 async def test_only_what_is_accepted_and_scored_in_the_competitions_mode_counts(ledger):
@@ -174,7 +188,7 @@ async def test_a_board_is_read_without_the_rows(tmp_path):
         def watched(connection):
             sa.event.listen(connection, "before_cursor_execute", lambda *call: seen.append(call[2:4]))
             assert len(standings(connection, COMPETITION, "sum")) > 10
-            statement, parameters = seen[0]
+            statement, parameters = seen[0]  # the next ones read the problems that the entries were judged by
             return connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
 
         plan = await ledger._database.read(watched)

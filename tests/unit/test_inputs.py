@@ -100,6 +100,65 @@ def test_a_mixture_takes_its_parts_by_weight() -> None:
     assert 0.08 < float((one >= 5).float().mean()) < 0.12 and bool(((one == 0) | (one >= 5)).all())
 
 
+SQUARE = ("rows", "rows")
+PLACES = {
+    "lower_triangular": lambda row, column: column <= row,
+    "upper_triangular": lambda row, column: column >= row,
+    "banded": lambda row, column: (column - row).abs() <= 2,
+    "diagonal": lambda row, column: column == row,
+}
+
+
+@pytest.mark.parametrize("structure", PLACES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_a_structure_has_values_in_its_places_only(structure: str, dtype: str) -> None:
+    """The same values as without it; elsewhere is zero, in each matrix of a batch."""
+    bandwidth = {"bandwidth": 2} if structure == "banded" else {}
+    shape = (3, *SQUARE)
+    full, one = drawn(dtype=dtype, shape=shape), drawn(dtype=dtype, shape=shape, structure=structure, **bandwidth)
+    places = PLACES[structure](torch.arange(64).unsqueeze(1), torch.arange(64))
+    assert torch.equal(one, torch.where(places, full, torch.zeros_like(full))) and int((one != 0).sum()) > 100
+
+
+def test_a_symmetric_matrix_is_its_own_transpose() -> None:
+    """And below the diagonal it is what it was."""
+    full, one = drawn(shape=SQUARE), drawn(shape=SQUARE, structure="symmetric")
+    assert torch.equal(one, one.T) and torch.equal(one.tril(), full.tril()) and not torch.equal(full, full.T)
+
+
+def test_a_sparse_tensor_has_about_as_many_values_as_its_density() -> None:
+    """At other places with another key."""
+    one, other = (drawn(structure="sparse", density=0.1, key=key) for key in (KEY, KEY[::-1]))
+    assert 0.08 < float((one != 0).float().mean()) < 0.12 and not torch.equal(one != 0, other != 0)
+
+
+@pytest.mark.parametrize("kind", ["constant", "normal"])
+def test_a_permutation_matrix_has_one_value_in_each_row_and_column(kind: str) -> None:
+    """Ones, where the kind is the constant 1."""
+    one = drawn(kind, shape=(2, *SQUARE), structure="permutation")
+    assert bool(((one != 0).sum(-1) == 1).all()) and bool(((one != 0).sum(-2) == 1).all())
+    assert bool((one[one != 0] == 1).all()) == (kind == "constant") and not torch.equal(one[0] != 0, one[1] != 0)
+
+
+def test_one_hot_rows_have_one_value_each() -> None:
+    """Every column is met."""
+    one = drawn("constant", shape=("cols", "classes"), structure="one_hot")
+    assert bool((one.sum(-1) == 1).all()) and bool((one.sum(0) > 0).all())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_sorted_structure_sorts_each_row_of_its_kind(dtype: str) -> None:
+    """Whatever the kind."""
+    one = drawn("heavy_tail", dtype, structure="sorted")
+    assert torch.equal(one, drawn("heavy_tail", dtype).sort(dim=-1).values)
+
+
+@pytest.mark.parametrize("structure", [*PLACES, "symmetric", "sparse", "permutation", "one_hot", "sorted"])
+def test_an_empty_tensor_may_have_a_structure(structure: str) -> None:
+    """A workload may have an axis of size 0."""
+    assert drawn(shape=(0, 0), structure=structure, bandwidth=1, density=0.5).shape == (0, 0)
+
+
 def test_a_workload_may_draw_an_input_from_another_distribution() -> None:
     """Of that input only, and of that workload only."""
     tensor = wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols"))

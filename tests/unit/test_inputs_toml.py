@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 DIGESTS = {  # from before there was more than normal, uniform, integers, heavy_tail and constant
     "vector_add": "638a01f3329c172241924afe974b864872842f843bfdd9206713729cc77bb690",
     "row_softmax": "1f2e3d6f1eafc50f9f067c6d2744bf8a551be5933f7985f7c3e5973b60703408",
-    "tril_matmul": "5eb782231bfd8656c0caf41799d9cb9d7581b10dfcda247c138782769ad37f36",
+    "tril_matmul": "eea1f31039f3b9ca1f0d36212b8e69384f1829a93db6a347665270bb5bd899eb",
 }
 INPUT = 'name = "a", shape = ["n"]'
 
@@ -63,6 +63,14 @@ def test_a_highest_value_may_be_an_axis(tmp_path: Path) -> None:
     assert found == wire.Distribution(kind="index", high_axis="n")
 
 
+def test_a_structure_reaches_the_judge(tmp_path: Path) -> None:
+    """With its keys; a problem without one is the problem that it was."""
+    text = fakes.PROBLEM_TOML.format(name="sum").replace('shape = ["n"]', 'shape = ["n", "n"]', 1)
+    text = text.replace('shape = ["n", "n"]', 'shape = ["n", "n"], distribution = { structure = "banded", bandwidth = 3 }', 1)
+    (first, *_) = native.load(fakes.write_problem(tmp_path, text=text)).spec.inputs
+    assert first.distribution == wire.Distribution(structure="banded", bandwidth=3)
+
+
 def test_a_workload_has_a_distribution_of_its_own(tmp_path: Path) -> None:
     """The other workload has the problem's."""
     own, other = load(tmp_path, own='a = { kind = "constant", high = 2.0 }').workloads
@@ -88,6 +96,12 @@ def test_a_workload_has_a_distribution_of_its_own(tmp_path: Path) -> None:
         ('kind = "uniform"', "bool", "the kind 'uniform' is for floats, and bool is none"),
         ('kind = "mixture", parts = [{ kind = "constant" }, { kind = "uniform" }]', "int64", "or 'index', from 'low' to below"),
         ('kind = "probabilities"', "int32", "probabilities are floats"),
+        ('structure = "lower_triangular"', "float32", "is for tensors of 2 or more axes; this one has 1"),
+        ('structure = "one_hot", density = 0.5', "float32", "'density' is a key of the structure 'sparse'"),
+        ('structure = "sparse"', "float32", "the structure 'sparse' needs 'density'; add it"),
+        ('structure = "sparse", density = 0', "float32", "density"),
+        ('structure = "triangular"', "float32", "structure"),
+        ('kind = "mixture", parts = [{ structure = "sorted" }, {}]', "float32", "structure"),
         ("needles = -1", "float32", "needles"),
         ("scale_spread = 1e9", "float32", "scale_spread"),
         ("scales = 1", "float32", "scales"),

@@ -1,6 +1,8 @@
 """What outputs and guard bands hold before a kernel runs, and how to see what it left.
 
-Floats get a NaN whose payload is random per trial, integers a random sentinel. A band around every tensor holds random bytes.
+Floats get a signalling NaN whose payload is random per trial, integers a random sentinel. A band around every tensor holds random bytes.
+A CPU's arithmetic makes a signalling NaN quiet and keeps its payload (Intel SDM, volume 1, 4.8.3.5), so an element that was computed
+from what its output held before, such as 0 * c, is seen to be written. A GPU's arithmetic makes its own NaN of it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import secrets
 
 import torch
 
-# dtype -> (integer type of the same width, quiet NaN without payload, payload bits)
+# dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
 _NAN = {
     torch.float64: (torch.int64, 0x7FF8_0000_0000_0000, 51),
     torch.float32: (torch.int32, 0x7FC0_0000, 22),
@@ -25,7 +27,8 @@ def fill(output: torch.Tensor) -> int:
     dtype = output.dtype
     if dtype in _NAN:
         kind, nan, payload = _NAN[dtype]
-        bits = nan | (1 + secrets.randbelow(2**payload - 2))  # neither all clear nor all set, which are the NaN of CPUs and of GPUs
+        # Neither all clear, which is infinity, nor all set, which is the NaN of GPUs once it is quiet.
+        bits = (nan ^ (1 << payload)) | (1 + secrets.randbelow((1 << payload) - 2))
         output.view(kind).fill_(bits)
         return bits
     if dtype == torch.bool:
@@ -51,6 +54,14 @@ def unwritten(output: torch.Tensor, bits: int) -> torch.Tensor:
         return output.view(torch.uint8) > 1
     raw = output.view(_WIDTH[dtype])
     return (raw == bits) | (raw == torch.iinfo(raw.dtype).max) | (raw == (ALL_BITS if raw.dtype.is_signed else 255))
+
+
+def output_read(output: torch.Tensor, bits: int) -> bool:
+    """Whether an element is this trial's poison after an operation on it."""
+    if output.dtype not in _NAN:
+        return False
+    kind, nan, _ = _NAN[output.dtype]
+    return bool((output.view(kind) == (bits | nan)).any())
 
 
 def but_right_nan(unwritten: torch.Tensor, output: torch.Tensor, reference: object) -> torch.Tensor:

@@ -67,6 +67,7 @@ class Run:
     read_ns: int = 0
     outputs: list[torch.Tensor] = field(default_factory=list)
     unwritten: list[torch.Tensor] = field(default_factory=list)
+    output_read: bool = False  # some element is NaN that was computed from this trial's poison
     inputs_modified: bool = False
     out_of_bounds: bool = False
 
@@ -186,6 +187,7 @@ class _RunBuffers:
         return replace(
             done,
             unwritten=[poison.unwritten(output, bits) for output, bits in zip(done.outputs, self.poison_bits, strict=True)],
+            output_read=any(poison.output_read(output, bits) for output, bits in zip(done.outputs, self.poison_bits, strict=True)),
             inputs_modified=modified,
             out_of_bounds=any(not torch.equal(band, self.guard[: len(band)]) for band in self.bands),
         )

@@ -1,0 +1,49 @@
+"""The last error of the CUDA runtime that a kernel uses, such as of a launch that failed and that its host code never asked about."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+SYMBOL = "grader_take_cuda_error"  # sandbox/native/cuda_error.cpp
+RUNTIME = "libcudart.so"
+TakeError = Callable[[], str]
+
+
+def none() -> str:
+    """For a kernel whose runtime can't be asked."""
+    return ""
+
+
+def of_library(library: ctypes.CDLL) -> TakeError:
+    """A function that returns the library's own last error as "name: text", or "", and clears it."""
+    try:
+        take = getattr(library, SYMBOL)
+    except AttributeError:
+        return none
+    take.restype, take.argtypes = ctypes.c_char_p, []
+    return lambda: (take() or b"").decode("ascii", "replace")
+
+
+def of_shared_runtime() -> TakeError:
+    """The same for the runtime that this process has loaded, as torch does; `none` where it has loaded none."""
+    with suppress(OSError):
+        loaded = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if RUNTIME in line}
+        for path in sorted(one for one in loaded if os.path.basename(one).startswith(RUNTIME)):
+            return _of_runtime(ctypes.CDLL(path))
+    return none
+
+
+def _of_runtime(runtime: ctypes.CDLL) -> TakeError:
+    runtime.cudaGetErrorName.restype = runtime.cudaGetErrorString.restype = ctypes.c_char_p
+
+    def take() -> str:
+        code = runtime.cudaGetLastError()
+        if code == 0:
+            return ""
+        return f"{runtime.cudaGetErrorName(code).decode()}: {runtime.cudaGetErrorString(code).decode()}"
+
+    return take

@@ -1,0 +1,170 @@
+"""A trial that failed says which elements are wrong first, and what its errors look like."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from sandbox.protocol import wire
+from sandbox.protocol.gate import Answer, Status
+from sandbox.protocol.wire import Symptom, TrialOutcome
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.compare.symptoms import symptom
+    from sandbox.judge.compare.wrong_elements import first_wrong
+    from sandbox.judge.explain import explain
+    from sandbox.judge.run import poison
+    from sandbox.judge.run.trial import Run, WorkloadContext
+    from sandbox.judge.verify import judge_run
+
+TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
+WORKLOAD = wire.Workload(workload_id="n8", axes={})
+PROBLEM = wire.ProblemSpec(
+    problem_id="p",
+    format="native",
+    entry="solve",
+    inputs=(wire.TensorSpec(name="a", dtype="float32", shape=(64, 64)), wire.TensorSpec(name="b", dtype="float32", shape=(64, 64))),
+    outputs=(wire.TensorSpec(name="c", dtype="float32", shape=(64, 64)),),
+    workloads=(WORKLOAD,),
+    tolerance=TOLERANCE,
+    reference="",
+)
+
+
+def inputs() -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(64, 64, generator=generator) for _ in range(2)]
+
+
+def product(given: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [given[0] @ given[1]]
+
+
+def explained(output: torch.Tensor, *, earlier: torch.Tensor | None = None, **of_run: Any) -> wire.Trial:
+    """The trial of a product's output."""
+    given = inputs()
+    unwritten = of_run.pop("unwritten", torch.zeros_like(output, dtype=torch.bool))
+    reply = Answer(status=Status.OK, message=of_run.pop("message", ""))
+    done = Run(key="k", reply=reply, duration_ns=1, inputs=given, outputs=[output], unwritten=[unwritten], **of_run)
+    bench = WorkloadContext(problem=PROBLEM, workload=WORKLOAD, reference=product)
+    trial = judge_run(done, bench, wire.TrialPhase.VERIFY, 0)
+    return explain(trial, done, bench, None if earlier is None else [earlier])
+
+
+def test_the_first_wrong_elements_have_place_and_values() -> None:
+    """In the order of memory, and no more than five."""
+    right = torch.arange(24.0).view(2, 3, 4)
+    out = right.clone()
+    out[0, 1, 2], out[1, 2, 3] = 50.0, math.nan
+    first, second = first_wrong("y", out, right, torch.zeros_like(out, dtype=torch.bool), TOLERANCE)
+    assert first == wire.WrongElement(output="y", index=(0, 1, 2), expected=6.0, actual=50.0)
+    assert second.index == (1, 2, 3) and second.expected == 23.0 and math.isnan(second.actual)
+    assert len(first_wrong("y", out + 1, right, torch.zeros_like(out, dtype=torch.bool), TOLERANCE)) == 5
+
+
+def test_where_only_the_budget_is_exceeded_the_largest_errors_are_shown() -> None:
+    """No element is beyond its own tolerance."""
+    right = torch.ones(8)
+    out = right.clone()
+    out[2], out[5] = 1 + 2e-6, 1 + 4e-6
+    found = first_wrong("y", out, right, torch.zeros(8, dtype=torch.bool), TOLERANCE)
+    assert [one.index for one in found] == [(5,), (2,)]
+    assert first_wrong("y", right, right, torch.zeros(8, dtype=torch.bool), TOLERANCE) == ()
+
+
+def test_integers_and_outputs_without_axes_are_shown_too() -> None:
+    """An integer is wrong where it differs, whatever the tolerance."""
+    whole = first_wrong("i", torch.tensor([1, 2]), torch.tensor([1, 3]), torch.zeros(2, dtype=torch.bool), wire.Tolerance(atol=9.0))
+    assert whole == (wire.WrongElement(output="i", index=(1,), expected=3.0, actual=2.0),)
+    (scalar,) = first_wrong("s", torch.tensor(2.0), torch.tensor(3.0), torch.tensor(False), TOLERANCE)
+    assert scalar.index == ()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_a_product_of_lower_precision_is_recognised(name: str) -> None:
+    """Its operands were rounded, as tensor cores take them; or its result was, at the end."""
+    lower = getattr(torch, name)
+    a, b = inputs()
+    rounded = a.to(lower).float() @ b.to(lower).float()
+    assert explained(rounded).symptom == Symptom(name)
+    assert explained((a @ b).to(lower).float()).symptom == Symptom(name)
+
+
+def test_cut_mantissas_are_those_of_tf32() -> None:
+    """Half precision rounds."""
+    cut = [(one.view(torch.int32) & ~0x1FFF).view(torch.float32) for one in inputs()]
+    assert explained(cut[0] @ cut[1]).symptom is Symptom.TF32
+
+
+def test_weights_that_a_reference_keeps_are_rounded_too() -> None:
+    """A model's weights are no inputs, and a tensor core rounds them all the same."""
+    weight = inputs()[1]
+    given = [inputs()[0]]
+    out = given[0].half().float() @ weight.half().float()
+    assert symptom([out], [given[0] @ weight], given, lambda x: [x[0] @ weight]) is Symptom.FLOAT16
+
+
+def test_other_errors_look_like_no_precision() -> None:
+    """A missing term, noise of the same size as half precision's, and an answer that is far off."""
+    a, b = inputs()
+    right = a @ b
+    assert explained(a[:, 1:] @ b[1:]).symptom is None
+    noise = torch.randn(64, 64, generator=torch.Generator().manual_seed(1)) * (right.abs() * 2**-11)
+    assert explained(right + noise).symptom is None
+    assert explained(right.T.contiguous()).symptom is None
+
+
+def test_the_answer_of_the_run_before_is_recognised() -> None:
+    """Bit by bit; the control is another wrong answer."""
+    a, b = inputs()
+    before = (a + 1) @ b
+    assert explained(before.clone(), earlier=before).symptom is Symptom.PREVIOUS_ANSWER
+    assert explained(before + 1, earlier=before).symptom is None
+
+
+def test_nan_computed_from_the_output_is_not_called_unwritten() -> None:
+    """beta * C with beta = 0: the poison is a signalling NaN, and arithmetic makes it quiet. What nobody wrote stays as it was."""
+    a, b = inputs()
+    output = torch.empty(64, 64)
+    bits = poison.fill(output)
+    computed = a @ b + 0.0 * output
+    assert poison.output_read(computed, bits) and not bool(poison.unwritten(computed, bits).any())
+    trial = explained(computed, unwritten=poison.unwritten(computed, bits), output_read=True)
+    assert (trial.outcome, trial.symptom) == (TrialOutcome.NON_FINITE, Symptom.OUTPUT_READ)
+    assert bool(poison.unwritten(output, bits).all()) and not poison.output_read(output, bits)
+
+
+def test_a_cuda_error_is_shown_in_its_form_only() -> None:
+    """The runner's process makes the text up as it likes."""
+    message = "cudaErrorInvalidValue: invalid argument"
+    assert explained(torch.zeros(64, 64), message=message).cuda_error == message
+    assert explained(torch.zeros(64, 64), message="n is 4096").cuda_error == ""
+    assert explained(product(inputs())[0], message=message).cuda_error == ""  # it passed
+
+
+def test_a_reference_that_fails_on_rounded_inputs_takes_nothing_away() -> None:
+    """The elements are shown; the outcome stays."""
+
+    def picky(given: list[torch.Tensor]) -> list[torch.Tensor]:
+        if not torch.equal(given[0], inputs()[0]):
+            raise ValueError("other inputs")
+        return product(given)
+
+    a, b = inputs()
+    done = Run(
+        key="k",
+        reply=Answer(status=Status.OK),
+        duration_ns=1,
+        inputs=[a, b],
+        outputs=[a @ b + 1e-3],
+        unwritten=[torch.zeros(64, 64, dtype=torch.bool)],
+    )
+    problem = wire.ProblemSpec(**{**wire.parts(PROBLEM), "tolerance": wire.Tolerance(budget_factor=None)})
+    bench = WorkloadContext(problem=problem, workload=WORKLOAD, reference=picky)
+    trial = explain(judge_run(done, bench, wire.TrialPhase.VERIFY, 0), done, bench, None)
+    assert trial.outcome is TrialOutcome.MISMATCHED and len(trial.wrong_elements) == 5 and trial.symptom is None
