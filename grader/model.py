@@ -298,6 +298,7 @@ class Submission:
     sources_removed: bool = False  # for they are kept for a time only; said where sources are
     judgement_count: int = 0
     rejudge_id: str = ""  # of a run that a rejudge asked for: no user's submission
+    cancel_requested: bool = False  # it ends as cancelled once its boxes are gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

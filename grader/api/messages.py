@@ -44,6 +44,10 @@ _C_TYPES = {
 }
 
 
+# Of a submission, what is not known before it ends.
+_LATER = ("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline")
+
+
 def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
     """A problem as submitters see it."""
     spec = problem.spec
@@ -117,6 +121,7 @@ def submission_to_proto(submission: Submission, redactor: Redactor, *, full: boo
         user=submission.new.user,
         judgements=[judgement_to_proto(one) for one in submission.judgements],
         sources_removed=submission.sources_removed,
+        cancel_requested=submission.cancel_requested,
     )
     if submission.score is not None:
         message.score, message.score_low, message.score_high = submission.score.value, submission.score.low, submission.score.high
@@ -160,7 +165,7 @@ def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> 
         moved = submission_to_proto(submission, redactor)
         moved.ClearField("sources")
         if not event.state.final:  # a replay: what came later is not told early
-            for later in ("report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"):
+            for later in _LATER:
                 moved.ClearField(later)
         if event.state is SubmissionState.QUEUED:
             moved.ClearField("start_time")

@@ -43,7 +43,8 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
         case submission_pb2.SUBMISSION_STATE_CANCELLED:
             yield Text("cancelled before it was graded", style="yellow")
         case _:
-            yield Text(f"{formatting.state_name(submission)}: 'grader-cli watch {one_line(submission.name)}' follows it")
+            stopping = ", to be cancelled once its boxes are gone" if submission.cancel_requested else ""
+            yield Text(f"{formatting.state_name(submission)}{stopping}: 'grader-cli watch {one_line(submission.name)}' follows it")
     if submission.sources_removed:
         yield Text("note: its sources are kept no longer, so it can't be run again; verdict, score and report stay", style="yellow")
 

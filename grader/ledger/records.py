@@ -88,6 +88,7 @@ def submission(row: sa.Row[Any]) -> Submission:
         sources_removed=sources == "",
         judgement_count=values["judgement_count"],
         rejudge_id=values["rejudge_id"] or "",
+        cancel_requested=bool(values["cancel_requested"]),
     )
 
 

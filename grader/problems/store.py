@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,7 @@ from grader.model import Problem
 
 _KEPT_SUFFIX = ".json"
 _SKIPPED = ("__pycache__",)
+LISTED_COUNT = 20  # names in an error
 
 
 class Problems:
@@ -70,7 +72,7 @@ class Problems:
         try:
             return self._by_id[problem_id]
         except KeyError:
-            raise ProblemNotFound(problem_id, sorted(self._by_id)[:20]) from None
+            raise ProblemNotFound(problem_id, _nearest(problem_id, self._by_id)) from None
 
     def by_digest(self, digest: str) -> Problem | None:
         """The problem of that digest, if it is still here."""
@@ -86,6 +88,13 @@ class Problems:
 
     def _format(self, path: Path) -> ModuleType | None:
         return detect_format(path, self._formats)
+
+
+def _nearest(wanted: str, known: Iterable[str]) -> list[str]:
+    """The names of at most LISTED_COUNT problems, those most like the one that was asked for first."""
+    names = sorted(known)
+    alike = get_close_matches(wanted, names, n=LISTED_COUNT)
+    return [*alike, *(one for one in names if one not in alike)][:LISTED_COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

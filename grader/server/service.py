@@ -108,7 +108,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
         """Read a page, newest first."""
         size = paging.page_size(request.page_size)
-        problem_id, states = parse(PROBLEMS, request.problem) if request.problem else "", _states(request.states)
+        problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         which = access.which(caller.current(), request.user, competition_id, self._competitions.all(), self._ledger.now())
         asked = (problem_id, states, competition_id, request.user)

@@ -56,7 +56,7 @@ STAGE_VERIFYING: Stage
 STAGE_MEASURING: Stage
 
 class Submission(_message.Message):
-    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed")
+    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed", "cancel_requested")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class Submission(_message.Message):
     SCORE_KIND_FIELD_NUMBER: _ClassVar[int]
     SCORE_BASELINE_FIELD_NUMBER: _ClassVar[int]
     SOURCES_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     name: str
     problem: str
     language: str
@@ -105,7 +106,8 @@ class Submission(_message.Message):
     score_kind: _report_pb2.ScoreKind
     score_baseline: str
     sources_removed: bool
-    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., judgements: _Optional[_Iterable[_Union[_rejudge_pb2.Judgement, _Mapping]]] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., score_baseline: _Optional[str] = ..., sources_removed: _Optional[bool] = ...) -> None: ...
+    cancel_requested: bool
+    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., judgements: _Optional[_Iterable[_Union[_rejudge_pb2.Judgement, _Mapping]]] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., score_baseline: _Optional[str] = ..., sources_removed: _Optional[bool] = ..., cancel_requested: _Optional[bool] = ...) -> None: ...
 
 class QueuePosition(_message.Message):
     __slots__ = ("ahead_count", "estimated_duration")

@@ -255,7 +255,8 @@ async def test_a_running_submission_is_cancelled_by_its_worker(ledger):
     """The heartbeat tells it, and its release, counted or not, then cancels."""
     made = await submit(ledger)
     held = await lease(ledger)
-    assert (await ledger.cancel(made.submission_id)).state is SubmissionState.RUNNING
+    stopping = await ledger.cancel(made.submission_id)
+    assert (stopping.state, stopping.cancel_requested) == (SubmissionState.RUNNING, True)
     assert await ledger.heartbeat(held, ttl_s=30) is True
     assert (await ledger.release(held, FAILURE, counted=False)).state is SubmissionState.CANCELLED
 

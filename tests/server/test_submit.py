@@ -56,10 +56,17 @@ async def test_wrong_fields_come_back_by_name_with_remedies(client, kernel):
     assert set(found) == {"sources[1].path", "mode"} and "write 'b.cu'" in found["sources[1].path"]
 
 
+async def test_a_list_of_a_problem_without_its_collection_names_the_field(client):
+    """`problem`, as the request has it."""
+    with pytest.raises(errors.InvalidRequest) as caught:
+        await client.list_submissions(problem="sum")
+    assert [one.field for one in caught.value.violations] == ["problem"]
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "said"),
     [
-        ({"problem": "problems/som"}, errors.ProblemNotFound, "take one of: other, sum"),
+        ({"problem": "problems/som"}, errors.ProblemNotFound, "take one of: sum, other"),  # the most alike first
         ({"device_kind": "cuda"}, errors.NoSuchDevice, "take one of: emulated"),
         ({"entry": "go"}, errors.InvalidSubmission, "nothing is named 'go'"),
         ({"language": "fortran"}, errors.InvalidSubmission, "take one of: torch_extension, cuda"),

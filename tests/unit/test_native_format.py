@@ -8,6 +8,7 @@ from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import native
 from grader.problems.store import Problems
 from sandbox.protocol import wire
+from sandbox.protocol.rule import rule_of
 from tests import fakes
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
@@ -191,6 +192,19 @@ def test_a_root_without_problems_is_a_mistake(tmp_path):
     for root, said in ((tmp_path / "missing", "is no directory"), (tmp_path, "holds no problem")):
         with pytest.raises(ProblemInvalid, match=said):
             Problems.load([root])
+
+
+def test_lower_precision_is_allowed_by_the_problem(tmp_path):
+    """It takes the budget away, which would reject it, unless that is asked for by name; and it makes another problem."""
+    text = fakes.PROBLEM_TOML.format(name="sum") + "\n[tolerance]\natol = 1e-2\nrtol = 1e-2\n"
+    strict = native.load(fakes.write_problem(tmp_path / "strict", text=text)).spec
+    lower = native.load(fakes.write_problem(tmp_path / "lower", text=f"{text}allow_lower_precision = true\n")).spec
+    asked = native.load(fakes.write_problem(tmp_path / "asked", text=f"{text}allow_lower_precision = true\nbudget_factor = 9.0\n")).spec
+    assert (strict.tolerance.allow_lower_precision, strict.tolerance.budget_factor) == (False, 32.0)
+    assert (lower.tolerance.allow_lower_precision, lower.tolerance.budget_factor) == (True, None)
+    assert (asked.tolerance.allow_lower_precision, asked.tolerance.budget_factor) == (True, 9.0)
+    assert len({strict.digest, lower.digest, asked.digest}) == 3
+    assert rule_of(lower) == "|out - ref| <= 0.01 + 0.01 * |ref|, lower precision allowed"
 
 
 def test_two_problems_of_one_name_are_a_mistake(tmp_path):
