@@ -121,7 +121,7 @@ def submission_to_proto(submission: Submission, redactor: Redactor, *, full: boo
         user=submission.new.user,
         judgements=[judgement_to_proto(one) for one in submission.judgements],
         sources_removed=submission.sources_removed,
-        cancel_requested=submission.cancel_requested,
+        cancel_requested=submission.cancel_requested and not submission.state.final,
     )
     if submission.score is not None:
         message.score, message.score_low, message.score_high = submission.score.value, submission.score.low, submission.score.high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -294,7 +295,7 @@ def cancel(connection: sa.Connection, now: datetime, submission_id: str) -> Subm
     if before.state is SubmissionState.RUNNING:
         connection.execute(sa.update(submissions).where(this).values(cancel_requested=True))
         tell(connection, NewsKind.CANCELLING, submission_id)
-        return before
+        return replace(before, cancel_requested=True)
     row = _move(
         connection, sa.and_(this, submissions.c.state == SubmissionState.QUEUED), now, SubmissionState.CANCELLED, cancel_requested=True
     )
