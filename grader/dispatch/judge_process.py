@@ -69,7 +69,7 @@ class JudgeProcess:
         try:
             process = await self._send(job)
             while not finished:
-                fact = await self._read(process, usual_s + job.load_s + 3 * job.problem.trial_s)
+                fact = await self._read(process, usual_s + wire.WAIT_FACTOR * (job.load_s + 3 * job.problem.trial_s))
                 lost = isinstance(fact, wire.Broken) and fact.device_lost
                 if lost:
                     await self.close()  # its context is gone, and a process gets no second one

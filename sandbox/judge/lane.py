@@ -54,7 +54,8 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             if _measured(job):
                 clock = _JobClock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
                 yield from _time_alone(job, clock, task)
-            link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s))
+            # Up to here it is our own code that takes its time, and a box that has ended is seen at once.
+            link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
             open_links.enter_context(device.round_free_memory())
             yield wire.Progress(stage=wire.Stage.LOADING)
             work = runner_job(task.spec, job.language, job.entry, device, public_templates(task))

@@ -16,6 +16,7 @@ from typing import Any
 
 LINE_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_LIMIT_BYTES = 64 * 1024
+WAIT_FACTOR = 8.0  # a judge waits for a runner at most so many times its limit, where the runner has to wait for a core
 
 
 class WireError(ValueError):

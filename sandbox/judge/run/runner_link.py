@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.devices.clock import NativeClock, Pairs, Signals, TurnTime, WaitEnd
+from sandbox.judge.run.patience import run_queue_waits_of, wait_patiently
 from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
 from sandbox.protocol.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
@@ -207,10 +208,15 @@ def _peer_uid(link: socket.socket) -> int:
 
 
 def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float) -> Silence | None:
-    deadline_ns = time.monotonic_ns() + int(limit_s * 1e9)
-    if gate.wait(number, previous, deadline_ns, lambda: _alive(link)):
-        return None
-    return Silence.TIMED_OUT if _alive(link) else Silence.GONE
+    answered = False
+
+    def wait(seconds: float) -> bool:
+        nonlocal answered
+        answered = gate.wait(number, previous, time.monotonic_ns() + int(seconds * 1e9), lambda: _alive(link))
+        return answered or not _alive(link)
+
+    ended = wait_patiently(limit_s, wait, lambda: run_queue_waits_of(link))
+    return None if answered else Silence.GONE if ended else Silence.TIMED_OUT
 
 
 def _alive(link: socket.socket) -> bool:
