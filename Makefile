@@ -17,6 +17,9 @@ BENCH_ARGS ?=
 GPU_ARGS ?=
 ATTACK_ARGS ?=
 EXAMPLES_ARGS ?=
+# The directory with the kernels of the documents that this project was made from.
+SEEDS ?=
+SEEDS_ARGS ?=
 CONTAINMENT_ARGS ?=
 FAST := not slow and not docker and not bubblewrap and not gpu and not timing
 JUNIT := build/junit
@@ -25,7 +28,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check lint examples attack containment gpu bench-build proto clean setup setup-dev headers
+.PHONY: help demo test test-all check lint examples seeds attack containment gpu bench-build proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +82,9 @@ gpu: $(if $(PYTHON),,setup-dev) ## On a GPU host: run the GPU tests, and write t
 
 examples: setup-dev ## Grade every file of kernels_examples/ on the emulated device and compare with its first line; on a GPU it is `make gpu GPU_ARGS='-k test_examples'`
 	@$(BIN)/python -m pytest tests/gpu/test_examples.py -q --all-cases --gpu-device emulated $(EXAMPLES_ARGS)
+
+seeds: setup-dev ## Grade the kernels of the documents that this project was made from, as they are (SEEDS=DIR; SEEDS_ARGS='--only 002,003'; SEEDS_ARGS=--help lists the options)
+	@$(BIN)/python -m tools.seeds $(SEEDS) $(SEEDS_ARGS)
 
 proto: setup-dev ## Generate grader/v1 from proto/
 	$(BIN)/python tools/generate_proto.py

@@ -87,7 +87,7 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
             return (
                 Verdict.TIME_LIMIT_EXCEEDED,
                 Reason.TRIAL,
-                f"The kernel did not finish in time {where}; look for an endless loop or wait, or take smaller sizes if this device is slow.",
+                f"The kernel did not finish in time {where}; look for an endless loop or wait, or take a faster device or smaller sizes.",
             )
         case TrialOutcome.DEVICE_FAULT:
             return _device(trial.message, where)
