@@ -106,7 +106,7 @@ def test_either_device_has_public_and_hidden_sizes_of_its_own(name, device_kind)
     assert all(one.device_kind in ("", device_kind) for one in kept)
     assert all(one.moved_bytes and one.flops for one in kept)
     largest_bytes = max(one.moved_bytes for one in kept)
-    assert largest_bytes > 2e8 if device_kind == "cuda" else largest_bytes < 2e7
+    assert largest_bytes > 1e8 if device_kind == "cuda" else largest_bytes < 2e7  # an L2 cache has 5e7
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
