@@ -11,7 +11,8 @@ from rich.table import Table
 
 from grader.admission.check_box import CheckBox
 from grader.admission.problem_check import Admission, check
-from grader.cli.check_options import CheckPlace
+from grader.cli.adjusting import adjustments
+from grader.cli.check_options import AdjustOptions, CheckPlace
 from grader.cli.check_place import check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
@@ -22,6 +23,7 @@ from grader.errors import JudgeBroken, ProblemInvalid
 from grader.formats import detect_format, formats
 from grader.formats.inside import own_directory
 from grader.model import Problem
+from grader.problems.adjusted import AdjustedSet
 from grader.problems.store import Problems
 from grader.server.wiring import chosen_gpus
 from sandbox.protocol.wire import FindingOutcome
@@ -30,10 +32,11 @@ _STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", Finding
 _WORDS = {FindingOutcome.PASSED: "ok", FindingOutcome.FAILED: "FAILED", FindingOutcome.UNKNOWN: "not told"}
 
 
-async def check_all(path: Path, device: str, budget_s: float, place: CheckPlace, *, json: bool) -> Exit:
-    """Check the problem at path, or those directly below; exit code 1 where one is not admitted."""
-    store, gpu, root = Problems(), _gpu(device), own_directory(path)
-    problems = [store.add(one, root) for one in _paths(path)]
+async def check_all(path: Path, device: str, budget_s: float, place: CheckPlace, changes: AdjustOptions, *, json: bool) -> Exit:
+    """Check the problem at path, or those directly below, with what is to be changed in each; exit code 1 where one is not admitted."""
+    store, gpu, root, paths = Problems(), _gpu(device), own_directory(path), _paths(path)
+    wanted = AdjustedSet.of(path, paths, formats(), adjustments(changes))
+    problems = [store.add(one, root, wanted.of_file(one)) for one in paths]
     async with check_box(place) as box:
         found = [await checked(problem, gpu, budget_s, box, json=json) for problem in problems]
     if json:

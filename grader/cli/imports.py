@@ -14,8 +14,9 @@ from pathlib import Path
 from rich.table import Table
 
 from grader.admission.check_box import CheckBox
+from grader.cli.adjusting import adjustments
 from grader.cli.admission import checked
-from grader.cli.check_options import CheckPlace
+from grader.cli.check_options import AdjustOptions, CheckPlace
 from grader.cli.check_place import check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
@@ -31,7 +32,7 @@ BUDGET_S = 30.0
 class ImportOptions:
     """How to import. check: admission before anything is kept; None: where there is one only. force: keep what is not admitted, too.
 
-    place: where the check runs the problem's code.
+    place: where the check runs the problem's code. changes: what is to be changed in each problem.
     """
 
     format_name: str | None = None
@@ -39,13 +40,15 @@ class ImportOptions:
     check: bool | None = None
     force: bool = False
     place: CheckPlace = field(default_factory=CheckPlace)
+    changes: AdjustOptions = field(default_factory=AdjustOptions)
 
 
 async def import_(path: Path, state_dir: Path | None, wanted: ImportOptions, *, json: bool) -> Exit:
     """Import what lies at or below path, and print what became of each. MISUSE where nothing was imported."""
     into = Settings(state_dir=state_dir or state_directory()).imported_path
     try:
-        found = list(import_all(path, format_name=wanted.format_name, precision=wanted.precision))
+        changes = adjustments(wanted.changes)
+        found = list(import_all(path, format_name=wanted.format_name, precision=wanted.precision, adjustments=changes))
         count = sum(one.problem is not None for one in found)
         checks = wanted.check if wanted.check is not None else count <= CHECKED_UNASKED
         async with AsyncExitStack() as stack:
