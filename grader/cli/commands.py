@@ -198,7 +198,10 @@ def problems_import(
     state_dir: StateDir = None,
     check: Annotated[
         bool | None,
-        typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
+        typer.Option(
+            "--check/--no-check",
+            help="Check each first, as `problems check` does. Default: where there is one only. --no-check runs nothing.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also keep problems that the check refuses.")] = False,
     sandbox: SandboxForCheck = AUTO,

@@ -1,6 +1,7 @@
 """The kernelbench format: one Python file with `Model`, `get_inputs` and `get_init_inputs`.  Parsed, never executed.
 
-A kernel for it is a `ModelNew`, made and called as `Model` is; it gets Model's weights by name.
+A kernel for it is a `ModelNew`, made and called as `Model` is, which gets Model's weights by name; or a function in a compiled language,
+which gets them as inputs.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from grader.errors import ProblemInvalid
 from grader.formats import dropout, module_constants
 from grader.formats.adjustments import FLOOR_FACTOR, LARGEST_FLOOR, LEAST_FLOOR, UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
-from grader.model import Problem
+from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
+from sandbox.protocol.languages import languages
+from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
 NAME = "kernelbench"
-LANGUAGES = ("python",)
 ACCEPTS_PRECISION = True
 ACCEPTS_ADJUSTMENTS = True
 EXPLAINS_SUFFIX = ".py"
@@ -33,8 +35,13 @@ _DOWNLOADS = ("transformers", "diffusers", "timm", "torchvision")
 _STATEMENT = f"""\
 Write a class {ENTRY} that does what {CLASS} below does, faster. It is made with the values of {ARGUMENTS}(), and gets the weights
 of {CLASS} where its parameters have the same names. It is called with tensors as those of {INPUTS}(), of dtype {{dtype}} where
-they are floating. An element is right within {{atol:g}} + {{rtol:g}} * |reference|. An output that is small compared with this tolerance
-has to be right within {{share:.0%}} of its own size as well.{{more}}
+they are floating.
+
+In a compiled language write a function instead. It gets the inputs of {METHOD}, then what {CLASS} keeps (its state_dict(), the same in
+every run), then its outputs and all sizes.
+
+An element is right within {{atol:g}} + {{rtol:g}} * |reference|. An output that is small compared with this tolerance has to be right
+within {{share:.0%}} of its own size as well.{{more}}
 
 """
 _LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside is right if the result is."
@@ -85,10 +92,29 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
     return Problem(
         problem_id=problem_id,
         title=_title(path, precision, adjustments),
-        languages=LANGUAGES,
+        languages=(PYTHON, *compiled_languages()),
         spec=_spec(problem_id, source, Precision(dtype=dtype, tolerance=tolerance)),
         statement=_statement(dtype, tolerance, adjustments) + source,
     )
+
+
+def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+    """The spec as a submission's entry takes it: one that is no Python class gets the weights as inputs."""
+    return spec if new.language == PYTHON else without_model(spec)
+
+
+def with_description(problem: Problem, found: wire.Described) -> Problem:
+    """The problem with what was learned of its arguments, for people. Its digest stays: the judge learns them again."""
+    spec, compiled = with_arguments(problem.spec, found), compiled_languages()
+    if found.obstacle:
+        text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {found.obstacle}.\n\n"
+        return replace(problem, spec=spec, languages=(PYTHON,), statement=text + problem.statement)
+    return replace(problem, spec=spec, languages=(PYTHON, *compiled))
+
+
+def compiled_languages() -> tuple[str, ...]:
+    """The languages whose entry is a function that gets the weights too."""
+    return tuple(one for one in languages() if one != PYTHON)
 
 
 def settable(path: Path) -> dict[str, str]:

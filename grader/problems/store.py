@@ -92,12 +92,14 @@ class Problems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of one path of an import: the problem that it holds, or why it is none. replaced: another one had its id."""
+    """What became of one path of an import: the problem that it holds, or why it is none. replaced: another one had its id. note: what
+    has to be known of one that is kept, such as that it could not be checked."""
 
     path: Path
     problem: Problem | None = None
     reason: str = ""
     replaced: bool = False
+    note: str = ""
 
 
 def import_all(

@@ -366,7 +366,7 @@ def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
     for precision in ("fp32", "bf16"):
         for init, fake in (("self.l = nn.LSTM(5, 5)", True), ("self.l = nn.LSTM(5, int(torch.ones(1).item()) * 5)", False)):
             spec = spec_of(tmp_path, model("return self.l(x)[0]", init), ROW, NONE, precision=precision)
-            source = _ModelSource.of(spec)
+            source = _ModelSource.of(spec, "cpu")
             seen = trace.trace(source.model, lambda making, place: source.inputs(KEY, place, making), "cpu")  # noqa: B023
             assert [isinstance(one, FakeTensor) for one in seen.outputs] == [fake]
 
