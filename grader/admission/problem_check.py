@@ -148,7 +148,7 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
             case _:
                 break
     if report.too_slow:
-        findings.append(_not_to_the_end("time", findings, f"it was not done within {budget_s:.0f} s; {SMALLER}, or more time (--budget)"))
+        findings.append(_too_slow(findings, budget_s))
     elif report.ended.cause is BoxCause.MEMORY_LIMIT:
         findings.append(_not_to_the_end("fits", findings, f"the reference takes more memory than the box has; {SMALLER}"))
     else:
@@ -164,6 +164,10 @@ def _how_it_ended(report: CheckReport) -> str:
     detail = f": {statement}" if statement and ended.exit_code else ""
     text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
     return f"{text}; does it take all memory, or end the process?"
+
+
+def _too_slow(findings: list[wire.Finding], budget_s: float) -> wire.Finding:
+    return _not_to_the_end("time", findings, f"it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)")
 
 
 def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wire.Finding:
@@ -185,26 +189,25 @@ async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> t
         env=_environment(gpu),
         start_new_session=True,
     )
-    said, code = _Said(), None
+    report, code = _TrustedReport(), None
     try:
         async with asyncio.timeout(limit_s):
-            code = await _converse(process, job, said)
+            code = await _converse(process, job, report)
     except TimeoutError:
         code = -signal.SIGALRM
     finally:
         await _end(process)
     if code == -signal.SIGALRM:
-        reason = f"it was not done within {job.budget_s:.0f} s; {SMALLER}, or more time (--budget)"
-        said.findings.append(_not_to_the_end("time", said.findings, reason))
+        report.findings.append(_too_slow(report.findings, job.budget_s))
     elif code is not None:
         text = f"the process that ran the reference ended with {code}; does it take all memory, or end the process?"
-        said.findings.append(_failed("ends", text))
-    return said.findings, said.described
+        report.findings.append(_failed("ends", text))
+    return report.findings, report.described
 
 
 @dataclass(slots=True, kw_only=True)
-class _Said:
-    """What a check has said up to now."""
+class _TrustedReport:
+    """What a check without a box has reported up to now."""
 
     findings: list[wire.Finding] = field(default_factory=list)
     described: wire.Described | None = None
@@ -228,7 +231,7 @@ def _announced(problem_id: str, limit_s: float, notice_s: float, waiting: Callab
         due.cancel()
 
 
-async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob, said: _Said) -> int | None:
+async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob, report: _TrustedReport) -> int | None:
     """Take what the check says to its end: None, or its exit code where it did not say that it was done."""
     assert process.stdin is not None and process.stdout is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # then it has ended, and there is no line to be read
@@ -242,9 +245,9 @@ async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob,
             raise JudgeBroken(f"the check of a problem said what is no finding: {error}") from None
         match statement:
             case wire.Finding():
-                said.findings.append(statement)
+                report.findings.append(statement)
             case wire.Described():
-                said.described = statement if is_sane(statement) else None
+                report.described = statement if is_sane(statement) else None
             case wire.Finished():
                 return None
             case wire.Broken():

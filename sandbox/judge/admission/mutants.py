@@ -35,7 +35,7 @@ class Mutant:
 
     vital: it has to be rejected at one workload at least. own_rule_may: a format's own rule may let it through.
     one_rejects: it may be accepted at a workload as long as another one of the same kind of device rejects it.
-    needs_no_input: it computes nothing from an input, so that a problem that accepts it is refused whoever wrote it.
+    needs_no_input: it computes nothing from an input, so that a problem of any format that accepts it is refused.
     lowers_precision: right where the tolerance says that lower precision may be.
     """
 
