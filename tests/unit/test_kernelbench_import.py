@@ -238,17 +238,49 @@ def test_other_formats_take_no_adjustments(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_problem_is_checked_before_it_is_kept(tmp_path: Path) -> None:
-    """A reference that ignores its input is refused, and kept where that is wanted; a level is not checked unless that is asked for."""
+    """A reference that ignores its input is refused, and kept where that is wanted."""
     path = tmp_path / "1_same.py"
-    path.write_text(
-        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.ones_like(x)\n\n\n"
-        "def get_inputs():\n    return [torch.rand(64, 64)]\n\n\ndef get_init_inputs():\n    return []\n"
-    )
+    path.write_text(GOOD.format(size=64, mark="/dev/null").replace("torch.relu(x) + size", "torch.ones_like(x)"))
     state = ("--state-dir", tmp_path / "state")
     refused = run("import", path, *state)  # in a box, which is the default
     assert refused.exit_code == 2 and "--force" in refused.stdout and not (tmp_path / "state" / "problems").exists()
     assert run("import", path, "--force", "--trusted", *state).exit_code == 0
     assert (tmp_path / "state" / "problems" / "kb_1_same.json").exists()
+
+
+@pytest.mark.slow
+def test_what_can_not_be_checked_is_kept_and_says_so(tmp_path: Path) -> None:
+    """Not as if a wrong answer could pass; with the constants that make it smaller. A warning is kept too."""
+    state = ("--state-dir", tmp_path / "state", "--json")
+    (tmp_path / "1_huge.py").write_text(GOOD.format(size=10**6, mark="/dev/null"))
+    (tmp_path / "2_idle.py").write_text(GOOD.format(size=16, mark="/dev/null"))
+    huge = run("import", tmp_path / "1_huge.py", *state)
+    (kept,) = json.loads(huge.stdout)["imported"]
+    assert huge.exit_code == 0 and kept["note"].startswith("not checked: ") and "its constants: size = 1000000" in kept["note"]
+    idle = run("import", tmp_path / "2_idle.py", *state)
+    (kept,) = json.loads(idle.stdout)["imported"]
+    assert idle.exit_code == 0 and kept["note"] == "a wrong kernel could pass (half precision, idle relu)"
+
+
+@pytest.mark.slow
+def test_the_arguments_of_a_level_are_learned(tmp_path: Path) -> None:
+    """In one box, also where a file ends its process; `--no-check` executes nothing, and then they are not known."""
+    level = tmp_path / "level"
+    level.mkdir()
+    for path in FIXTURES.glob("*.py"):
+        shutil.copy(path, level)
+    (level / "2_Ends.py").write_text(GOOD.format(size=2, mark="/dev/null") + "\nimport os\nos._exit(0)\n")
+    signatures = {}
+    for option in ((), ("--no-check",)):
+        state = tmp_path / f"state{len(option)}"
+        assert run("import", level, *option, "--state-dir", state).exit_code == 0
+        known = Problems.load([], state / "problems").all()
+        signatures[option] = {one.problem_id: messages.problem_to_proto(one).cuda_signature for one in known}
+    assert not any(signatures["--no-check",].values())
+    assert {name for name, text in signatures[()].items() if not text} == {"kb_2_ends"}
+    assert signatures[()]["kb_5_scaled_product"].startswith('extern "C" void solve(const float* x, double factor, const float* shift, ')
+    shown = run("show", "kb_2_ends", "--state-dir", tmp_path / "state0").stdout
+    assert "only the problem's code says which arguments the entry takes" in shown
 
 
 def test_a_competition_names_its_problems(tmp_path: Path) -> None:
