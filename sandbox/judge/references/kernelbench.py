@@ -41,7 +41,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     constants = [None if torch.is_tensor(one) else one for one in seen.inputs]
     seen = replace(seen, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
     wide = _Wide(source, seen, constants, where)
-    weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, found)
+    weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, found, where)
     return references.Task(
         spec=with_arguments(spec, found),
         reference=_reference(model, seen, constants),
@@ -164,11 +164,11 @@ def _drawn(given: list[Any], found: wire.Described, constants: list[Any]) -> lis
     return [one if one.dim() else one.cpu() for one in tensors]
 
 
-def _weights(model: torch.nn.Module, found: wire.Described) -> list[torch.Tensor]:
-    """What the model keeps, as inputs: copies, for a call of the model may change its own. The same in every trial."""
+def _weights(model: torch.nn.Module, found: wire.Described, where: str) -> list[torch.Tensor]:
+    """What the model keeps, as inputs on the device: copies, for a call of the model may change its own. The same in every trial."""
     if found.obstacle:
         raise references.ReferenceFailed(f"its model can't be given to a compiled entry: {found.obstacle}; submit a Python module")
-    kept = [one.detach().clone(memory_format=torch.contiguous_format) for one in trace.kept_tensors(model).values()]
+    kept = [one.detach().to(where).clone(memory_format=torch.contiguous_format) for one in trace.kept_tensors(model).values()]
     return [one if one.dim() else one.cpu() for one in kept]
 
 
