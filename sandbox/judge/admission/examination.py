@@ -117,7 +117,7 @@ class _Examiner:
         todo = list(mutants(self.task))
         expected_s = (DRAWS - 1) * (drawn_s - begun_s) + len(todo) * (ended_s - drawn_s) / 3
         self.rate = (ended_s - begun_s + expected_s) / max(size, SMALL_BYTES)
-        if self._too_long(expected_s):
+        if self.done and self._too_long(expected_s):  # the first one is tried as far as the time goes: the telling mutants come first
             yield self._slow(workload, expected_s)
             return
         yield from found
@@ -125,8 +125,8 @@ class _Examiner:
             return
         for count, mutant in enumerate(todo):
             if self._too_long(0.0):
-                text = f"not checked to the end: the time is over, {count} of {len(todo)} wrong answers were tried; {MORE_TIME}"
-                yield finding("time", workload, UNKNOWN, text)
+                tried = f"{count} of {len(todo)} wrong answers were tried, and all would take about {expected_s:.0f} s"
+                yield finding("time", workload, UNKNOWN, f"not checked to the end: the time is over, {tried}; {MORE_TIME}")
                 return
             yield from try_mutant(mutant, draws)
         self.idle.see(draws[0], draws[1])
