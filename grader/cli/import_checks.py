@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from grader.admission.check_box import CheckBox
@@ -27,10 +27,12 @@ SHOWN_CONSTANTS = 6
 _UNCHECKED = re.compile(r"not checked(?: to the end)?: ")
 
 
-async def checked_all(found: Sequence[Imported], place: CheckPlace, *, force: bool, json: bool) -> list[Imported]:
-    """Check each, and refuse what is not to be kept. One that there is no memory or time to check is kept, as it is in a set."""
+async def checked_all(
+    found: Sequence[Imported], place: CheckPlace, kept: Callable[[Imported], Imported], *, force: bool, json: bool
+) -> list[Imported]:
+    """Check each, and keep it at once unless it is refused. One that there is no memory or time to check is kept, as it is in a set."""
     async with check_box(place) as box:
-        return [await _checked(one, box, force=force, json=json) for one in found]
+        return [kept(await _checked(one, box, force=force, json=json)) for one in found]
 
 
 async def described_all(found: Sequence[Imported], place: CheckPlace) -> list[Imported]:

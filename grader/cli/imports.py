@@ -9,6 +9,7 @@ from __future__ import annotations
 import json as json_module
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rich.table import Table
@@ -50,10 +51,10 @@ async def import_(path: Path, state_dir: Path | None, wanted: ImportOptions, *, 
         count = sum(one.problem is not None for one in found)
         checks = bool(count) and (wanted.check if wanted.check is not None else count <= CHECKED_UNASKED)
         if checks:
-            found = await checked_all(found, wanted.place, force=wanted.force, json=json)
-        elif wanted.check is None:
-            found = await described_all(found, wanted.place)
-        found = [one if one.problem is None else replace(one, replaced=keep(one.problem, into)) for one in found]
+            found = await checked_all(found, wanted.place, partial(_kept, into), force=wanted.force, json=json)
+        else:
+            described = await described_all(found, wanted.place) if wanted.check is None else found
+            found = [_kept(into, one) for one in described]
     except OSError as error:
         raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
     if not checks and not json:
@@ -63,6 +64,10 @@ async def import_(path: Path, state_dir: Path | None, wanted: ImportOptions, *, 
     else:
         _print(found, path)
     return Exit.DONE if any(one.problem for one in found) else Exit.MISUSE
+
+
+def _kept(into: Path, one: Imported) -> Imported:
+    return one if one.problem is None else replace(one, replaced=keep(one.problem, into))
 
 
 def _print(found: Sequence[Imported], path: Path) -> None:
