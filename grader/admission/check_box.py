@@ -10,9 +10,10 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,8 +48,8 @@ class CheckReport:
 
     @property
     def too_slow(self) -> bool:
-        """Whether the time was over."""
-        return self.ended.cause is BoxCause.WALL_LIMIT
+        """Whether the time was over: the process has a limit of its own, which is nearer."""
+        return self.ended.cause is BoxCause.WALL_LIMIT or self.ended.signal == signal.SIGALRM
 
 
 class CheckBox:
@@ -59,12 +60,12 @@ class CheckBox:
         self._settings = settings
         self._limits = limits or read_limits()
 
-    async def run(self, job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> CheckReport:
-        """Run one check, for at most limit_s. JudgeBroken where no box can be had, or the problem's files can't be copied into it."""
+    async def run(self, jobs: Sequence[wire.AdmissionJob], gpu: Gpu | None, limit_s: float) -> CheckReport:
+        """Run checks one after the other, for at most limit_s. JudgeBroken where no box can be had, or files can't be copied into it."""
         try:
             with (
                 hold_slot(shared_slot_directory()) as slot,
-                self._staged(job) as (source_dir, triton_dir),
+                self._staged(jobs) as (source_dir, triton_dir),
                 output_directory(run_directory(self._settings), limit_bytes=OUT_LIMIT_BYTES, inode_count=64) as out_dir,
             ):
                 spec = self._spec(slot, source_dir, out_dir, triton_dir, gpu, limit_s)
@@ -94,8 +95,8 @@ class CheckBox:
         )
 
     @contextmanager
-    def _staged(self, job: wire.AdmissionJob) -> Iterator[tuple[Path, Path]]:
-        """Copy what the box needs: the judge's code, the job and the data that it names."""
+    def _staged(self, jobs: Sequence[wire.AdmissionJob]) -> Iterator[tuple[Path, Path]]:
+        """Copy what the box needs: the judge's code, the jobs and the data that they name."""
         directory = Path(tempfile.mkdtemp(prefix="check-", dir=run_directory(self._settings)))
         try:
             directory.chmod(0o755)
@@ -104,8 +105,13 @@ class CheckBox:
             triton_dir.mkdir()
             ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
             shutil.copytree(package_directory("sandbox"), source_dir / "sandbox", ignore=ignored, copy_function=shutil.copyfile)
-            problem = staged_problem(job.problem, source_dir)
-            (source_dir / JOB).write_bytes(wire.encode(dataclasses.replace(job, problem=problem)))
+            staged = []
+            for index, one in enumerate(jobs):
+                data_dir = source_dir / f"job-{index}"
+                data_dir.mkdir()
+                problem = staged_problem(one.problem, data_dir, f"{SRC}/{data_dir.name}")
+                staged.append(dataclasses.replace(one, problem=problem))
+            (source_dir / JOB).write_bytes(b"".join(map(wire.encode, staged)))
             open_to_read(directory)
             yield source_dir, triton_dir
         finally:

@@ -10,53 +10,86 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from grader import devices
 from grader.admission.check_box import CheckBox, CheckReport
+from grader.admission.description import descriptions, is_sane
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import END_S, judge_environment
 from grader.errors import JudgeBroken
 from grader.model import Problem
 from grader.views.sanitize import one_line
 from sandbox.protocol import wire
-from sandbox.protocol.wire import BoxCause
+from sandbox.protocol.wire import BoxCause, FindingOutcome
 
 BUDGET_S = 30.0
-PATIENCE_S = (
-    240.0  # beyond the budget: importing torch, a GPU's first kernels, and the one workload that takes longer than it was thought to
-)
+# Beyond the budget: importing torch, opening the device, and a reference that its own process can't end (`time_limit` in
+# sandbox/judge/admission/check.py).
+PATIENCE_S = 120.0
 NOTICE_S = 30.0  # so often a check that takes long is said to go on
 FINDING_LIMIT, MESSAGE_LIMIT_CHARS = 20_000, 2_000  # of what a box says
-CHECK_NAME = re.compile(r"[a-z0-9][a-z0-9_ -]{0,39}")
+CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,99}")  # an input's name is part of some
 CAUSES = {
-    BoxCause.MEMORY_LIMIT: "takes more memory than the box has",
     BoxCause.OUTPUT_LIMIT: "prints without end",
     BoxCause.PROCESS_LIMIT: "starts more processes than the box may have",
     BoxCause.SANDBOX_VIOLATION: "makes a system call that is not allowed in a box",
 }
+SMALLER = "make the problem smaller (--set NAME=VALUE for a kernelbench file)"
 COMMAND = (sys.executable, "-m", "sandbox.judge.admission.check")
+
+
+class AdmissionOutcome(StrEnum):
+    """What a check comes to."""
+
+    ADMITTED = "admitted"
+    WARNED = "warned"  # admitted, with warnings
+    UNCHECKED = "unchecked"  # there was not enough memory or time for any of its workloads
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What was found of a problem, check by check."""
+    """What was found of a problem, check by check. described: what its code says of its arguments, where its files do not."""
 
     problem_id: str
     digest: str
     findings: tuple[wire.Finding, ...]
+    described: wire.Described | None = None
+
+    @property
+    def outcome(self) -> AdmissionOutcome:
+        """A workload counts only where it was checked to the end."""
+        examined = {one.workload_id for one in self.findings if one.outcome is FindingOutcome.PASSED}
+        if self.refusals:
+            return AdmissionOutcome.REFUSED
+        if not examined - {one.workload_id for one in self.left_out}:
+            return AdmissionOutcome.UNCHECKED
+        return AdmissionOutcome.WARNED if self.warnings else AdmissionOutcome.ADMITTED
 
     @property
     def refusals(self) -> tuple[wire.Finding, ...]:
         """Why it is not admitted."""
-        return tuple(one for one in self.findings if one.outcome is wire.FindingOutcome.FAILED)
+        return tuple(one for one in self.findings if one.outcome is FindingOutcome.FAILED)
+
+    @property
+    def warnings(self) -> tuple[wire.Finding, ...]:
+        """What wrong kernel could pass although it is admitted."""
+        return tuple(one for one in self.findings if one.outcome is FindingOutcome.WARNING)
+
+    @property
+    def left_out(self) -> tuple[wire.Finding, ...]:
+        """Which workloads were not checked, or not to the end, and why."""
+        return tuple(one for one in self.findings if one.outcome is FindingOutcome.UNKNOWN and one.check in ("time", "fits"))
 
     @property
     def admitted(self) -> bool:
         """Whether submissions may be made to it: something was checked, and nothing failed."""
-        return not self.refusals and any(one.outcome is wire.FindingOutcome.PASSED for one in self.findings)
+        return self.outcome in (AdmissionOutcome.ADMITTED, AdmissionOutcome.WARNED)
 
 
 def say(line: str) -> None:
@@ -81,16 +114,16 @@ async def check(
     """
     limit_s = budget_s + patience_s
     job = wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s)
-    if box is None:
-        with _announced(problem.problem_id, limit_s, notice_s, waiting):
-            findings = await _trusted(job, gpu, limit_s)
-    else:
-        with _announced(problem.problem_id, limit_s, notice_s, waiting):
-            findings = reported(await box.run(job, gpu, limit_s), problem.spec, limit_s)
-    return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings))
+    with _announced(problem.problem_id, limit_s, notice_s, waiting):
+        if box is None:
+            findings, described = await _trusted(job, gpu, limit_s)
+        else:
+            report = await box.run([job], gpu, limit_s)
+            findings, described = reported(report, problem.spec, budget_s), descriptions(report.content).get(problem.digest)
+    return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings), described=described)
 
 
-def reported(report: CheckReport, problem: wire.ProblemSpec, limit_s: float, *, most: int = FINDING_LIMIT) -> list[wire.Finding]:
+def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *, most: int = FINDING_LIMIT) -> list[wire.Finding]:
     """Return the findings that a box reports. Its reference may have written them itself, so each is bounded and free of control
     characters.
 
@@ -106,13 +139,20 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, limit_s: float, *, 
         match statement:
             case wire.Finished():
                 return findings
+            case wire.Described():  # read by `descriptions`
+                continue
             case wire.Broken():
                 raise JudgeBroken(one_line(statement.message, most_chars=MESSAGE_LIMIT_CHARS))
             case wire.Finding() if statement.workload_id in known and CHECK_NAME.fullmatch(statement.check) and len(findings) < most:
                 findings.append(replace(statement, message=one_line(statement.message, most_chars=MESSAGE_LIMIT_CHARS)))
             case _:
                 break
-    findings.append(_too_slow(limit_s) if report.too_slow else _failed("ends", _how_it_ended(report)))
+    if report.too_slow:
+        findings.append(_too_slow(findings, budget_s))
+    elif report.ended.cause is BoxCause.MEMORY_LIMIT:
+        findings.append(_not_to_the_end("fits", findings, f"the reference takes more memory than the box has; {SMALLER}"))
+    else:
+        findings.append(_failed("ends", _how_it_ended(report)))
     return findings
 
 
@@ -126,12 +166,17 @@ def _how_it_ended(report: CheckReport) -> str:
     return f"{text}; does it take all memory, or end the process?"
 
 
-def _too_slow(limit_s: float) -> wire.Finding:
-    text = f"the problem's reference did not come back within {limit_s:.0f} s"
-    return _failed("time", f"{text}; look for an endless loop in it, or make the smallest workloads smaller")
+def _too_slow(findings: list[wire.Finding], budget_s: float) -> wire.Finding:
+    return _not_to_the_end("time", findings, f"it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)")
 
 
-async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> list[wire.Finding]:
+def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wire.Finding:
+    """The last workload that something was said of may be the one that was not checked to the end."""
+    workload_id = findings[-1].workload_id if findings else ""
+    return wire.Finding(check=name, workload_id=workload_id, outcome=FindingOutcome.UNKNOWN, message=f"not checked to the end: {reason}")
+
+
+async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> tuple[list[wire.Finding], wire.Described | None]:
     """Run the check as our own user."""
     kind = devices.EMULATED if gpu is None else gpu.kind
     process = await asyncio.create_subprocess_exec(
@@ -144,15 +189,28 @@ async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> l
         env=_environment(gpu),
         start_new_session=True,
     )
-    findings: list[wire.Finding] = []
+    report, code = _TrustedReport(), None
     try:
         async with asyncio.timeout(limit_s):
-            await _converse(process, job, findings)
+            code = await _converse(process, job, report)
     except TimeoutError:
-        findings.append(_too_slow(limit_s))
+        code = -signal.SIGALRM
     finally:
         await _end(process)
-    return findings
+    if code == -signal.SIGALRM:
+        report.findings.append(_too_slow(report.findings, job.budget_s))
+    elif code is not None:
+        text = f"the process that ran the reference ended with {code}; does it take all memory, or end the process?"
+        report.findings.append(_failed("ends", text))
+    return report.findings, report.described
+
+
+@dataclass(slots=True, kw_only=True)
+class _TrustedReport:
+    """What a check without a box has reported up to now."""
+
+    findings: list[wire.Finding] = field(default_factory=list)
+    described: wire.Described | None = None
 
 
 @contextlib.contextmanager
@@ -173,7 +231,8 @@ def _announced(problem_id: str, limit_s: float, notice_s: float, waiting: Callab
         due.cancel()
 
 
-async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob, findings: list[wire.Finding]) -> None:
+async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob, report: _TrustedReport) -> int | None:
+    """Take what the check says to its end: None, or its exit code where it did not say that it was done."""
     assert process.stdin is not None and process.stdout is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # then it has ended, and there is no line to be read
         process.stdin.write(wire.encode(job))
@@ -186,15 +245,16 @@ async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob,
             raise JudgeBroken(f"the check of a problem said what is no finding: {error}") from None
         match statement:
             case wire.Finding():
-                findings.append(statement)
+                report.findings.append(statement)
+            case wire.Described():
+                report.described = statement if is_sane(statement) else None
             case wire.Finished():
-                return
+                return None
             case wire.Broken():
                 raise JudgeBroken(statement.message)
             case _:
                 raise JudgeBroken(f"the check of a problem said {type(statement).__name__}")
-    code = await process.wait()
-    findings.append(_failed("ends", f"the process that ran the reference ended with {code}; does it take all memory, or end the process?"))
+    return await process.wait()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -210,4 +270,4 @@ def _environment(gpu: Gpu | None) -> dict[str, str]:
 
 
 def _failed(name: str, message: str) -> wire.Finding:
-    return wire.Finding(check=name, workload_id="", outcome=wire.FindingOutcome.FAILED, message=message)
+    return wire.Finding(check=name, workload_id="", outcome=FindingOutcome.FAILED, message=message)

@@ -29,19 +29,7 @@ from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treat
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox.protocol import wire
-
-_C_TYPES = {
-    "float32": "float",
-    "float16": "__half",
-    "bfloat16": "__nv_bfloat16",
-    "float64": "double",
-    "int64": "int64_t",
-    "int32": "int32_t",
-    "int16": "int16_t",
-    "int8": "int8_t",
-    "uint8": "uint8_t",
-    "bool": "bool",
-}
+from sandbox.protocol.signatures import cuda_signature, without_model
 
 
 # Of a submission, what is not known before it ends.
@@ -50,7 +38,7 @@ _LATER = ("cancel_requested", "report", "error", "end_time", "score", "score_low
 
 def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
     """A problem as submitters see it."""
-    spec = problem.spec
+    spec, compiled = problem.spec, without_model(problem.spec)
     shown = [workload for workload in spec.workloads if not workload.hidden]
     return problem_pb2.Problem(
         name=full_name(PROBLEMS, problem.problem_id),
@@ -60,11 +48,11 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
         workloads=[_workload(one) for one in shown],
         digest=problem.digest,
         entry=spec.entry,
-        axes=spec.axes,
+        axes=compiled.axes,
         cuda_signature=cuda_signature(spec) if "cuda" in problem.languages else "",
         statement=problem.statement,
         hidden_workload_count=len(spec.workloads) - len(shown),
-        inputs=[_tensor(one) for one in spec.inputs],
+        inputs=[_tensor(one) for one in compiled.inputs],
         outputs=[_tensor(one) for one in spec.outputs],
         tolerance=_tolerance(spec.tolerance),
     )
@@ -92,14 +80,6 @@ def _tolerance(tolerance: wire.Tolerance) -> problem_pb2.Tolerance:
 
 def _tensor(tensor: wire.TensorSpec) -> problem_pb2.Tensor:
     return problem_pb2.Tensor(name=tensor.name, dtype=tensor.dtype, shape=[str(size) for size in tensor.shape])
-
-
-def cuda_signature(spec: wire.ProblemSpec) -> str:
-    """How the entry is declared in raw CUDA: inputs (() by value), outputs, axes, stream."""
-    inputs = [f"{_C_TYPES[one.dtype]} {one.name}" if one.shape == () else f"const {_C_TYPES[one.dtype]}* {one.name}" for one in spec.inputs]
-    outputs = [f"{_C_TYPES[one.dtype]}* {one.name}" for one in spec.outputs]
-    axes = [f"int64_t {axis}" for axis in spec.axes]
-    return f'extern "C" void {spec.entry}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
 
 
 def submission_to_proto(submission: Submission, redactor: Redactor, *, full: bool = False) -> submission_pb2.Submission:

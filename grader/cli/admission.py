@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
 
 from grader.admission.check_box import CheckBox
-from grader.admission.problem_check import Admission, check
-from grader.cli.check_options import CheckPlace
+from grader.admission.problem_check import Admission, AdmissionOutcome, check
+from grader.cli.adjusting import adjustments
+from grader.cli.check_options import AdjustOptions, CheckPlace
 from grader.cli.check_place import check_box
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.progress import stdout_console
@@ -22,18 +23,31 @@ from grader.errors import JudgeBroken, ProblemInvalid
 from grader.formats import detect_format, formats
 from grader.formats.inside import own_directory
 from grader.model import Problem
+from grader.problems.adjusted import AdjustedSet
 from grader.problems.store import Problems
 from grader.server.wiring import chosen_gpus
-from sandbox.protocol.wire import FindingOutcome
+from sandbox.protocol.signatures import cuda_signature, with_arguments
+from sandbox.protocol.wire import Finding, FindingOutcome
 
-_STYLES = {FindingOutcome.PASSED: "green", FindingOutcome.FAILED: "red", FindingOutcome.UNKNOWN: "yellow"}
-_WORDS = {FindingOutcome.PASSED: "ok", FindingOutcome.FAILED: "FAILED", FindingOutcome.UNKNOWN: "not told"}
+_STYLES = {
+    FindingOutcome.PASSED: "green",
+    FindingOutcome.FAILED: "red",
+    FindingOutcome.WARNING: "yellow",
+    FindingOutcome.UNKNOWN: "yellow",
+}
+_WORDS = {
+    FindingOutcome.PASSED: "ok",
+    FindingOutcome.FAILED: "FAILED",
+    FindingOutcome.WARNING: "warning",
+    FindingOutcome.UNKNOWN: "not told",
+}
 
 
-async def check_all(path: Path, device: str, budget_s: float, place: CheckPlace, *, json: bool) -> Exit:
-    """Check the problem at path, or those directly below; exit code 1 where one is not admitted."""
-    store, gpu, root = Problems(), _gpu(device), own_directory(path)
-    problems = [store.add(one, root) for one in _paths(path)]
+async def check_all(path: Path, device: str, budget_s: float, place: CheckPlace, changes: AdjustOptions, *, json: bool) -> Exit:
+    """Check the problem at path, or those directly below, with what is to be changed in each; exit code 1 where one is not admitted."""
+    store, gpu, root, paths = Problems(), _gpu(device), own_directory(path), _paths(path)
+    wanted = AdjustedSet.of(path, paths, formats(), adjustments(changes))
+    problems = [store.add(one, root, wanted.of_file(one)) for one in paths]
     async with check_box(place) as box:
         found = [await checked(problem, gpu, budget_s, box, json=json) for problem in problems]
     if json:
@@ -64,6 +78,8 @@ async def checked(problem: Problem, gpu: Gpu | None, budget_s: float, box: Check
         console.print(plain(f"{problem.problem_id}: {one_line(problem.title)}", "bold"))
         console.print(render(found))
         console.print(plain(*_verdict(found)), soft_wrap=True)
+        if (declared := _declared(problem, found)) is not None:
+            console.print(plain(declared), soft_wrap=True)
     return found
 
 
@@ -77,12 +93,28 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _verdict(found: Admission) -> tuple[str, str]:
-    if found.admitted:
-        left_out = sum(one.check in ("time", "fits") for one in found.findings)
-        rest = f" (workloads not checked: {left_out})" if left_out else ""
-        return f"admitted: the right answer passes, and everything wrong that was tried is rejected{rest}\n", "green"
-    checks = ", ".join(dict.fromkeys(one.check for one in found.refusals))
-    return f"refused ({checks}): see what to do above\n", "red"
+    rest = f" (workloads not checked: {len(found.left_out)})" if found.left_out else ""
+    match found.outcome:
+        case AdmissionOutcome.ADMITTED:
+            return f"admitted: the right answer passes, and everything wrong that was tried is rejected{rest}\n", "green"
+        case AdmissionOutcome.WARNED:
+            return f"admitted with warnings ({names_of(found.warnings)}): a wrong kernel of that kind could pass{rest}\n", "yellow"
+        case AdmissionOutcome.UNCHECKED:
+            return "not checked: see why above\n", "yellow"
+        case AdmissionOutcome.REFUSED:
+            return f"refused ({names_of(found.refusals)}): see what to do above\n", "red"
+
+
+def names_of(findings: Sequence[Finding]) -> str:
+    """The checks that found something, each once."""
+    return ", ".join(dict.fromkeys(one.check for one in findings))
+
+
+def _declared(problem: Problem, found: Admission) -> str | None:
+    """How an entry in CUDA is declared, where only the check could learn that."""
+    if found.described is None or found.described.obstacle:
+        return None
+    return f"language cuda: define\n\n    {cuda_signature(with_arguments(problem.spec, found.described))}\n"
 
 
 def _gpu(device: str) -> Gpu | None:
@@ -91,4 +123,10 @@ def _gpu(device: str) -> Gpu | None:
 
 def _plain(found: Admission) -> dict[str, object]:
     findings: Iterable[dict[str, object]] = (asdict(one) for one in found.findings)
-    return {"problem_id": found.problem_id, "digest": found.digest, "admitted": found.admitted, "findings": list(findings)}
+    return {
+        "problem_id": found.problem_id,
+        "digest": found.digest,
+        "admitted": found.admitted,
+        "outcome": found.outcome.value,
+        "findings": list(findings),
+    }

@@ -1,4 +1,5 @@
-"""Options of `grader-cli problems check` and `import`: where a problem's code runs.  Imports nothing of the server."""
+"""Options of `grader-cli problems check` and `import`: what to change in a problem, and where its code runs.  Imports nothing of the
+server."""
 
 from __future__ import annotations
 
@@ -24,6 +25,15 @@ class CheckPlace:
             raise Misuse("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjustOptions:
+    """What to change in a problem, as it was written on the command line. constants: NAME=VALUE each."""
+
+    constants: tuple[str, ...] = ()
+    tolerance: float | None = None
+    allow_lower_precision: bool = False
+
+
 def safe_isolations() -> list[str]:
     """The isolations that a problem's code may run in, strongest first."""
     return [one.name for one in isolations().values() if one.safe]
@@ -40,4 +50,19 @@ SandboxForCheck = Annotated[
 ]
 Trusted = Annotated[
     bool, typer.Option("--trusted", help="Run the problem's code as you, without a sandbox. Only for problems whose authors you trust.")
+]
+SetConstants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set a constant that a kernelbench file assigns at its top level, such as batch_size=4. Can be given several times.",
+    ),
+]
+ToleranceOption = Annotated[
+    float | None,
+    typer.Option("--tolerance", metavar="T", help="For kernelbench: an element is right within T + T * |reference|, such as 1e-2."),
+]
+AllowLowerPrecision = Annotated[
+    bool, typer.Option("--allow-lower-precision", help="For kernelbench: an answer computed in half precision or TF32 may be right.")
 ]

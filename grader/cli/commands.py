@@ -17,7 +17,7 @@ from grader.cli import login as login_command
 from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
-from grader.cli.check_options import CheckPlace, SandboxForCheck, Trusted
+from grader.cli.check_options import AdjustOptions, AllowLowerPrecision, CheckPlace, SandboxForCheck, SetConstants, ToleranceOption, Trusted
 from grader.cli.exits import Exit
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, SandboxOption, Server, StateDir, device_choice
 from grader.cli.rejudge import final_command, rejudge_app
@@ -192,10 +192,16 @@ def problems_import(
     precision: Annotated[
         str | None, typer.Option(metavar="PRECISION", help="fp32, fp16 or bf16, for kernelbench: what floating tensors are cast to.")
     ] = None,
+    set_constants: SetConstants = None,
+    tolerance: ToleranceOption = None,
+    allow_lower_precision: AllowLowerPrecision = False,
     state_dir: StateDir = None,
     check: Annotated[
         bool | None,
-        typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
+        typer.Option(
+            "--check/--no-check",
+            help="Check each first, as `problems check` does. Default: where there is one only. --no-check runs nothing.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also keep problems that the check refuses.")] = False,
     sandbox: SandboxForCheck = AUTO,
@@ -208,8 +214,11 @@ def problems_import(
     """
 
     async def work() -> Exit:
+        changes = AdjustOptions(constants=tuple(set_constants or ()), tolerance=tolerance, allow_lower_precision=allow_lower_precision)
         place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        wanted = imports_command.ImportOptions(format_name=format_name, precision=precision, check=check, force=force, place=place)
+        wanted = imports_command.ImportOptions(
+            format_name=format_name, precision=precision, check=check, force=force, place=place, changes=changes
+        )
         return await imports_command.import_(path, state_dir, wanted, json=json)
 
     run(work())
@@ -225,6 +234,9 @@ def problems_check(
         ),
     ] = devices.EMULATED,
     budget: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds for each problem; larger workloads are left out.")] = 30.0,
+    set_constants: SetConstants = None,
+    tolerance: ToleranceOption = None,
+    allow_lower_precision: AllowLowerPrecision = False,
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -237,7 +249,9 @@ def problems_check(
     """
 
     async def work() -> Exit:
-        return await admission_command.check_all(path, device, budget, CheckPlace(sandbox=sandbox, trusted=trusted), json=json)
+        changes = AdjustOptions(constants=tuple(set_constants or ()), tolerance=tolerance, allow_lower_precision=allow_lower_precision)
+        place = CheckPlace(sandbox=sandbox, trusted=trusted)
+        return await admission_command.check_all(path, device, budget, place, changes, json=json)
 
     run(work())
 

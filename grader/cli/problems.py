@@ -73,6 +73,11 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
     yield _workloads(problem)
     if problem.hidden_workload_count:
         yield plain(f"and {problem.hidden_workload_count} more that are not shown")
+    if "cuda" in problem.languages and not problem.cuda_signature:
+        yield plain(
+            "\nlanguage cuda: only the problem's code says which arguments the entry takes; `grader-cli problems import` with --check"
+        )
+        yield plain("learns it and keeps it, and `grader-cli problems check` prints it")
     if problem.cuda_signature:
         yield Text("\nlanguage cuda: define", style="bold")
         yield plain(f"\n    {problem.cuda_signature}")

@@ -22,7 +22,7 @@ _SHOWN_BELOW = "EMULATED_NOT_RANKED"  # with the device
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
-_REMARK_CHARS = 400
+_REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
 
 def show(console: Console, submission: submission_pb2.Submission) -> None:

@@ -3,9 +3,10 @@
 A format promises NAME, `matches(path)`, and `load(path, root=None)`, which reads a problem, executes nothing, and raises `ProblemInvalid`
 naming the file, the key and the remedy. The judge's half is the module of the same NAME in `sandbox/judge/references/`. Optional are
 `members(path)`, the problems that a set at path lists; `with_calling_convention(spec, new)`, where a submission decides how its entry is
-called; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; EXPLAINS_SUFFIX, a suffix of files that it loads to say
-what is missing in them; and SECRET_SIZES, where a competition may draw other sizes. An installed package adds a format with an entry point
-of the group `grader.formats`.
+called; `with_description(problem, found)`, where only the judge's half knows a problem's arguments; ACCEPTS_PRECISION, where
+`load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS, where `load` takes `adjustments` and `settable(path)` says which
+constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them; and SECRET_SIZES, where a
+competition may draw other sizes. An installed package adds a format with an entry point of the group `grader.formats`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from grader.formats import flashinfer, kernelbench, native, reference_kernels
-from grader.model import NewSubmission
+from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 
 GROUP = "grader.formats"
@@ -48,3 +49,14 @@ def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.
     """The problem as a submission's entry takes it, where its format leaves that to the submission."""
     adapt = getattr(formats()[spec.format], "with_calling_convention", None)
     return spec if adapt is None else adapt(spec, new)
+
+
+def is_described_by_judge(problem: Problem) -> bool:
+    """Whether only the problem's own code knows its arguments, so that `with_description` is to be called with what it says."""
+    return hasattr(formats()[problem.spec.format], "with_description")
+
+
+def with_description(problem: Problem, found: wire.Described) -> Problem:
+    """The problem with what was learned of its arguments."""
+    adapt = getattr(formats()[problem.spec.format], "with_description", None)
+    return problem if adapt is None else adapt(problem, found)

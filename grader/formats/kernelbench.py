@@ -1,6 +1,7 @@
 """The kernelbench format: one Python file with `Model`, `get_inputs` and `get_init_inputs`.  Parsed, never executed.
 
-A kernel for it is a `ModelNew`, made and called as `Model` is; it gets Model's weights by name.
+A kernel for it is a `ModelNew`, made and called as `Model` is, which gets Model's weights by name; or a function in a compiled language,
+which gets them as inputs.
 """
 
 from __future__ import annotations
@@ -9,30 +10,41 @@ import ast
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
-from grader.formats import dropout
+from grader.formats import dropout, module_constants
+from grader.formats.adjustments import FLOOR_FACTOR, LARGEST_FLOOR, LEAST_FLOOR, UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
-from grader.model import Problem
+from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
+from sandbox.protocol.languages import languages
+from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
 NAME = "kernelbench"
-LANGUAGES = ("python",)
 ACCEPTS_PRECISION = True
+ACCEPTS_ADJUSTMENTS = True
 EXPLAINS_SUFFIX = ".py"
 SOURCE_LIMIT_BYTES = 256 * 1024
 ENTRY, CLASS, METHOD, INPUTS, ARGUMENTS = "ModelNew", "Model", "forward", "get_inputs", "get_init_inputs"
 TRIAL_COUNT = 5  # KernelBench's own
+TITLE_CHARS = 180
 DEFAULT_PRECISION = "fp32"
 _DOWNLOADS = ("transformers", "diffusers", "timm", "torchvision")
 _STATEMENT = f"""\
 Write a class {ENTRY} that does what {CLASS} below does, faster. It is made with the values of {ARGUMENTS}(), and gets the weights
 of {CLASS} where its parameters have the same names. It is called with tensors as those of {INPUTS}(), of dtype {{dtype}} where
-they are floating. An output that is small compared with the tolerance has to be right within {{share:.0%}} of its own size as well.
+they are floating.
+
+In a compiled language write a function instead. It gets the inputs of {METHOD}, then what {CLASS} keeps (its state_dict(), the same in
+every run), then its outputs and all sizes.
+
+An element is right within {{atol:g}} + {{rtol:g}} * |reference|. An output that is small compared with this tolerance has to be right
+within {{share:.0%}} of its own size as well.{{more}}
 
 """
+_LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside is right if the result is."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +77,7 @@ def matches(path: Path) -> bool:
     return re.search(rb"^(class Model\b|def get_(init_)?inputs\b)", head, re.MULTILINE) is not None
 
 
-def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = None) -> Problem:
+def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = None, adjustments: Adjustments = UNCHANGED) -> Problem:
     """Read the problem in the file path, for floating tensors of this precision.
 
     root: the set, outside of which no file is read; None: the file's directory.
@@ -73,16 +85,72 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
     require_inside(path, root or path.parent, path)
     if precision not in PRECISIONS:
         raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
-    source = _read(path)
+    source = _adjusted_source(path, adjustments)
     _check(path, _parse(path, source))
-    problem_id, chosen = problem_id_of(path, precision), PRECISIONS[precision]
+    problem_id, dtype = problem_id_of(path, precision), PRECISIONS[precision].dtype
+    tolerance = adjusted_tolerance(PRECISIONS[precision].tolerance, adjustments)
     return Problem(
         problem_id=problem_id,
-        title=_title(path, precision),
-        languages=LANGUAGES,
-        spec=_spec(problem_id, source, chosen),
-        statement=_STATEMENT.format(dtype=chosen.dtype, share=chosen.tolerance.budget_floor) + source,
+        title=_title(path, precision, adjustments),
+        languages=(PYTHON, *compiled_languages()),
+        spec=_spec(problem_id, source, Precision(dtype=dtype, tolerance=tolerance)),
+        statement=_statement(dtype, tolerance, adjustments) + source,
     )
+
+
+def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+    """The spec as a submission's entry takes it: one that is no Python class gets the weights as inputs."""
+    return spec if new.language == PYTHON else without_model(spec)
+
+
+def with_description(problem: Problem, found: wire.Described) -> Problem:
+    """The problem with what was learned of its arguments, for people. Its digest stays: the judge learns them again."""
+    spec, compiled = with_arguments(problem.spec, found), compiled_languages()
+    if found.obstacle:
+        text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {found.obstacle}.\n\n"
+        return replace(problem, spec=spec, languages=(PYTHON,), statement=text + problem.statement)
+    return replace(problem, spec=spec, languages=(PYTHON, *compiled))
+
+
+def compiled_languages() -> tuple[str, ...]:
+    """The languages whose entry is a function that gets the weights too."""
+    return tuple(one for one in languages() if one != PYTHON)
+
+
+def settable(path: Path) -> dict[str, str]:
+    """The constants that `Adjustments.constants` may set in the file path, with the text of their values."""
+    source = _read(path)
+    _parse(path, source)
+    return module_constants.constants(source)
+
+
+def adjusted_tolerance(own: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
+    """What counts as right. The budget's floor follows: it must not reject what the wider rule allows, and zeros must stay wrong."""
+    wanted, floor = adjustments.tolerance, own.budget_floor
+    if wanted is not None:
+        floor = max(floor, min(FLOOR_FACTOR * wanted, LARGEST_FLOOR))
+    if adjustments.allow_lower_precision:
+        floor = max(floor, LEAST_FLOOR)
+    atol, rtol = (own.atol, own.rtol) if wanted is None else (wanted, wanted)
+    return replace(own, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
+
+
+def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
+    source = _read(path)
+    if not adjustments.constants:
+        return source
+    _parse(path, source)
+    known = module_constants.constants(source)
+    if unknown := [name for name in adjustments.constants if name not in known]:
+        there = ", ".join(f"{name} = {value}" for name, value in known.items()) or "nothing"
+        raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
+    return module_constants.with_constants(source, adjustments.constants)
+
+
+def _statement(dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> str:
+    set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
+    more = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
+    return _STATEMENT.format(dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=more)
 
 
 def problem_id_of(path: Path, precision: str = DEFAULT_PRECISION) -> str:
@@ -94,9 +162,13 @@ def problem_id_of(path: Path, precision: str = DEFAULT_PRECISION) -> str:
     return f"kb_{slug}"[: 63 - len(suffix)] + suffix
 
 
-def _title(path: Path, precision: str) -> str:
+def _title(path: Path, precision: str, adjustments: Adjustments) -> str:
     words = " ".join(path.stem.replace("_", " ").split())
-    return words[:180] if precision == DEFAULT_PRECISION else f"{words[:180]} ({precision})"
+    notes = [] if precision == DEFAULT_PRECISION else [precision]
+    notes += [f"{name} = {value}" for name, value in adjustments.constants.items()]
+    notes += [] if adjustments.tolerance is None else [f"tolerance {adjustments.tolerance:g}"]
+    notes += ["lower precision allowed"] if adjustments.allow_lower_precision else []
+    return f"{words[:TITLE_CHARS]} ({', '.join(notes)[:TITLE_CHARS]})" if notes else words[:TITLE_CHARS]
 
 
 def _read(path: Path) -> str:

@@ -22,6 +22,7 @@ from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, NewSubmission, Reason, SourceFile
 from sandbox.protocol import wire
 from sandbox.protocol.languages import module_of
+from sandbox.protocol.signatures import declaration, entry_in
 from sandbox.protocol.wire import BoxCause, BuildOutcome
 
 log = structlog.get_logger()
@@ -54,7 +55,14 @@ async def build_artifact(lease: Lease, host: Host, work: Workspace, environment:
     made = await in_a_box() if host.cache is None else await _fetch(job, lease.submission.new, host, in_a_box)
     if made.artifact is not None:
         work.artifact_path.write_bytes(made.artifact)
-    return replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
+    build = replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
+    return _with_declaration(build, lease)
+
+
+def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
+    """Where the entry is missing, remark how the problem declares it, if that is known before it is judged."""
+    declared = declaration(lease.problem.spec, lease.submission.new.language) if build.reason == Reason.ENTRY_NOT_FOUND else ""
+    return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
 
 
 async def _fetch(job: wire.BuildJob, new: NewSubmission, host: Host, build: Callable[[], Awaitable[Made]]) -> Made:
@@ -191,7 +199,7 @@ def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
     return wire.BuildJob(
         language=new.language,
         language_module=module_of(new.language),
-        entry=new.entry or lease.problem.spec.entry,
+        entry=new.entry or entry_in(lease.problem.spec, new.language),
         device_kind=environment.device_kind,
         architecture=environment.architecture,
         sources=tuple(source.path for source in new.sources),

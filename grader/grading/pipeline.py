@@ -22,6 +22,7 @@ from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
+from sandbox.protocol.signatures import entry_in
 from sandbox.protocol.wire import BuildOutcome
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
@@ -220,7 +221,7 @@ def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, b
         job_id=work.box_id,
         problem=with_calling_convention(problem, new),
         language=new.language,
-        entry=new.entry or problem.entry,
+        entry=new.entry or entry_in(problem, new.language),
         mode=new.mode,
         link_path=str(work.link_dir / "judge.sock"),
         artifact_path=str(work.artifact_path),

@@ -19,6 +19,7 @@ from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages as known_languages
+from sandbox.protocol.signatures import declaration, entry_in
 
 SOURCE_COUNT_LIMIT = 64
 PATH_LIMIT_BYTES = 200
@@ -63,9 +64,10 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
         text = f"a {language} submission must be {_file_count(known.file_limit)} (got {len(sources)}); embed CUDA sources as strings"
         violations.append(FieldViolation("sources", text))
     if not violations:
-        wanted = asked.entry or problem.spec.entry
+        wanted = asked.entry or entry_in(problem.spec, language)
         if (remedy := languages.missing_entry(language, sources, wanted)) is not None:
-            violations.append(FieldViolation("entry" if asked.entry else "sources", f"the entry point is missing: {remedy}"))
+            text = f"the entry point is missing: {remedy}{_declared(language, problem)}"
+            violations.append(FieldViolation("entry" if asked.entry else "sources", text))
     if violations:
         raise InvalidSubmission(violations)
     if asked.device_kind and not devices.is_offered(asked.device_kind, device_kinds):
@@ -74,6 +76,12 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
         problem_id=problem_id, language=language, sources=sources, entry=asked.entry, device_kind=asked.device_kind, mode=mode
     )
     return Accepted(new=new, problem=problem, request_id=request.request_id)
+
+
+def _declared(language: str, problem: Problem) -> str:
+    """How the problem declares its entry, where that is known."""
+    declared = declaration(problem.spec, language)
+    return f"; the problem asks for `{declared}`" if declared else ""
 
 
 def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:

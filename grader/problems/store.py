@@ -15,8 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import detect_format
 from grader.formats import formats as known_formats
+from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import own_directory
 from grader.model import Problem
+from grader.problems.adjusted import AdjustedSet, load_adjusted
 
 _KEPT_SUFFIX = ".json"
 _SKIPPED = ("__pycache__",)
@@ -50,7 +52,7 @@ class Problems:
                 store._keep(problem, path)
         return store
 
-    def add(self, path: Path, root: Path | None = None) -> Problem:
+    def add(self, path: Path, root: Path | None = None, adjustments: Adjustments = UNCHANGED) -> Problem:
         """Read the problem at path, and no file outside root; None: outside the problem's directory.
 
         The same problem twice is fine, two under one id are not.
@@ -58,7 +60,7 @@ class Problems:
         plug_in = self._format(path)
         if plug_in is None:
             raise ProblemInvalid(str(path), f"is no problem of a known format ({', '.join(self._formats)})")
-        problem: Problem = plug_in.load(path, root=root)
+        problem = load_adjusted(plug_in, path, root=root, adjustments=adjustments)
         before = self._by_id.get(problem.problem_id)
         if before is not None and before.digest != problem.digest:
             raise ProblemInvalid(
@@ -99,18 +101,23 @@ def _nearest(wanted: str, known: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of one path of an import: the problem that it holds, or why it is none. replaced: another one had its id."""
+    """What became of one path of an import: the problem that it holds, or why it is none. replaced: another one had its id. note: what
+    has to be known of one that is kept, such as that it could not be checked."""
 
     path: Path
     problem: Problem | None = None
     reason: str = ""
     replaced: bool = False
+    note: str = ""
 
 
-def import_all(path: Path, *, format_name: str | None = None, precision: str | None = None) -> Iterator[Imported]:
+def import_all(
+    path: Path, *, format_name: str | None = None, precision: str | None = None, adjustments: Adjustments = UNCHANGED
+) -> Iterator[Imported]:
     """Read every problem at or below path; `keep` puts one where `Problems.load` finds it.
 
-    A wrong one is told and the others go on. ProblemInvalid where path is not there, or format_name is not known.
+    A wrong one is told and the others go on. ProblemInvalid where path is not there, format_name is not known, or no file has a constant
+    that is to be set.
     """
     known = known_formats()
     formats = known if format_name is None else {format_name: known[format_name]} if format_name in known else {}
@@ -123,9 +130,11 @@ def import_all(path: Path, *, format_name: str | None = None, precision: str | N
     if not there:
         raise ProblemInvalid(str(path), "does not exist; check the path")
     seen: dict[str, Imported] = {}
-    for candidate in _candidates(path, formats, asked=True):
+    candidates = list(_candidates(path, formats, asked=True))
+    wanted = AdjustedSet.of(path, candidates, formats, adjustments)
+    for candidate in candidates:
         try:
-            problem = _read(candidate, formats, precision, own_directory(path))
+            problem = _read(candidate, formats, precision, own_directory(path), wanted.of_file(candidate))
         except ProblemInvalid as invalid:
             yield Imported(path=candidate, reason=invalid.message)
             continue
@@ -158,7 +167,9 @@ def read_kept(path: Path) -> Problem:
         raise ProblemInvalid(str(path), text) from None
 
 
-def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None, root: Path) -> Problem:
+def _read(
+    path: Path, formats: Mapping[str, ModuleType], precision: str | None, root: Path, adjustments: Adjustments = UNCHANGED
+) -> Problem:
     plug_in = detect_format(path, formats)
     if plug_in is None:
         plug_in = next((one for one in formats.values() if getattr(one, "EXPLAINS_SUFFIX", None) == path.suffix), None)
@@ -167,8 +178,7 @@ def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None, 
     if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
         taking = ", ".join(one.NAME for one in known_formats().values() if getattr(one, "ACCEPTS_PRECISION", False))
         raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
-    problem: Problem = plug_in.load(path, root=root) if precision is None else plug_in.load(path, precision, root=root)
-    return problem
+    return load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)
 
 
 def _candidates(path: Path, formats: Mapping[str, ModuleType], *, asked: bool) -> Iterator[Path]:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 TENSOR_LIMIT = 24
-SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
-AXIS_LIMIT = 16
 RANK_LIMIT = 8
+SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
+AXIS_LIMIT = TENSOR_LIMIT * RANK_LIMIT  # where every size of every tensor is passed
 SAMPLE_LIMIT = 4096
 SAMPLE_LIMIT_NS = 1 << 53  # a hundred days; a report keeps nanoseconds in 63 bits
 CUT = "cut"  # the first line of an observation that did not fit into its answer

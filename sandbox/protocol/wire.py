@@ -212,6 +212,7 @@ class Convention(StrEnum):
 class ProblemSpec:
     """What the judge needs of a problem. reference is source text that only the judge executes: of more files than one it is a JSON object
     of texts by name. inputs, outputs: () where only the problem's own code knows them; then `sandbox/judge/references` fills them in.
+    weights: what a model of `Convention.MODEL` keeps, () where that is not known: further inputs of an entry that is no model.
     modules: texts by file name, such as "task.py", that a Python submission may import; nothing secret is among them."""
 
     problem_id: str
@@ -231,6 +232,7 @@ class ProblemSpec:
     baselines: tuple[str, ...] = ()  # next to "eager" and, on a GPU, "compile": "max-autotune"
     modules: dict[str, str] = field(default_factory=dict)
     rule: str = ""  # what counts as right, for people, where the format has a rule of its own; "": the tolerance
+    weights: tuple[TensorSpec, ...] = ()
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------
@@ -255,11 +257,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionJob:
-    """Whether a problem tells right answers from wrong ones, at the workloads that there is memory and time for. Answered by Findings."""
+    """Whether a problem tells right answers from wrong ones, at the workloads that there is memory and time for. Answered by Findings.
+
+    describe_only: learn its arguments, and do not try any answer. Answered by Described where that can be done.
+    """
 
     job_id: str
     problem: ProblemSpec
     budget_s: float = 60.0
+    describe_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,7 +541,8 @@ class FindingOutcome(StrEnum):
     """What a check of a problem found."""
 
     PASSED = "passed"
-    FAILED = "failed"  # a cheat could pass, or a right kernel could not
+    FAILED = "failed"  # a cheat could pass, or a right kernel could not: the problem is refused
+    WARNING = "warning"  # a wrong kernel could pass, and the problem is admitted all the same: it is somebody else's, or asks for no more
     UNKNOWN = "unknown"  # nothing to be told here; the message says why
 
 
@@ -547,6 +554,21 @@ class Finding:
     workload_id: str
     outcome: FindingOutcome
     message: str = ""  # what could pass, and how to fix the problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What only a problem's own code knows of its arguments: a claim of that code. digest: the problem's. axes: sizes, by name.
+
+    obstacle: why it can't be given to an entry that is no model, in a sentence; "" where it can.
+    """
+
+    digest: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    weights: tuple[TensorSpec, ...]
+    axes: dict[str, int]
+    obstacle: str = ""
 
 
 Fact = (
@@ -577,6 +599,7 @@ MESSAGES: dict[str, type[Any]] = {
         Check,
         Health,
         Finding,
+        Described,
     )
 }
 

@@ -9,6 +9,7 @@ import pytest_asyncio
 from grader.formats import formats
 from grader.model import Problem
 from sandbox.protocol import wire
+from sandbox.protocol.signatures import entry_in
 from tests.harness.grading import ROOT, Grading, grader
 from tests.run_files import cache_directory
 from tests.sampling import every
@@ -32,7 +33,7 @@ __global__ void add(const float* a, const float* b, float* c, int64_t n) {{
 RAW = """#include <cstdint>
 #include <cuda_runtime.h>
 {kernel}
-extern "C" void {entry}(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream) {{
+extern "C" void {entry}(const float* a, const float* b, float* c, int64_t n, {more}cudaStream_t stream) {{
     if (n > 0) add<<<(n + 255) / 256, 256, 0, stream>>>(a, b, c, n);
 }}
 """
@@ -84,7 +85,8 @@ def source_of(problem: Problem, name: str, language: str, verdict: str) -> str:
     kernel = KERNEL.format(count=CASES[verdict], sign="-" if "MISMATCH" in verdict else "+")
     match language:
         case "cuda":
-            return RAW.format(kernel=kernel, entry=problem.spec.entry)
+            more = "int64_t b_0, int64_t output_0, " if name == "kernelbench" else ""  # there each tensor has sizes of its own
+            return RAW.format(kernel=kernel, entry=entry_in(problem.spec, language), more=more)
         case "torch_extension":
             return EXTENSION.format(kernel=kernel)
     return INLINE.format(kernel=kernel, entry=ENTRIES[name])

@@ -36,6 +36,16 @@ extern "C" void run(const float* x, float scale, float* y, float* sums, long row
     add<<<(flat + 255) / 256, 256, 0, stream>>>(x, scale, y, sums, flat, width, half);
 }
 """
+PRODUCT = "kernelbench/5_Scaled_product.py"
+PRODUCT_CUDA = (FIXTURES / "kernelbench" / "5_Scaled_product.cu").read_text()
+PRODUCT_EXTENSION = """#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor x, double factor, torch::Tensor shift, torch::Tensor weight, torch::Tensor bias, torch::Tensor gamma,
+                      torch::Tensor beta, torch::Tensor mean, torch::Tensor variance) {
+    auto y = (at::matmul(x, weight.t()) + bias - mean) / (variance + 1e-5).sqrt() * gamma + beta;
+    return y * factor + shift;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
 SUBMISSIONS = {
     "data, into its buffer": (
         SCALED_ADD,
@@ -76,6 +86,17 @@ SUBMISSIONS = {
     ),
     "into the last parameter, nothing": (RMSNORM, "def run(hidden_states, weight, output):\n    pass\n", "WRONG_ANSWER UNWRITTEN_OUTPUT"),
     "raw CUDA": (ROWS, ROWS_CUDA, "ACCEPTED"),
+    "raw CUDA, with a model's weights": (PRODUCT, PRODUCT_CUDA, "ACCEPTED"),
+    "raw CUDA, without one of the weights": (PRODUCT, PRODUCT_CUDA.replace("+ shift[column]", ""), "WRONG_ANSWER MISMATCH"),
+    "raw CUDA, into a weight": (
+        PRODUCT,
+        PRODUCT_CUDA.replace(
+            "output[row * columns + column] = ", "if (row == 0) ((float*)shift)[column] += 1e-6f;\n    output[row * columns + column] = "
+        ),
+        "WRONG_ANSWER INPUT_MODIFIED",
+    ),
+    "raw CUDA, under another name": (PRODUCT, PRODUCT_CUDA.replace(" solve(", " ModelNew("), "COMPILE_ERROR ENTRY_NOT_FOUND"),
+    "a torch extension, with a model's weights": (PRODUCT, PRODUCT_EXTENSION, "ACCEPTED"),
 }
 
 
@@ -95,7 +116,7 @@ async def graded(fleet: LocalFleet, place: str, content: str) -> Report:
     """The report of a submission, verified and not timed."""
     path = FIXTURES / place
     problem = next(one for one in formats().values() if one.matches(path)).load(path, root=path.parent)
-    source = SourceFile(path="kernel.cu" if "__global__" in content else "kernel.py", content=content)
+    source = SourceFile(path="kernel.cu" if "#include" in content else "kernel.py", content=content)
     language = detect((source,))
     assert language in problem.languages
     submission = Submission(

@@ -83,5 +83,5 @@ def test_a_weight_that_is_always_the_same_is_a_refusal() -> None:
 
 def test_sizes_that_tiles_divide_are_told() -> None:
     """It is no refusal: all that the problem asks for is right then."""
-    assert said("2 * x", X, sizes=((1, 64), (32, 256))) == {("sizes", "unknown")}
+    assert said("2 * x", X, sizes=((1, 64), (32, 256))) == {("sizes", "warning")}
     assert said("2 * x", X, sizes=((1, 64), (32, 255))) == set()

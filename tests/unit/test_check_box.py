@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from grader.admission import problem_check
 from grader.admission.check_box import CheckReport, read_limits, staged_problem
+from grader.admission.problem_check import Admission, AdmissionOutcome
 from grader.cli.check_options import CheckPlace, safe_isolations
 from grader.cli.check_place import usable_isolation
 from grader.cli.exits import GraderFailed, Misuse
@@ -21,7 +23,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
-PASSED, FAILED = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED
+PASSED, FAILED, UNKNOWN = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED, wire.FindingOutcome.UNKNOWN
 FINISHED = wire.Finished(job_id="check")
 
 
@@ -34,9 +36,9 @@ def finding(check="zeros", workload_id="", message=""):
     return wire.Finding(check=check, workload_id=workload_id, outcome=PASSED, message=message)
 
 
-def reported(spec, *messages, cause=BoxCause.EXITED, code=0, raw=b"", output=b""):
+def reported(spec, *messages, cause=BoxCause.EXITED, code=0, raw=b"", output=b"", number=None):
     content = raw + b"".join(map(wire.encode, messages))
-    report = CheckReport(content=content, ended=BoxExit(cause=cause, exit_code=code, output=output))
+    report = CheckReport(content=content, ended=BoxExit(cause=cause, exit_code=code, output=output, signal=number))
     return problem_check.reported(report, spec, 30.0)
 
 
@@ -49,7 +51,7 @@ def test_a_whole_report_is_taken_as_it_is(spec):
     "wrong",
     [
         finding(check="\x1b[2J"),
-        finding(check="a" * 41),
+        finding(check="a" * 101),
         finding(workload_id="no workload of it"),
         wire.Health(job_id="check", healthy=True),
     ],
@@ -90,16 +92,55 @@ def test_findings_without_number_are_bounded(spec):
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        (BoxCause.MEMORY_LIMIT, "takes more memory"),
         (BoxCause.OUTPUT_LIMIT, "prints without end"),
         (BoxCause.PROCESS_LIMIT, "starts more processes"),
         (BoxCause.SANDBOX_VIOLATION, "a system call that is not allowed"),
-        (BoxCause.WALL_LIMIT, "did not come back within 30 s"),
     ],
 )
 def test_a_limit_is_named(spec, cause, said):
     (found,) = reported(spec, cause=cause)
     assert said in found.message and found.outcome is FAILED
+
+
+@pytest.mark.parametrize(
+    ("ending", "check", "said"),
+    [
+        ({"cause": BoxCause.MEMORY_LIMIT}, "fits", "the reference takes more memory than the box has"),
+        ({"cause": BoxCause.WALL_LIMIT}, "time", "it was not done within 30 s"),
+        ({"cause": BoxCause.SIGNALLED, "code": None, "number": signal.SIGALRM}, "time", "it was not done within 30 s"),
+    ],
+)
+def test_too_little_memory_or_time_refuses_nothing_and_admits_nothing(spec, ending, check, said):
+    """What was found before is kept; the workload that it was of may not have been checked to its end. Another signal is the control."""
+    workload = spec.workloads[0].workload_id
+    (first, last) = reported(spec, finding(workload_id=workload), **ending)
+    assert first == finding(workload_id=workload)
+    assert (last.check, last.workload_id, last.outcome) == (check, workload, UNKNOWN) and said in last.message
+    assert admission(first, last).outcome is AdmissionOutcome.UNCHECKED
+    assert admission(first, last, finding(workload_id="another")).outcome is AdmissionOutcome.ADMITTED
+    assert reported(spec, cause=BoxCause.SIGNALLED, code=None, number=signal.SIGSEGV)[0].outcome is FAILED
+
+
+def admission(*findings):
+    return Admission(problem_id="p", digest="d", findings=findings)
+
+
+def test_warnings_are_no_refusal():
+    """A refusal is one, whatever else was found; and without anything that passed nothing was checked."""
+    passed, warned = finding(workload_id="w"), dataclasses.replace(finding("half precision"), outcome=wire.FindingOutcome.WARNING)
+    refused = dataclasses.replace(finding("seed"), outcome=FAILED)
+    assert [admission(*found).outcome for found in ((passed,), (passed, warned), (passed, warned, refused), (warned,))] == [
+        AdmissionOutcome.ADMITTED,
+        AdmissionOutcome.WARNED,
+        AdmissionOutcome.REFUSED,
+        AdmissionOutcome.UNCHECKED,
+    ]
+    assert admission(passed, warned).admitted and not admission(warned).admitted
+
+
+def test_a_name_of_an_input_may_have_capitals(spec):
+    """KernelBench's matrices are A and B."""
+    assert reported(spec, finding("every second of A"), FINISHED) == [finding("every second of A")]
 
 
 def test_the_tensors_of_workloads_are_copied_into_the_box(spec, tmp_path):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader.errors import ProblemInvalid
-from grader.formats import dropout, kernelbench
+from grader.formats import dropout, kernelbench, with_calling_convention, with_description
+from grader.formats.adjustments import UNCHANGED, Adjustments
+from grader.model import NewSubmission
 from sandbox.protocol import wire
+from sandbox.protocol.signatures import cuda_signature, entry_in, torch_signature
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
 PARTS = {
@@ -35,13 +39,13 @@ def refusal(path: Path, **options: str) -> str:
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.py")), ids=lambda path: path.stem)
 def test_a_fixture_is_read(path: Path) -> None:
-    """Id and title come from the file's name; only ModelNew in Python is asked for, and the file is the reference."""
+    """Id and title come from the file's name, and the file is the reference."""
     assert kernelbench.matches(path)
     problem = kernelbench.load(path)
     number, name = path.stem.split("_", 1)
     assert problem.problem_id == f"kb_{number}_{name.lower()}"
     assert problem.title == f"{number} {name.replace('_', ' ')}"
-    assert problem.languages == ("python",) and problem.spec.entry == "ModelNew"
+    assert set(problem.languages) == {"python", "cuda", "torch_extension"} and problem.spec.entry == "ModelNew"
     assert problem.spec.convention is wire.Convention.MODEL
     assert problem.spec.reference == path.read_text() and path.read_text() in problem.statement
     assert (problem.spec.tolerance.atol, problem.spec.tolerance.rtol) == (1e-4, 1e-4)
@@ -55,6 +59,51 @@ def test_a_precision_is_another_problem_with_another_tolerance(tmp_path: Path) -
     assert len({one.digest for one in problems}) == 3
     assert [one.spec.tolerance.atol for one in problems] == [1e-4, 1e-2, 1e-2]
     assert "fp32, fp16, bf16" in refusal(path, precision="fp8")
+
+
+def test_a_tolerance_of_one_s_own_is_another_problem(tmp_path: Path) -> None:
+    """Both values, and the rule in the statement; the floor of the budget follows, and stays under what zeros would need."""
+    path, lower = write(tmp_path), Adjustments(tolerance=1e-2, allow_lower_precision=True)
+    usual, wide, half = (kernelbench.load(path, adjustments=one) for one in (UNCHANGED, Adjustments(tolerance=1e-2), lower))
+    assert len({one.digest for one in (usual, wide, half)}) == 3
+    assert [(one.spec.tolerance.atol, one.spec.tolerance.rtol) for one in (usual, wide, half)] == [(1e-4, 1e-4), (1e-2, 1e-2), (1e-2, 1e-2)]
+    assert [one.spec.tolerance.allow_lower_precision for one in (usual, wide, half)] == [False, False, True]
+    assert [one.spec.tolerance.budget_floor for one in (usual, wide, half)] == [1e-2, 5e-2, 5e-2]
+    assert kernelbench.load(path, adjustments=Adjustments(tolerance=0.9)).spec.tolerance.budget_floor == 0.25
+    assert "within 0.01 + 0.01 * |reference|" in half.statement and "Lower precision is allowed" in half.statement
+    assert "Lower precision" not in wide.statement and half.title == "7 A thing (tolerance 0.01, lower precision allowed)"
+
+
+def test_a_constant_that_is_set_is_part_of_the_text_and_of_the_digest(tmp_path: Path) -> None:
+    """Also a probability of dropout that is set to zero: it is the changed file that is looked at."""
+    given = GIVEN.format(rate="0.2")
+    path = write(tmp_path, model=DROPPING.format(dropout="nn.Dropout(p)", more="", default=""), get_init_inputs=given)
+    assert "dropout with p = 0.2" in refusal(path)
+    problem = kernelbench.load(path, adjustments=Adjustments(constants={"rate": "0.0"}))
+    assert "rate = 0.0\n" in problem.spec.reference and problem.spec.reference in problem.statement
+    assert problem.digest != kernelbench.load(path, adjustments=Adjustments(constants={"rate": "0"})).digest
+    assert kernelbench.settable(path)["rate"] == "0.2"
+
+
+def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) -> None:
+    """A class in Python, `forward` of a torch extension, else `solve`; what is learned of the arguments changes no digest."""
+    problem = kernelbench.load(write(tmp_path))
+    assert [entry_in(problem.spec, one) for one in ("python", "torch_extension", "cuda")] == ["ModelNew", "forward", "solve"]
+    assert cuda_signature(problem.spec) == "" and torch_signature(problem.spec) == ""
+    x, w, y = (wire.TensorSpec(name=name, dtype="float32", shape=(f"{name}_0",)) for name in ("x", "w", "y"))
+    number = wire.TensorSpec(name="n", dtype="int64", shape=())
+    found = wire.Described(digest=problem.digest, inputs=(x, number), outputs=(y,), weights=(w,), axes={"x_0": 3, "w_0": 4, "y_0": 5})
+    known = with_description(problem, found)
+    assert known.digest == problem.digest and known.spec.convention is wire.Convention.MODEL
+    arguments = "const float* x, int64_t n, const float* w, float* y, int64_t x_0, int64_t y_0, int64_t w_0, cudaStream_t stream"
+    assert cuda_signature(known.spec) == f'extern "C" void solve({arguments})'
+    assert torch_signature(known.spec) == "torch::Tensor forward(torch::Tensor x, int64_t n, torch::Tensor w)"
+    new = NewSubmission(problem_id="p", language="cuda", sources=())
+    called = with_calling_convention(known.spec, new)
+    assert called.convention is wire.Convention.POSITIONAL and [one.name for one in called.inputs] == ["x", "n", "w"]
+    assert with_calling_convention(known.spec, replace(new, language="python")) == known.spec
+    python_only = with_description(problem, replace(found, weights=(), obstacle="it has 99 weights"))
+    assert python_only.languages == ("python",) and "it has 99 weights" in python_only.statement
 
 
 def test_the_digest_is_of_what_decides(tmp_path: Path) -> None:

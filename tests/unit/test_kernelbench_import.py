@@ -15,6 +15,7 @@ from grader.cli.main import app
 from grader.cli.submit import problem_at
 from grader.errors import ProblemInvalid
 from grader.formats import kernelbench
+from grader.formats.adjustments import Adjustments
 from grader.problems.store import Problems, import_all, keep, read_kept
 from grader.rules.disclosure import Redactor
 from tests import fakes
@@ -72,7 +73,7 @@ def level(tmp_path: Path) -> Path:
 def test_a_level_is_imported_and_every_broken_file_told(tmp_path: Path, level: Path) -> None:
     """A few seconds of processor time for 100 files; the broken ones stop nobody; nothing is executed; the order is that of the numbers."""
     began = time.process_time()
-    done = run("import", level, "--state-dir", tmp_path / "state", "--json")
+    done = run("import", level, "--no-check", "--state-dir", tmp_path / "state", "--json")
     assert time.process_time() - began < 10
     assert done.exit_code == 0 and not (tmp_path / "executed").exists()
     told = json.loads(done.stdout)
@@ -84,7 +85,7 @@ def test_a_level_is_imported_and_every_broken_file_told(tmp_path: Path, level: P
 
 
 def test_the_table_names_files_problems_reasons_and_a_total(tmp_path: Path, level: Path) -> None:
-    text = run("import", level, "--state-dir", tmp_path / "state").stdout
+    text = run("import", level, "--no-check", "--state-dir", tmp_path / "state").stdout
     assert "level1/7_Thing_7.py" in text and "kb_7_thing_7" in text and "is no Python" in text
     assert "96 of 100 imported" in text
 
@@ -109,7 +110,7 @@ def test_nothing_imported_is_misuse(tmp_path: Path) -> None:
 def test_what_was_imported_is_listed_shown_and_loaded(tmp_path: Path) -> None:
     """With format, workload and tolerance; the problem as it is kept is the one that was read."""
     state = ("--state-dir", tmp_path / "state")
-    assert run("import", FIXTURES, *state).exit_code == 0
+    assert run("import", FIXTURES, "--no-check", *state).exit_code == 0
     assert run("import", FIXTURES / "3_Label_loss.py", "--precision", "bf16", "--no-check", *state).exit_code == 0
     listed = run("list", *state).stdout
     assert "kb_3_label_loss_bf16" in listed and "kernelbench" in listed and "kb_2_conv_norm_gate" in listed
@@ -189,19 +190,97 @@ def test_a_submission_may_name_a_problems_file(tmp_path: Path, monkeypatch: pyte
         problem_at("./")
 
 
+def constants(*names: str) -> str:
+    return GOOD.format(size=3, mark="").replace("size = 3\n", "".join(f"{name} = 3\n" for name in ("size", *names)))
+
+
+def test_constants_are_set_where_a_file_has_them(tmp_path: Path) -> None:
+    """In a set every file takes the names that it has; one that no file has is an error that lists the others."""
+    directory = tmp_path / "level"
+    directory.mkdir()
+    for number, names in ((1, ("batch",)), (2, ("width",))):
+        (directory / f"{number}_x.py").write_text(constants(*names))
+    (directory / "3_broken.py").write_text("def get_inputs(:\n")
+    state = ("--no-check", "--state-dir", tmp_path / "state")
+    assert run("import", directory, "--set", "batch=7", "--set", "size=5", *state).exit_code == 0
+    first, second = (read_kept(tmp_path / "state" / "problems" / f"kb_{number}_x.json") for number in (1, 2))
+    assert "size = 5\nbatch = 7\n" in first.spec.reference and "size = 5\nwidth = 3\n" in second.spec.reference
+    assert (first.title, second.title) == ("1 x (batch = 7, size = 5)", "2 x (size = 5)")
+    assert "Set at import: batch = 7, size = 5." in first.statement
+    with pytest.raises(ProblemInvalid, match="assigns a constant 'height' at its top level; the constants are: batch, size, width"):
+        list(import_all(directory, adjustments=Adjustments(constants={"height": "1"})))
+    (alone,) = import_all(directory / "1_x.py", adjustments=Adjustments(constants={"width": "1"}))
+    assert alone.problem is None and "assigns no constant 'width' at its top level; it assigns size = 3, batch = 3" in alone.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--set", "size"), "is not NAME=VALUE"),
+        (("--set", "size=other"), "'other' is not a literal"),
+        (("--set", "size=1", "--set", "size=2"), "is given twice"),
+        (("--tolerance", "0"), "is not between 0 and 1"),
+        (("--tolerance", "nan"), "is not between 0 and 1"),
+    ],
+)
+@pytest.mark.parametrize("command", ["import", "check"])
+def test_what_can_not_be_set_is_misuse(command: str, options: tuple[str, ...], said: str) -> None:
+    done = run(command, FIXTURES / "1_Scaled_hinge.py", *options)
+    assert done.exit_code == 2 and said in " ".join(done.stderr.split())
+
+
+def test_other_formats_take_no_adjustments(tmp_path: Path) -> None:
+    """Their authors have files of their own for that."""
+    fakes.write_problem(tmp_path)
+    (refused,) = import_all(tmp_path, adjustments=Adjustments(tolerance=1e-2))
+    assert refused.problem is None and "are for the format kernelbench" in refused.reason
+
+
 @pytest.mark.slow
 def test_one_problem_is_checked_before_it_is_kept(tmp_path: Path) -> None:
-    """A reference that ignores its input is refused, and kept where that is wanted; a level is not checked unless that is asked for."""
+    """A reference that ignores its input is refused, and kept where that is wanted."""
     path = tmp_path / "1_same.py"
-    path.write_text(
-        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.ones_like(x)\n\n\n"
-        "def get_inputs():\n    return [torch.rand(64, 64)]\n\n\ndef get_init_inputs():\n    return []\n"
-    )
+    path.write_text(GOOD.format(size=64, mark="/dev/null").replace("torch.relu(x) + size", "torch.ones_like(x)"))
     state = ("--state-dir", tmp_path / "state")
     refused = run("import", path, *state)  # in a box, which is the default
     assert refused.exit_code == 2 and "--force" in refused.stdout and not (tmp_path / "state" / "problems").exists()
     assert run("import", path, "--force", "--trusted", *state).exit_code == 0
     assert (tmp_path / "state" / "problems" / "kb_1_same.json").exists()
+
+
+@pytest.mark.slow
+def test_what_can_not_be_checked_is_kept_and_says_so(tmp_path: Path) -> None:
+    """Not as if a wrong answer could pass; with the constants that make it smaller. A warning is kept too."""
+    state = ("--state-dir", tmp_path / "state", "--json")
+    (tmp_path / "1_huge.py").write_text(GOOD.format(size=10**6, mark="/dev/null"))
+    (tmp_path / "2_idle.py").write_text(GOOD.format(size=16, mark="/dev/null"))
+    huge = run("import", tmp_path / "1_huge.py", *state)
+    (kept,) = json.loads(huge.stdout)["imported"]
+    assert huge.exit_code == 0 and kept["note"].startswith("not checked: ") and "its constants: size = 1000000" in kept["note"]
+    idle = run("import", tmp_path / "2_idle.py", *state)
+    (kept,) = json.loads(idle.stdout)["imported"]
+    assert idle.exit_code == 0 and kept["note"] == "a wrong kernel could pass (half precision, idle relu)"
+
+
+@pytest.mark.slow
+def test_the_arguments_of_a_level_are_learned(tmp_path: Path) -> None:
+    """In one box, also where a file ends its process; `--no-check` executes nothing, and then they are not known."""
+    level = tmp_path / "level"
+    level.mkdir()
+    for path in FIXTURES.glob("*.py"):
+        shutil.copy(path, level)
+    (level / "2_Ends.py").write_text(GOOD.format(size=2, mark="/dev/null") + "\nimport os\nos._exit(0)\n")
+    signatures = {}
+    for option in ((), ("--no-check",)):
+        state = tmp_path / f"state{len(option)}"
+        assert run("import", level, *option, "--state-dir", state).exit_code == 0
+        known = Problems.load([], state / "problems").all()
+        signatures[option] = {one.problem_id: messages.problem_to_proto(one).cuda_signature for one in known}
+    assert not any(signatures["--no-check",].values())
+    assert {name for name, text in signatures[()].items() if not text} == {"kb_2_ends"}
+    assert signatures[()]["kb_5_scaled_product"].startswith('extern "C" void solve(const float* x, double factor, const float* shift, ')
+    shown = run("show", "kb_2_ends", "--state-dir", tmp_path / "state0").stdout
+    assert "only the problem's code says which arguments the entry takes" in shown
 
 
 def test_a_competition_names_its_problems(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from grader.formats import kernelbench
+from grader.formats.adjustments import UNCHANGED, Adjustments
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.languages import model_state
 from sandbox.launch.kernel import Bound, Loaded
@@ -26,6 +27,7 @@ from sandbox.launch.loop import serve
 from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, Status
+from sandbox.protocol.signatures import without_model
 from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
 
@@ -41,7 +43,7 @@ if AFTER_COLLECTION:
 
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
-RAMP, GATE, LOSS, SOFTMAX = (next(FIXTURES.glob(f"{number}_*.py")) for number in (1, 2, 3, 4))
+RAMP, GATE, LOSS, SOFTMAX, PRODUCT = (next(FIXTURES.glob(f"{number}_*.py")) for number in (1, 2, 3, 4, 5))
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 ROW = "def get_inputs():\n    return [torch.rand(4, 5)]\n"
@@ -113,7 +115,8 @@ def _run(path: str, entry: Callable[..., Any]) -> None:
     job, (gate_fd, arena_fd, _, state_fd) = link_protocol.receive(link)
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
-    kernel = model_state.make(entry, Path(f"/proc/self/fd/{state_fd}").read_bytes(), "cpu")
+    state = Path(f"/proc/self/fd/{state_fd}").read_bytes()
+    kernel = model_state.make(entry, state, "cpu") if state else entry
 
     def bind(call: Call) -> Bound:
         pairs = list(zip(call.inputs, job.inputs, strict=True))
@@ -196,6 +199,48 @@ def test_a_wrong_class_fails(tmp_path: Path, path: Path, entry: str | Callable[.
     """Zeros for a softmax too, whose every value is below the absolute tolerance."""
     entry = CLASSES[entry] if isinstance(entry, str) else entry
     assert trials(judged(tmp_path, kernelbench.load(path).spec, entry)) == [outcome]
+
+
+def _scaled_product(change: str = "") -> Callable[..., Any]:
+    """The fixture's answer from the weights that a compiled entry is given."""
+
+    def solve(x: torch.Tensor, factor: float, shift: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *norm: torch.Tensor) -> Any:
+        gamma, beta, mean, variance = norm
+        assert factor == 0.75
+        if change == "a weight":
+            weight += 1e-7
+        y = (x @ weight.T + bias - mean) / (variance + 1e-5).sqrt() * gamma + beta
+        return y * factor + (0 if change == "no shift" else shift)
+
+    return solve
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"), [("", ["passed"] * kernelbench.TRIAL_COUNT), ("no shift", ["mismatched"]), ("a weight", ["input_modified"])]
+)
+def test_a_function_gets_the_weights_with_the_inputs(tmp_path: Path, change: str, outcome: list[str]) -> None:
+    """Through the whole lane, with a number that is published late: an entry that is no model, as a compiled language has it."""
+    facts = judged(tmp_path, without_model(kernelbench.load(PRODUCT).spec), _scaled_product(change))
+    assert trials(facts) == outcome, facts
+    assert isinstance(facts[-1], wire.Finished)
+
+
+def test_a_wide_tolerance_lets_half_precision_through_and_no_zeros(tmp_path: Path) -> None:
+    """What is rounded to half is right at 1e-2 and wrong at KernelBench's 1e-4. Zeros for a softmax whose every value is under the
+    tolerance, and one constant for it, stay wrong."""
+    body = model("return x @ x.T", "pass")
+    path = tmp_path / "9_Made.py"
+    path.write_text("\n".join((HEAD, body, "def get_inputs():\n    return [torch.randn(64, 64)]\n", NONE)))
+    rule = Adjustments(tolerance=1e-2, allow_lower_precision=True)
+    strict, wide = (load_task(kernelbench.load(path, adjustments=one).spec, "cpu") for one in (UNCHANGED, rule))
+    (x,) = drawn(wide)
+    rounded = x.half().float() @ x.half().float().T
+    assert outcomes(wide, [rounded]) == ["passed"]
+    assert outcomes(strict, [drawn(strict)[0].half().float() @ drawn(strict)[0].half().float().T]) == ["mismatched"]
+    softmax = load_task(kernelbench.load(SOFTMAX, adjustments=rule).spec, "cpu")
+    (right,) = softmax.reference(drawn(softmax))
+    assert float(right.max()) < 1e-2 and outcomes(softmax, [right * 1.01]) == ["passed"]
+    assert outcomes(softmax, [torch.zeros_like(right)]) == outcomes(softmax, [torch.full_like(right, 1 / 65536)]) == ["mismatched"]
 
 
 def test_weights_are_what_decides_in_another_order() -> None:
@@ -366,7 +411,7 @@ def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
     for precision in ("fp32", "bf16"):
         for init, fake in (("self.l = nn.LSTM(5, 5)", True), ("self.l = nn.LSTM(5, int(torch.ones(1).item()) * 5)", False)):
             spec = spec_of(tmp_path, model("return self.l(x)[0]", init), ROW, NONE, precision=precision)
-            source = _ModelSource.of(spec)
+            source = _ModelSource.of(spec, "cpu")
             seen = trace.trace(source.model, lambda making, place: source.inputs(KEY, place, making), "cpu")  # noqa: B023
             assert [isinstance(one, FakeTensor) for one in seen.outputs] == [fake]
 

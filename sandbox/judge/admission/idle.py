@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sandbox.judge.admission.case import AdmissionCase, Tensors
-from sandbox.judge.references import ReferenceFailed
+from sandbox.judge.references import ReferenceFailed, native
 from sandbox.protocol import wire
 
 TILE = 16
@@ -43,25 +43,26 @@ class Idle:
             self._same[index] &= mine.is_floating_point() and torch.equal(mine, theirs)
 
     def findings(self) -> Iterator[wire.Finding]:
-        """What is to be said once every workload has been seen."""
+        """What is to be said once every workload has been seen. A published set is as it is: there it is a warning."""
+        outcome = wire.FindingOutcome.FAILED if self._spec.format == native.NAME else wire.FindingOutcome.WARNING
         for tensor, same in zip(self._spec.inputs, self._same, strict=True):
             if same:
                 statement = (
                     f"{tensor.name!r} is the same in every trial, so that a kernel need not read it; draw it from another distribution"
                 )
-                yield wire.Finding(check=f"input {tensor.name}", workload_id="", outcome=wire.FindingOutcome.FAILED, message=statement)
+                yield wire.Finding(check=f"input {tensor.name}", workload_id="", outcome=outcome, message=statement)
         for operation, done in self._done.items():
             if not done:
                 statement = (
                     f"the reference's {operation!r} changes nothing at any workload, so that a kernel need not do it; "
                     "take it out of the reference, or draw inputs on which it does something"
                 )
-                yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=wire.FindingOutcome.FAILED, message=statement)
-        if self._spec.format == "native" and all(_tiles_fit(one) for one in self._spec.workloads):
+                yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=outcome, message=statement)
+        if self._spec.format == native.NAME and all(_tiles_fit(one) for one in self._spec.workloads):
             statement = (
                 f"{TILE} divides every size at every workload: a kernel without the tails of its tiles is accepted; add odd sizes, hidden"
             )
-            yield wire.Finding(check="sizes", workload_id="", outcome=wire.FindingOutcome.UNKNOWN, message=statement)
+            yield wire.Finding(check="sizes", workload_id="", outcome=wire.FindingOutcome.WARNING, message=statement)
 
 
 def _tiles_fit(workload: wire.Workload) -> bool:

@@ -29,7 +29,7 @@ def accepted_everywhere(mutant: Mutant, spec: wire.ProblemSpec, seen: Iterable[w
         complete = names <= examined
         statement = f"{mutant.cheat} would be accepted at every workload{'' if complete else ' that was checked'} ({kind}); {mutant.remedy}"
         refused = complete and spec.format == "native"
-        outcome = _Outcome.FAILED if refused else _Outcome.UNKNOWN
+        outcome = _Outcome.FAILED if refused else _Outcome.WARNING
         yield wire.Finding(check=mutant.check, workload_id="", outcome=outcome, message=statement)
         return
 
@@ -42,7 +42,7 @@ def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
     for count in FIRST_COLUMNS:
         if 0 < emulated <= count < gpu:
             statement = f"no output has more than {count} columns on the emulated device, and {gpu} on a GPU; add a wider workload"
-            yield wire.Finding(check="columns", workload_id="", outcome=_Outcome.UNKNOWN, message=statement)
+            yield wire.Finding(check="columns", workload_id="", outcome=_Outcome.WARNING, message=statement)
             return
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -35,6 +35,8 @@ class Mutant:
 
     vital: it has to be rejected at one workload at least. own_rule_may: a format's own rule may let it through.
     one_rejects: it may be accepted at a workload as long as another one of the same kind of device rejects it.
+    needs_no_input: it computes nothing from an input, so that a problem of any format that accepts it is refused.
+    lowers_precision: right where the tolerance says that lower precision may be.
     """
 
     check: str
@@ -44,6 +46,8 @@ class Mutant:
     vital: bool = False
     own_rule_may: bool = False
     one_rejects: bool = False
+    needs_no_input: bool = False
+    lowers_precision: bool = False
 
     @property
     def accepted_here(self) -> str:
@@ -61,6 +65,7 @@ def mutants(task: Task) -> Iterator[Mutant]:
             cheat=f"a kernel that ignores {one.name!r}",
             remedy=f"use {one.name!r} in the reference or leave it out of the inputs; where it is used, {_INPUTS}",
             vital=index not in task.scratch,  # what is only written to may hold anything
+            needs_no_input=True,
         )
     yield Mutant(
         check="seed",
@@ -68,6 +73,7 @@ def mutants(task: Task) -> Iterator[Mutant]:
         cheat="a kernel that remembers the answer to other inputs",
         remedy="the answer has to depend on the inputs' values; change what is asked for, or " + _VALUES,
         vital=True,
+        needs_no_input=True,
     )
     for index, output in enumerate(spec.outputs):
         yield from _of_output(spec, index, f" in {output.name}" if len(spec.outputs) > 1 else "")
@@ -76,6 +82,7 @@ def mutants(task: Task) -> Iterator[Mutant]:
         make=_lower_precision,
         cheat="a kernel that rounds its inputs to half of their precision",
         remedy="lower atol and rtol, or set tolerance.budget_factor",
+        lowers_precision=True,
     )
     yield Mutant(
         check="no maximum",
@@ -102,23 +109,21 @@ def mutants(task: Task) -> Iterator[Mutant]:
 
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
-    def mutant(
-        check: str,
-        change: Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None],
-        cheat: str,
-        own_rule_may: bool = False,
-        one_rejects: bool = False,
-    ) -> Mutant:
+    def mutant(check: str, change: Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None], cheat: str) -> Mutant:
         def make(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
             changed = change(case, other)
             return None if changed is None else [*case.right[:index], changed, *case.right[index + 1 :]]
 
-        return Mutant(check=check + where, make=make, cheat=cheat, own_rule_may=own_rule_may, one_rejects=one_rejects)
+        return Mutant(check=check + where, make=make, cheat=cheat)
 
-    yield mutant("zeros", lambda case, _: torch.zeros_like(case.right[index]), "a kernel that writes zeros" + where)
-    yield mutant("ones", lambda case, _: torch.ones_like(case.right[index]), "a kernel that writes ones" + where)
-    yield mutant("constant mean", lambda _, other: _mean(other.right[index]), "a kernel that writes one constant" + where)
-    yield mutant("nan", lambda case, _: _nan(case.right[index]), "a kernel that writes NaN" + where)
+    constants: dict[str, tuple[Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None], str]] = {
+        "zeros": (lambda case, _: torch.zeros_like(case.right[index]), "zeros"),
+        "ones": (lambda case, _: torch.ones_like(case.right[index]), "ones"),
+        "constant mean": (lambda _, other: _mean(other.right[index]), "one constant"),
+        "nan": (lambda case, _: _nan(case.right[index]), "NaN"),
+    }
+    for check, (change, what) in constants.items():
+        yield replace(mutant(check, change, f"a kernel that writes {what}{where}"), needs_no_input=True)
     for number, one in enumerate(spec.inputs):
         if one.shape:
             yield mutant(
@@ -127,7 +132,8 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
                 f"a kernel that copies {one.name!r}{where}",
             )
     yield mutant("transposed", lambda case, _: _transposed(case, index), "a kernel that writes the transposed answer" + where)
-    yield mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where, own_rule_may=True)
+    one_wrong = mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where)
+    yield replace(one_wrong, own_rule_may=True)
     for check, border, cheat in (
         (
             "small values",
@@ -136,10 +142,10 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
         ),
         ("below atol", lambda case: (case.workload.tolerance or spec.tolerance).atol, "a kernel that writes zeros for elements below atol"),
     ):
-        yield mutant(check, partial(_flushed, index, border), cheat + where, one_rejects=True)
+        yield replace(mutant(check, partial(_flushed, index, border), cheat + where), one_rejects=True)
     for count in FIRST_COLUMNS:
         cheat = f"a kernel that computes only the first {count} columns{where}"
-        yield mutant(f"first {count} columns", partial(_first_columns, index, count), cheat, one_rejects=True)
+        yield replace(mutant(f"first {count} columns", partial(_first_columns, index, count), cheat), one_rejects=True)
 
 
 def _flushed(index: int, border: Callable[[AdmissionCase], float], case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:

@@ -1,7 +1,8 @@
 """References, a file per format: the judge's half of a format.  Trusted: those who write problems are.
 
 A format promises: `task(spec, where)` executes the problem's code once, on the device that torch calls `where`, and returns what judging
-needs of it. It may be called again with the spec that it returned, in another process, and has to come to the same.
+needs of it. It may be called again with the spec that it returned, in another process, and has to come to the same. A format whose server
+half does not know a problem's arguments may have `describe(spec, where)`, which says no more than those.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 
 from sandbox.judge.compare.tolerance import Comparison
 from sandbox.judge.reference_errors import ReferenceFailed as ReferenceFailed
+from sandbox.judge.reference_errors import ReferenceTooLarge as ReferenceTooLarge
 from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels
 from sandbox.protocol import wire
 
@@ -36,6 +38,7 @@ class Task:
     state: what a runner of `wire.Convention.MODEL` gets, as `torch.save` writes it of plain values and tensors.
     templates: see wire.RunnerJob; as many as workloads, in their order.
     scratch: numbers of the inputs that a kernel may write to, as the reference does.
+    described: what the format's server half can't know of the arguments; None: it knows all.
     """
 
     spec: wire.ProblemSpec
@@ -46,6 +49,7 @@ class Task:
     state: bytes = field(default=b"", repr=False)
     templates: tuple[str, ...] = ()
     scratch: tuple[int, ...] = ()
+    described: wire.Described | None = None
 
 
 GROUP = "grader.references"
@@ -58,13 +62,20 @@ def references() -> Mapping[str, ModuleType]:
     return {one.NAME: one for one in (*BUILT_IN, *(point.load() for point in entry_points(group=GROUP)))}
 
 
+def describe(spec: wire.ProblemSpec, where: str) -> wire.Described | None:
+    """What a problem's own code says of its arguments, without making anything large; None where its format has no need of that."""
+    learn = getattr(references()[spec.format], "describe", None)
+    with blamed("the file"):
+        return None if learn is None else learn(spec, where)
+
+
 def load_task(spec: wire.ProblemSpec, where: str) -> Task:
     """A problem's task on the device that torch calls where."""
     try:
         found = references()[spec.format].task(spec, where)
         return found if isinstance(found, Task) else Task(spec=spec, reference=found)
     except ReferenceFailed as failure:
-        raise ReferenceFailed(f"problem {spec.problem_id!r}: {failure}") from failure
+        raise type(failure)(f"problem {spec.problem_id!r}: {failure}") from failure
     except Exception as error:
         raise ReferenceFailed(f"reference of {spec.problem_id!r}: {type(error).__name__}: {error}") from error
 

@@ -20,38 +20,43 @@ import torch
 
 from sandbox.judge import references
 from sandbox.judge.compare import low_magnitude
-from sandbox.judge.references import seeds, trace
+from sandbox.judge.references import kernelbench_arguments as arguments
+from sandbox.judge.references import seeds, sources, trace
 from sandbox.judge.references.trace import Making
 from sandbox.judge.tensors import dtype_name
 from sandbox.protocol import pytree, wire
-from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
+from sandbox.protocol.signatures import with_arguments
 
 NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
-_SCALARS = {bool: "bool", int: "int64", float: "float64"}
-_EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
-_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 _FOR_REAL = nullcontext()
 
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
-    """Execute the file, learn its shapes, and make its model."""
-    source = _ModelSource.of(spec)
-    seen = trace.trace(source.model, lambda making, place: source.inputs(spec.digest, place, making), where)
-    spec = _described(spec, seen, source.parameter_names())
+    """Execute the file, learn its shapes, and make its model. The entry is a model (`wire.Convention.MODEL`), or gets the weights too."""
+    source = _ModelSource.of(spec, where)
+    seen = source.traced(spec, where)
+    found = arguments.described(spec.digest, seen, source.parameter_names())
     model = source.model().to(where)
-    state = _state(source, model)
     constants = [None if torch.is_tensor(one) else one for one in seen.inputs]
-    seen = replace(seen, inputs=[], outputs=[])  # they may have memory, and are not needed any more
+    seen = replace(seen, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
     wide = _Wide(source, seen, constants, where)
+    weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, found, where)
     return references.Task(
-        spec=spec,
+        spec=with_arguments(spec, found),
         reference=_reference(model, seen, constants),
         reference64=wide.outputs,
-        draw=lambda _, key: _drawn(source.inputs(key, where), spec, constants),
+        draw=lambda _, key: [*_drawn(source.inputs(key, where), found, constants), *weights],
         compare=low_magnitude.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
-        state=state,
+        state=_state(source, model) if spec.convention is wire.Convention.MODEL else b"",
+        described=found,
     )
+
+
+def describe(spec: wire.ProblemSpec, where: str) -> wire.Described:
+    """What the entry is given; of the model no more is made than that takes."""
+    source = _ModelSource.of(spec, where)
+    return arguments.described(spec.digest, source.traced(spec, where, only_described=True), source.parameter_names())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +68,27 @@ class _ModelSource:
     seed: int
 
     @classmethod
-    def of(cls, spec: wire.ProblemSpec) -> _ModelSource:
-        """Execute the file; nothing of an earlier execution is in its module."""
+    def of(cls, spec: wire.ProblemSpec, where: str) -> _ModelSource:
+        """Execute the file for a device; nothing of an earlier execution is in its module."""
         module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
         sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
         with seeds.seeded(spec.digest), references.blamed("the file"):
-            exec(compile(spec.reference, f"{spec.problem_id}.py", "exec"), module.__dict__)
+            exec(sources.compiled(spec.reference, f"{spec.problem_id}.py", where), module.__dict__)
         for name in (_MODEL, _INPUTS, _ARGUMENTS):
             if not callable(getattr(module, name, None)):
                 raise references.ReferenceFailed(f"the file defines no {name}; define it")
         dtype = getattr(torch, json.loads(spec.workloads[0].arguments)["dtype"])
         return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16))
+
+    def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> trace.TracedCall:
+        """One call of the model, without memory where that can be done."""
+        return trace.trace(
+            self.model,
+            lambda making, place: self.inputs(spec.digest, place, making),
+            where,
+            weights_are_inputs=spec.convention is not wire.Convention.MODEL,
+            only_described=only_described,
+        )
 
     def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
         """What Model is made with."""
@@ -85,10 +100,10 @@ class _ModelSource:
 
     def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
         """A model as a runner makes it, on the CPU, then cast."""
-        arguments = self.arguments(making)
+        given = self.arguments(making)
         with seeds.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
-            model = getattr(self.module, _MODEL)(*arguments)
+            model = getattr(self.module, _MODEL)(*given)
             if not isinstance(model, torch.nn.Module):
                 raise references.ReferenceFailed(f"{_MODEL} is no torch.nn.Module; derive it from that")
             return _moved(model, self.dtype)
@@ -135,51 +150,26 @@ def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> to
     return model
 
 
-def _described(spec: wire.ProblemSpec, seen: trace.TracedCall, named: list[str]) -> wire.ProblemSpec:
-    """The spec with what is known now: tensors, and their sizes as the workload's axes."""
-    axes: dict[str, int] = {}
-
-    def tensor(name: str, one: Any) -> wire.TensorSpec:
-        if not torch.is_tensor(one):
-            if isinstance(one, int) and abs(one) > _EXACT_INTEGERS:
-                raise references.ReferenceFailed(f"input {name!r} is {one}; integers up to 2 ** 53 can be given")
-            return wire.TensorSpec(name=name, dtype=_SCALARS[type(one)], shape=())
-        dtype = dtype_name(one)
-        if dtype not in _DTYPES or one.dim() > RANK_LIMIT:
-            raise references.ReferenceFailed(
-                f"{name!r} is {dtype} with {one.dim()} axes; take one of {', '.join(_DTYPES)}, and {RANK_LIMIT} axes"
-            )
-        axes.update({f"{name}_{index}": int(size) for index, size in enumerate(one.shape)})
-        return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(f"{name}_{index}" for index in range(one.dim())))
-
-    names = [*named, *(f"x{index}" for index in range(len(named), len(seen.inputs)))]
-    pairs = list(zip(names, seen.inputs, strict=False))
-    for name, one in pairs:
-        if torch.is_tensor(one) and one.dim() == 0:  # what has no axes travels as a number
-            sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
-            raise references.ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
-    inputs = tuple(tensor(name, one) for name, one in pairs)
-    several = len(seen.outputs) > 1
-    if len(inputs) + len(seen.outputs) > TENSOR_LIMIT:
-        text = f"{len(inputs)} inputs and {len(seen.outputs)} outputs; {TENSOR_LIMIT} can be sent"
-        raise references.ReferenceFailed(f"{text}: put several into one tensor")
-    outputs = tuple(tensor(f"output{index}" if several else "output", one) for index, one in enumerate(seen.outputs))
-    return replace(spec, inputs=inputs, outputs=outputs, workloads=tuple(replace(one, axes=axes) for one in spec.workloads))
-
-
-def _drawn(given: list[Any], spec: wire.ProblemSpec, constants: list[Any]) -> list[torch.Tensor]:
+def _drawn(given: list[Any], found: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
     """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
-    axes = spec.workloads[0].axes
-    declared = [(one.dtype, [axes[str(name)] for name in one.shape]) for one in spec.inputs]
-    tensors = [one if torch.is_tensor(one) else torch.tensor(one, dtype=getattr(torch, _SCALARS[type(one)])) for one in given]
-    found = [(dtype_name(one), list(one.shape)) for one in tensors]
+    declared = [(one.dtype, [found.axes[str(name)] for name in one.shape]) for one in found.inputs]
+    tensors = arguments.number_tensors(given)
+    made = [(dtype_name(one), list(one.shape)) for one in tensors]
     if [None if torch.is_tensor(one) else one for one in given] != constants:
         raise references.ReferenceFailed(
             f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
         )
-    if found != declared:
-        raise references.ReferenceFailed(f"{_INPUTS}() made {found}, and {declared} before; let only the values differ from call to call")
+    if made != declared:
+        raise references.ReferenceFailed(f"{_INPUTS}() made {made}, and {declared} before; let only the values differ from call to call")
     return [one if one.dim() else one.cpu() for one in tensors]
+
+
+def _weights(model: torch.nn.Module, found: wire.Described, where: str) -> list[torch.Tensor]:
+    """What the model keeps, as inputs on the device: copies, for a call of the model may change its own. The same in every trial."""
+    if found.obstacle:
+        raise references.ReferenceFailed(f"its model can't be given to a compiled entry: {found.obstacle}; submit a Python module")
+    kept = [one.detach().to(where).clone(memory_format=torch.contiguous_format) for one in trace.kept_tensors(model).values()]
+    return [one if one.dim() else one.cpu() for one in kept]
 
 
 def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[Any]) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
@@ -195,8 +185,8 @@ def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[A
             torch._foreach_copy_(live, kept)
         for module, key, value in before:
             _restore(module, key, value)
-        arguments = [one if constant is None else constant for one, constant in zip(inputs, constants, strict=True)]
-        result = model(*arguments)
+        given = inputs[: len(constants)]  # weights that come after them are the model's own
+        result = model(*(one if constant is None else constant for one, constant in zip(given, constants, strict=True)))
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
     call.__code__ = call.__code__.replace()  # its own: what torch.compile makes is kept with the code object, and the rest would share it
@@ -235,16 +225,16 @@ class _Wide:
 
 def _state(source: _ModelSource, model: torch.nn.Module) -> bytes:
     """What the runner makes its ModelNew of. dtype: what it has to be cast to, as the weights here are."""
-    arguments = source.arguments()
+    given = source.arguments()
     try:
-        pytree.flatten(arguments, torch.is_tensor)
+        pytree.flatten(given, torch.is_tensor)
     except pytree.NestInvalid as invalid:
         raise references.ReferenceFailed(f"{_ARGUMENTS}() can't be sent to a kernel: {invalid}; return plain values") from None
     weights = {name: value.detach().cpu() for name, value in model.state_dict().items() if torch.is_tensor(value)}
     file = io.BytesIO()
     torch.save(
         {
-            "arguments": arguments,
+            "arguments": given,
             "weights": weights or None,
             "seed": source.seed,
             "train": model.training,

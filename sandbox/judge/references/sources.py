@@ -46,11 +46,7 @@ class Modules:
 
     def _execute(self, module: types.ModuleType, path: str, text: str) -> None:
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
-        tree = ast.parse(text, path)
-        if self._where == "cpu":
-            _ReferenceOnCpu().visit(tree)
-            ast.fix_missing_locations(tree)
-        exec(compile(tree, path, "exec", dont_inherit=True), vars(module))
+        exec(compiled(text, path, self._where), vars(module))
 
     def _import(
         self,
@@ -63,6 +59,15 @@ class Modules:
         if level == 0 and name in self._texts:
             return self.load(name)
         return builtins.__import__(name, globals, locals, fromlist, level)
+
+
+def compiled(text: str, path: str, where: str) -> types.CodeType:
+    """A problem's file, ready to be executed for the device that torch calls where: on the CPU, "cuda" and `.cuda()` mean the CPU."""
+    tree = ast.parse(text, path)
+    if where == "cpu":
+        _ReferenceOnCpu().visit(tree)
+        ast.fix_missing_locations(tree)
+    return compile(tree, path, "exec", dont_inherit=True)
 
 
 class _ReferenceOnCpu(ast.NodeTransformer):

@@ -21,7 +21,9 @@ from sandbox.judge import references
 
 # What one byte takes while it is judged: in two arenas, in the judge's copies, in the baseline's and the subject's own memory.
 INPUT_FACTOR, OUTPUT_FACTOR, WEIGHT_FACTOR = 6, 10, 4
+SMALLER = "make the file's sizes smaller (`grader-cli problems import --set NAME=VALUE`)"
 _RUNNING = ("running_mean", "running_var")  # normalisation in train mode writes these, though not every schema declares it
+_CALL_COUNTER = "num_batches_tracked"  # of normalisation, which no answer depends on
 _PROBABILITIES = ("dropout_p", "dropout", "p")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _OWN = ("_parameters", "_buffers", "_modules")  # of a module's attributes: compared as tensors
@@ -31,42 +33,57 @@ Making = AbstractContextManager[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedCall:
-    """Inputs and outputs as they would be, and what forward leaves behind in its model: tensors and attributes, by name."""
+    """Inputs, outputs and weights as they would be, and what forward leaves behind in its model: tensors and attributes, by name."""
 
     inputs: list[Any]
     outputs: list[torch.Tensor]
+    weights: dict[str, torch.Tensor]
     written: tuple[str, ...]
     rebound: tuple[tuple[str, str], ...]  # a submodule's name and the attribute's
 
 
-def trace(model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str) -> TracedCall:
-    """Call the model once on such inputs. Raises ReferenceFailed where it does not fit, draws random numbers or keeps state."""
-    without_memory = FakeTensorMode(allow_non_fake_inputs=True)
+def trace(
+    model: Callable[[Making], torch.nn.Module],
+    inputs: Callable[[Making, str], list[Any]],
+    where: str,
+    *,
+    weights_are_inputs: bool = False,
+    only_described: bool = False,
+) -> TracedCall:
+    """Call the model once on such inputs. Raises ReferenceFailed where it does not fit, draws random numbers or keeps state.
+
+    only_described: it will not be judged here, so that it may be larger than this device's memory."""
+    without_memory, weight_factor = FakeTensorMode(allow_non_fake_inputs=True), WEIGHT_FACTOR + INPUT_FACTOR * weights_are_inputs
     try:
-        return _trace(model, inputs, where, without_memory)
+        return _trace(model, inputs, where, without_memory, 0 if only_described else weight_factor)
     except references.ReferenceFailed as failure:
         if not isinstance(failure.__cause__, RuntimeError):
             raise
-    return _trace(model, inputs, where, _Bounded(memory_bytes(where)))
+    return _trace(model, inputs, where, _Bounded(memory_bytes(where)), weight_factor)
 
 
 def _trace(
-    model: Callable[[Making], torch.nn.Module], inputs: Callable[[Making, str], list[Any]], where: str, making: Making
+    model: Callable[[Making], torch.nn.Module],
+    inputs: Callable[[Making, str], list[Any]],
+    where: str,
+    making: Making,
+    weight_factor: int,
 ) -> TracedCall:
     real = isinstance(making, _Bounded)
     given = inputs(making, where if real else "cpu")
     _check_inputs(given)
-    _check_size(_size(given), 0, 0, where)
+    sizes = _Sizes(input_bytes=_size(given), where=where, weight_factor=weight_factor)
+    sizes.check(0, 0)
     made = model(making)
     made = made.to(where) if real else made
     weight_bytes = _size([*made.parameters(), *made.buffers()])
-    _check_size(_size(given), weight_bytes, 0, where)
-    before, watch = _Kept.of(made), _TraceMode()
+    sizes.check(weight_bytes, 0)
+    weights, before, watch = kept_tensors(made), _Kept.of(made), _TraceMode()
     with references.blamed("forward"), making, watch:
         outputs = flat_outputs(made(*given))
     written, rebound = before.changes(made, watch.written)
-    _check_size(_size(given), weight_bytes, _size(outputs), where)
-    return TracedCall(inputs=given, outputs=outputs, written=written, rebound=rebound)
+    sizes.check(weight_bytes, _size(outputs))
+    return TracedCall(inputs=given, outputs=outputs, weights=weights, written=written, rebound=rebound)
 
 
 def flat_outputs(result: object) -> list[torch.Tensor]:
@@ -103,9 +120,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.arguments and func._schema.arguments[0].name == "size" and args and not func.is_view:
             count = math.prod(int(one) for one in args[0])
             if count * ((kwargs or {}).get("dtype") or torch.get_default_dtype()).itemsize > self._limit_bytes:
-                raise references.ReferenceFailed(
-                    f"a tensor of shape {list(args[0])} does not fit into memory; make the file's sizes smaller"
-                )
+                raise references.ReferenceTooLarge(f"a tensor of shape {list(args[0])} does not fit into memory; {SMALLER}")
         return func(*args, **(kwargs or {}))
 
 
@@ -176,6 +191,18 @@ def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
+def kept_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What a model keeps and an answer can depend on, by name: its state, other buffers, and tensors that are plain attributes."""
+    found: dict[str, torch.Tensor] = {name: one for name, one in model.state_dict(keep_vars=True).items() if torch.is_tensor(one)}
+    attributes = {
+        f"{name}.{key}" if name else key: one for name, module in model.named_modules() for key, one in _attributes(module).items()
+    }
+    for name, one in (*model.named_buffers(), *attributes.items()):
+        if torch.is_tensor(one):
+            found.setdefault(name, one)
+    return {name: one for name, one in found.items() if name.rpartition(".")[2] != _CALL_COUNTER}
+
+
 def _is_zero(value: object) -> bool:
     return isinstance(value, (int, float)) and value == 0
 
@@ -194,14 +221,24 @@ def _size(values: list[Any]) -> int:
     return sum(one.numel() * one.element_size() for one in values if torch.is_tensor(one))
 
 
-def _check_size(input_bytes: int, weight_bytes: int, output_bytes: int, where: str) -> None:
-    needed = INPUT_FACTOR * input_bytes + WEIGHT_FACTOR * weight_bytes + OUTPUT_FACTOR * output_bytes
-    if needed > (there := memory_bytes(where)):
-        text = (
-            f"inputs of {input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB and outputs of {output_bytes / 1e9:.3g} GB take "
-            f"{needed / 1e9:.3g} GB while they are judged, and here are {there / 1e9:.3g} GB; make the file's sizes smaller"
-        )
-        raise references.ReferenceFailed(text)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    """What a problem takes. weight_factor: what one byte of the weights takes while it is judged; 0: nothing is checked."""
+
+    input_bytes: int
+    where: str
+    weight_factor: int
+
+    def check(self, weight_bytes: int, output_bytes: int) -> None:
+        """ReferenceTooLarge where it does not fit, as far as sizes are known."""
+        needed = INPUT_FACTOR * self.input_bytes + self.weight_factor * weight_bytes + OUTPUT_FACTOR * output_bytes
+        if self.weight_factor and needed > (there := memory_bytes(self.where)):
+            text = (
+                f"inputs of {self.input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB "
+                f"and outputs of {output_bytes / 1e9:.3g} GB take {needed / 1e9:.3g} GB while they are judged, "
+                f"and here are {there / 1e9:.3g} GB; {SMALLER}"
+            )
+            raise references.ReferenceTooLarge(text)
 
 
 def memory_bytes(where: str) -> int:

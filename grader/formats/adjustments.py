@@ -1,0 +1,31 @@
+"""What an import changes in a problem that somebody else wrote: its sizes, and what counts as right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjustments:
+    """constants: new values, as Python literals, of constants at the top level of the file. tolerance: atol and rtol; None: the format's.
+    allow_lower_precision: half precision and TF32 may be right. ValueError where the tolerance is none."""
+
+    constants: Mapping[str, str] = field(default_factory=dict)
+    tolerance: float | None = None
+    allow_lower_precision: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None and not (math.isfinite(self.tolerance) and 0 < self.tolerance < 1):
+            raise ValueError(f"a tolerance of {self.tolerance:g} is not between 0 and 1; write one such as 1e-2")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is to be changed."""
+        return bool(self.constants) or self.tolerance is not None or self.allow_lower_precision
+
+
+UNCHANGED = Adjustments()

@@ -1,0 +1,86 @@
+"""How the entry of a problem is declared in a compiled language.  Data and text only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sandbox.protocol import wire
+
+C_TYPES = {
+    "float32": "float",
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float64": "double",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+}
+TORCH_SCALARS = {"float32": "double", "float64": "double", "float16": "double", "bfloat16": "double", "bool": "bool"}
+CUDA, TORCH_EXTENSION, PYTHON = "cuda", "torch_extension", "python"
+FUNCTION, FUNCTIONS = "solve", {TORCH_EXTENSION: "forward"}  # the entry's name where a problem's own is that of a class
+
+
+def with_arguments(spec: wire.ProblemSpec, found: wire.Described) -> wire.ProblemSpec:
+    """The problem with the arguments that were learned of it, in its own convention."""
+    workloads = tuple(replace(one, axes=dict(found.axes)) for one in spec.workloads)
+    as_model = replace(
+        spec,
+        inputs=found.inputs,
+        outputs=found.outputs,
+        weights=found.weights,
+        axes=(),
+        workloads=workloads,
+        convention=wire.Convention.MODEL,
+    )
+    return as_model if spec.convention is wire.Convention.MODEL else without_model(as_model)
+
+
+def entry_in(spec: wire.ProblemSpec, language: str) -> str:
+    """The name of the entry of a submission in this language that does not say another. A model is a Python class, and else a function."""
+    if spec.convention is not wire.Convention.MODEL or language == PYTHON:
+        return spec.entry
+    return FUNCTIONS.get(language, FUNCTION)
+
+
+def without_model(spec: wire.ProblemSpec) -> wire.ProblemSpec:
+    """The problem as an entry that is no model takes it: weights are inputs after the others. Every size of every tensor is an axis; those
+    of the weights come last, so that an entry that knows them can leave them out."""
+    if spec.convention is not wire.Convention.MODEL:
+        return spec
+    axes = dict.fromkeys(str(axis) for tensor in (*spec.inputs, *spec.outputs, *spec.weights) for axis in tensor.shape)
+    inputs = (*spec.inputs, *spec.weights)
+    return replace(spec, inputs=inputs, weights=(), axes=tuple(axes), convention=wire.Convention.POSITIONAL)
+
+
+def cuda_signature(spec: wire.ProblemSpec) -> str:
+    """How the entry is declared in raw CUDA: inputs (() by value), outputs, axes, stream. "" where the arguments are not known yet."""
+    known = without_model(spec)
+    if not known.outputs:
+        return ""
+    inputs = [f"{C_TYPES[one.dtype]} {one.name}" if one.shape == () else f"const {C_TYPES[one.dtype]}* {one.name}" for one in known.inputs]
+    outputs = [f"{C_TYPES[one.dtype]}* {one.name}" for one in known.outputs]
+    axes = [f"int64_t {axis}" for axis in known.axes]
+    return f'extern "C" void {entry_in(spec, CUDA)}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
+
+
+def torch_signature(spec: wire.ProblemSpec) -> str:
+    """How the entry of a torch extension is declared: tensors and numbers in, outputs returned. "" where that is not known yet."""
+    known = without_model(spec)
+    if not known.outputs:
+        return ""
+    result = "torch::Tensor" if len(known.outputs) == 1 else "std::vector<torch::Tensor>"
+    inputs = [f"{'torch::Tensor' if one.shape else TORCH_SCALARS.get(one.dtype, 'int64_t')} {one.name}" for one in known.inputs]
+    return f"{result} {FUNCTIONS[TORCH_EXTENSION]}({', '.join(inputs)})"
+
+
+def declaration(spec: wire.ProblemSpec, language: str) -> str:
+    """How the entry is declared in this language; "" where it is not known, or the language has no declarations."""
+    match language:
+        case "cuda":
+            return cuda_signature(spec)
+        case "torch_extension":
+            return torch_signature(spec)
+    return ""
