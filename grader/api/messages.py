@@ -31,7 +31,6 @@ from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, without_model
 
-
 # Of a submission, what is not known before it ends.
 _LATER = ("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline")
 
