@@ -72,7 +72,10 @@ def submit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files.")],
     problem: Annotated[
         str | None,
-        typer.Option(help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it."),
+        typer.Option(
+            help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it; "
+            "of a solution file, its definition."
+        ),
     ] = None,
     device: DeviceOption = AUTO,
     mode: Annotated[
@@ -96,7 +99,8 @@ def submit(
 ) -> None:
     """Grade a kernel, and show progress and the report. Ctrl-C cancels it.
 
-    A kernel is one or more files. Their paths are sent relative to their common directory.
+    A kernel is one or more files. Their paths are sent relative to their common directory. One file that ends in .json is a solution file
+    of FlashInfer-Bench or SOL-ExecBench: it holds the sources, and names entry point, language and problem.
     """
     order = submit_command.SubmitOptions(
         files=tuple(files),
@@ -192,12 +196,15 @@ def problems_import(
     precision: Annotated[
         str | None, typer.Option(metavar="PRECISION", help="fp32, fp16 or bf16, for kernelbench: what floating tensors are cast to.")
     ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="PREFIX", help="Put PREFIX_ in front of every id, so that two versions of a set can be there.")
+    ] = "",
     state_dir: StateDir = None,
     check: Annotated[
         bool | None,
         typer.Option("--check/--no-check", help="Check each first, as `problems check` does. Default: where there is one only."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also keep problems that the check refuses.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also keep what the check refuses, and what needs a missing package.")] = False,
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
@@ -209,7 +216,9 @@ def problems_import(
 
     async def work() -> Exit:
         place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        wanted = imports_command.ImportOptions(format_name=format_name, precision=precision, check=check, force=force, place=place)
+        wanted = imports_command.ImportOptions(
+            format_name=format_name, precision=precision, prefix=prefix, check=check, force=force, place=place
+        )
         return await imports_command.import_(path, state_dir, wanted, json=json)
 
     run(work())

@@ -4,8 +4,9 @@ A format promises NAME, `matches(path)`, and `load(path, root=None)`, which read
 naming the file, the key and the remedy. The judge's half is the module of the same NAME in `sandbox/judge/references/`. Optional are
 `members(path)`, the problems that a set at path lists; `with_calling_convention(spec, new)`, where a submission decides how its entry is
 called; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; EXPLAINS_SUFFIX, a suffix of files that it loads to say
-what is missing in them; and SECRET_SIZES, where a competition may draw other sizes. An installed package adds a format with an entry point
-of the group `grader.formats`.
+what is missing in them; SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files of a problem, for messages;
+`warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why no judge here could run it, or "". An installed package
+adds a format with an entry point of the group `grader.formats`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> 
         return next((one for one in (formats() if among is None else among).values() if one.matches(path)), None)
     except OSError:  # such as a name that is too long
         return None
+
+
+def expected_layouts(among: Mapping[str, ModuleType]) -> str:
+    """What files these formats take, for messages."""
+    return "; ".join(f"{one.NAME}: {getattr(one, 'LAYOUT', 'see its documentation')}" for one in among.values())
 
 
 def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:

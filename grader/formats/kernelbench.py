@@ -19,6 +19,7 @@ from grader.model import Problem
 from sandbox.protocol import wire
 
 NAME = "kernelbench"
+LAYOUT = "a Python file with Model, get_inputs and get_init_inputs"
 LANGUAGES = ("python",)
 ACCEPTS_PRECISION = True
 EXPLAINS_SUFFIX = ".py"

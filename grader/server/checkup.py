@@ -190,6 +190,9 @@ def _contents(settings: Settings) -> Iterator[CheckupFinding]:
         problems = Problems.load(settings.problems, settings.imported_path)
         count = len(problems.all())
         yield ok("problems", f"{count} loaded") if count else warning("problems", "there are none", "name some: --problems DIR")
+        if unreadable := problems.unreadable():
+            names = ", ".join(map(str, unreadable))
+            yield warning("imported problems", f"not readable: {names}", "import them again with this version, or remove the files")
         competitions = Competitions.load(settings.competitions, problems)
     except GraderError as error:  # it names the file, and the key in it
         yield wrong("problems and competitions", str(error))

@@ -26,7 +26,7 @@ from grader.cli.timeline import Timeline
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid
 from grader.formats import native
-from grader.problems import store
+from grader.problems import kept
 from grader.v1 import submission_pb2
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_problems import TOML_WORDS
@@ -136,7 +136,7 @@ def test_any_status_of_a_server_becomes_an_error(status: Any, infos: list[Any], 
 
 
 def kept_texts() -> st.SearchStrategy[str]:
-    data = json.loads(store._adapter().dump_json(native.load(VECTOR_ADD)))
+    data = json.loads(kept._adapter().dump_json(native.load(VECTOR_ADD)))
     whole = values.mutated(data).map(json.dumps)
     return st.one_of(whole, values.garbled(json.dumps(data), ("NaN", "[" * 300, "1" * 5000)), values.texts())
 
@@ -147,7 +147,7 @@ def test_a_kept_problem_is_read_or_refused(content: str) -> None:
         path = Path(place) / "p.json"
         put(path, content)
         try:
-            problem = store.read_kept(path)
+            problem = kept.read_kept(path)
         except ProblemInvalid as invalid:
             assert invalid.message
             return

@@ -22,7 +22,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, safetensors
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.model import Problem
-from grader.problems import store
+from grader.problems import kept, store
 from sandbox.protocol import gate, wire
 from tests.fuzz import values
 
@@ -83,9 +83,9 @@ def check_sound(problem: Problem) -> None:
     assert wire.encode(wire.decode(wire.encode(job))) == wire.encode(job)
     messages.problem_to_proto(problem).SerializeToString()
     with tempfile.TemporaryDirectory(prefix="gk-") as place:
-        store.keep(problem, Path(place))
-        kept = store.read_kept(next(Path(place).iterdir()))
-        assert wire.encode(wire.AdmissionJob(job_id="x", problem=kept.spec)) == wire.encode(job)
+        kept.keep(problem, Path(place))
+        again = kept.read_kept(next(Path(place).iterdir()))
+        assert wire.encode(wire.AdmissionJob(job_id="x", problem=again.spec)) == wire.encode(job)
     assert len(spec.inputs) + len(spec.outputs) <= gate.TENSOR_LIMIT
     assert spec.workloads and spec.trial_s > 0 and spec.trial_count > 0 and len(spec.digest) == 64
     assert len(spec.axes) <= gate.AXIS_LIMIT and len(set(spec.axes)) == len(spec.axes)
