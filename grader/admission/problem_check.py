@@ -30,7 +30,7 @@ PATIENCE_S = (
 )
 NOTICE_S = 30.0  # so often a check that takes long is said to go on
 FINDING_LIMIT, MESSAGE_LIMIT_CHARS = 20_000, 2_000  # of what a box says
-CHECK_NAME = re.compile(r"[a-z0-9][a-z0-9_ -]{0,39}")
+CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,119}")  # may hold the name of an input
 CAUSES = {
     BoxCause.MEMORY_LIMIT: "takes more memory than the box has",
     BoxCause.OUTPUT_LIMIT: "prints without end",

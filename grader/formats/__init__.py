@@ -17,12 +17,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from grader.formats import flashinfer, kernelbench, native, reference_kernels
+from grader.formats import flashinfer, kernelbench, native, reference_kernels, robust_kbench
 from grader.model import NewSubmission
 from sandbox.protocol import wire
 
 GROUP = "grader.formats"
-BUILT_IN = (native, kernelbench, reference_kernels, flashinfer)
+# In this order a path is shown to them: a file of robust_kbench looks like one of kernelbench, too.
+BUILT_IN = (native, robust_kbench, kernelbench, reference_kernels, flashinfer)
 
 
 @lru_cache(maxsize=1)

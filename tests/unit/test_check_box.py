@@ -49,7 +49,7 @@ def test_a_whole_report_is_taken_as_it_is(spec):
     "wrong",
     [
         finding(check="\x1b[2J"),
-        finding(check="a" * 41),
+        finding(check="a" * 121),
         finding(workload_id="no workload of it"),
         wire.Health(job_id="check", healthy=True),
     ],
