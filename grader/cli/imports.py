@@ -115,7 +115,7 @@ def _outcome(one: Imported, top: Path) -> str:
         return one.reason
     if one.same_as is not None:
         return f"the same as {_shown(one.same_as, top)}"
-    return "; ".join(("replaces another" if one.replaced else "imported", *one.warnings))
+    return "; ".join(("replaces another of this id; --prefix keeps both" if one.replaced else "imported", *one.warnings))
 
 
 def _shown(one: Path, path: Path) -> str:

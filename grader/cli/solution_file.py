@@ -17,6 +17,7 @@ from grader.model import SourceFile
 from grader.problem_ids import problem_id_of
 
 SUFFIX = ".json"
+DEFINITION_LIMIT_BYTES = 4 << 20
 PYTHON = ("python", "pytorch", "triton", "tilelang", "cute_dsl", "cutile", "cudnn_frontend")
 COMPILED = ("cuda", "cpp", "cuda_cpp", "cutlass", "cudnn", "cublas")
 _TVM = re.compile(r"\btvm/ffi/|\bTVM_FFI_")
@@ -95,6 +96,8 @@ def _get(path: Path, table: Mapping[str, Any], key: str, kind: type[_Kind], plac
         raise Misuse(f"solution: {path}: {place}{key}: is missing; add it")
     if not isinstance(value, kind) or not value:
         raise Misuse(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
+    if isinstance(value, str) and not _is_text(value):
+        raise Misuse(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is no character; fix it")
     return value
 
 
@@ -167,9 +170,17 @@ def _notes(path: Path, spec: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"compile_options of {path.name} are not used: {' '.join(map(str, flags))}",) if flags else ()
 
 
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _definition_name(path: Path) -> str | None:
     try:
-        table = json.loads(path.read_text("utf-8"))
+        table = json.loads(path.read_text("utf-8")) if path.stat().st_size <= DEFINITION_LIMIT_BYTES else None
     except (OSError, ValueError, RecursionError):
         return None
     name = table.get("name") if isinstance(table, dict) else None

@@ -86,7 +86,7 @@ def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
 
 
 def _check_size(sources: Sequence[SourceFile]) -> None:
-    size = sum(len(one.content.encode("utf-8", "surrogatepass")) for one in sources)
+    size = sum(len(one.content.encode()) for one in sources)
     if size > SOURCE_LIMIT_BYTES:
         raise Misuse(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
 

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from grader.errors import ProblemInvalid
-from grader.formats import emulated_sizes, safetensors
+from grader.formats import emulated_sizes, needed_packages, safetensors
 from grader.formats import flashinfer_schema as schema
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.formats.flashinfer_calls import with_calling_convention as with_calling_convention
@@ -77,6 +77,11 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 def warnings(problem: Problem) -> tuple[str, ...]:
     """What to tell those who import it."""
     return emulated_sizes.warnings(problem)
+
+
+def unusable(problem: Problem) -> str:
+    """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
+    return needed_packages.sentence(needed_packages.missing_packages({"reference": problem.spec.reference}, "reference", (schema.RUN,)))
 
 
 def _for_devices(definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> tuple[wire.Workload, ...]:

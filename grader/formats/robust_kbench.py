@@ -176,13 +176,13 @@ def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], dire
     """One for each setting; of one that is large one for a GPU, and another for the emulated device with as small a batch as it needs."""
     smaller: list[_Setting] = []
     for index, one in enumerate(settings):
-        name = f"setting-{index}"
-        if _elements(one, signatures) <= emulated_sizes.SMALL:
-            yield _workload(name, one, direction, "")
+        name, small = f"setting-{index}", _smaller(one, signatures)
+        possible = _input_elements(small, signatures) + _weight_elements(small, signatures) <= emulated_sizes.LARGEST
+        if small == one:
+            yield _workload(name, one, direction, "" if possible else DeviceKind.CUDA)
             continue
         yield _workload(name, one, direction, DeviceKind.CUDA)
-        small = _smaller(one, signatures)
-        if small not in smaller and _elements(small, signatures) <= emulated_sizes.LARGEST:
+        if possible and small not in smaller:
             smaller.append(small)
             yield _workload(f"{name}-small", small, direction, DeviceKind.EMULATED)
 
@@ -194,25 +194,27 @@ def _workload(workload_id: str, setting: _Setting, direction: str, device_kind: 
     return wire.Workload(workload_id=workload_id, axes=axes, arguments=arguments, device_kind=device_kind)
 
 
-def _elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
-    """About how many elements the inputs and the weights have: the product of all sizes that each is made of."""
-    sizes = [
-        [value for value in {**signatures[name].defaults, **setting[of]}.values() if type(value) is int and value > 0]
-        for name, of in (("get_inputs", "given"), ("Model", "init"))
-    ]
-    return sum(map(math.prod, sizes))
+def _input_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
+    """About how many elements the inputs have: the product of all sizes that they are made of."""
+    values = {**signatures["get_inputs"].defaults, **setting["given"]}.values()
+    return math.prod(value for value in values if type(value) is int and value > 0)
+
+
+def _weight_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
+    """About how many elements the weights have: those of a matrix of the two largest sizes."""
+    values = {**signatures["Model"].defaults, **setting["init"]}.values()
+    return math.prod(sorted(value for value in values if type(value) is int and value > 0)[-2:])
 
 
 def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
-    """With a smaller batch: first batch_size, then what else only the inputs have, is halved while the setting is too large."""
-    inputs = dict(setting["given"])
-    own = sorted((key for key in inputs if key not in setting["init"]), key=lambda key: key != "batch_size")
-    for key in own:
-        while (
-            type(value := inputs[key]) is int and value > 1 and _elements({**setting, "given": inputs}, signatures) > emulated_sizes.SMALL
-        ):
-            inputs[key] = value // 2
-    return {**setting, "given": inputs}
+    """With a smaller batch: first batch_size, then what else only the inputs have, is halved while the inputs are too large."""
+    given = dict(setting["given"])
+    for key in sorted((key for key in given if key not in setting["init"]), key=lambda key: key != "batch_size"):
+        while type(value := given[key]) is int and value > 1:
+            if _input_elements({**setting, "given": given}, signatures) <= emulated_sizes.SMALL:
+                break
+            given[key] = value // 2
+    return {**setting, "given": given}
 
 
 def _settings(path: Path) -> list[_Setting]:

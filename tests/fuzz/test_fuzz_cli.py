@@ -31,6 +31,7 @@ from grader.v1 import submission_pb2
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_problems import TOML_WORDS
 
+SOLUTION = Path(__file__).parents[1] / "fixtures" / "flashinfer" / "flat" / "solutions" / "clipped_sum_cuda.json"
 VECTOR_ADD = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
 
 
@@ -64,6 +65,26 @@ def test_a_problem_beside_that_can_not_be_read_is_refused(tmp_path: Path, toml: 
     put(tmp_path / "problem.toml", toml)
     with pytest.raises(CommandFailed):
         sources.read([tmp_path / "kernel.cu"], None)
+
+
+def solution_texts() -> st.SearchStrategy[str]:
+    text = SOLUTION.read_text()
+    changed = values.mutated(json.loads(text)).map(json.dumps)
+    return st.one_of(changed, values.garbled(text, ("NaN", "1e999", "[" * 500, "\\ud800", '"', "{", "1" * 5000)), values.texts())
+
+
+@given(solution_texts())
+def test_a_solution_file_is_a_submission_or_a_misuse(content: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="gs-") as place:
+        path = Path(place) / "s.json"
+        put(path, content)
+        try:
+            handed = sources.read([path], None)
+        except CommandFailed as failed:
+            assert str(failed) and exit_of_error(failed)
+            return
+        order = submit.SubmitOptions(files=(path,), problem=None, language="", entry="", device_kind="", mode="test")
+        assert submit.build_submission(handed, order).SerializeToString()
 
 
 @given(values.texts())

@@ -101,8 +101,14 @@ def test_a_large_setting_has_a_smaller_batch_on_the_emulated_device(task: Path) 
     assert robust_kbench.warnings(robust_kbench.load(FORWARD)) == ()
 
 
+def test_large_weights_alone_leave_the_batch_as_it_is(task: Path) -> None:
+    """It would not make them smaller."""
+    path = configure(task, single_input_configs=[{"rows": 2}], single_shared_configs=[{"columns": 1 << 20}])
+    assert [(one.device_kind, one.axes["rows"]) for one in robust_kbench.load(path).spec.workloads] == [("", 2)]
+
+
 def test_a_setting_that_no_smaller_batch_helps_is_for_a_gpu(task: Path) -> None:
-    path = configure(task, single_shared_configs=[{"columns": 1 << 30}])
+    path = configure(task, single_input_configs=[{"rows": 1}], single_shared_configs=[{"columns": 1 << 30}])
     problem = robust_kbench.load(path)
     assert {one.device_kind for one in problem.spec.workloads} == {"cuda"}
     assert "only a GPU can grade it" in robust_kbench.warnings(problem)[0]

@@ -18,12 +18,12 @@ import torch
 from sandbox.judge import references
 from sandbox.judge.compare import low_magnitude
 from sandbox.judge.references import seeds, sources
-from sandbox.judge.references.robust_kbench_code import FORWARD, KERNEL, NAME, Code, KernelCall, renumbered
+from sandbox.judge.references.robust_kbench_code import FORWARD, KERNEL, KernelCall, TaskCode, renumbered
+from sandbox.judge.references.robust_kbench_code import NAME as NAME
 from sandbox.judge.tensors import dtype_name, same_bytes
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 
-__all__ = ["NAME", "task"]
 DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}
 MARK = "setting_number"
 _Tensors = list[torch.Tensor]
@@ -32,7 +32,7 @@ _Shapes = dict[str, tuple[str, tuple[int, ...]]]  # of tensors by name: dtype an
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the file once, and every setting once if its shapes are not known yet."""
-    code = Code.of(spec, where)
+    code = TaskCode.of(spec, where)
     if not spec.outputs:
         spec = _described(spec, code)
     settings = {workload.workload_id: _Setting.of(spec, workload, code) for workload in spec.workloads}
@@ -72,7 +72,7 @@ class _Setting:
     """
 
     name: str
-    code: Code
+    code: TaskCode
     arguments: Mapping[str, Any]
     template: str
     places: tuple[int, ...]
@@ -84,7 +84,7 @@ class _Setting:
     output: pytree.Make | None
 
     @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> _Setting:
+    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> _Setting:
         """As the described spec has it."""
         found = json.loads(workload.arguments)
         return cls(
@@ -136,7 +136,7 @@ class _SettingRun:
     own_count: int
 
     @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> _SettingRun:
+    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> _SettingRun:
         """Run it."""
         setting, name = json.loads(workload.arguments), workload.workload_id
         call = code.call(setting, _key(spec, workload))
@@ -165,12 +165,12 @@ class _SettingRun:
         )
 
 
-def _described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
+def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
     """The spec with inputs, outputs and templates, from running every setting once."""
     runs = [_SettingRun.of(spec, workload, code) for workload in spec.workloads]
     inputs = _joined([one.inputs for one in runs])
     shapes = [tuple(one.items()) for one in inputs]
-    if any(shapes.index(one) != index for index, one in enumerate(shapes)):  # told apart by a tensor that no kernel is given
+    if any(shapes.index(one) != index for index, one in enumerate(shapes)):  # a tensor that no kernel is given distinguishes them
         inputs = [{**one, MARK: ("uint8", (index + 1,))} for index, one in enumerate(inputs)]
     outputs = _joined([one.outputs for one in runs])
     if len(inputs[0]) + len(outputs[0]) > TENSOR_LIMIT:

@@ -80,7 +80,7 @@ class KernelCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Code:
+class TaskCode:
     """The functions of a task's file."""
 
     where: str
@@ -88,7 +88,7 @@ class Code:
     backward: bool
 
     @classmethod
-    def of(cls, spec: wire.ProblemSpec, where: str) -> Code:
+    def of(cls, spec: wire.ProblemSpec, where: str) -> TaskCode:
         """Execute the file."""
         backward = bool(json.loads(spec.workloads[0].arguments)["backward"])
         with sources.contained("the task's file", where), seeds.seeded(spec.digest, where):
@@ -265,7 +265,7 @@ class _Gradient:
 
 
 def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tuple[int, ...]:
-    """Which arguments' gradients the kernel returns, in its order: seen by what `backward` does with outputs that can be told apart."""
+    """Which arguments' gradients the kernel returns, in its order: seen by what `backward` does with outputs of which no two are the same."""
     several = (tuple(_Gradient() for _ in range(length)) for length in range(1, GRADIENT_LIMIT + 1))
     for outputs in (_Gradient(), *several):
         made = outputs if isinstance(outputs, tuple) else (outputs,)
