@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,12 @@ _SUFFIX = ".json"
 _TICK_NS = 2_000_000_000
 
 _Stamp = tuple[int, int, int]
+Report = Callable[[ProblemInvalid], None]
+
+
+def log_unreadable(invalid: ProblemInvalid) -> None:
+    """Log that the file of an imported problem can't be read."""
+    log.error("imported_problem_not_read", path=invalid.path, detail=invalid.message)
 
 
 def keep(problem: Problem, directory: Path) -> bool:
@@ -58,11 +64,11 @@ class _KeptFile:
 class KeptProblems:
     """The imported problems of a directory, as they are now.
 
-    A file that can't be read is logged once. Its problem stays what it was before; a new one is left out.
+    A file that can't be read is reported once. Its problem stays what it was before; a new one is left out.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, report: Report) -> None:
+        self._directory, self._report = directory, report
         self._seen: _Stamp | None = None  # of the directory, when every file in it had been read
         self._files: dict[str, _KeptFile] = {}
         self._problems: Mapping[str, Problem] = {}
@@ -78,10 +84,10 @@ class KeptProblems:
                 self._seen = before if settled and not any(one.broken for one in self._files.values()) else None
         return self._problems
 
-    def unreadable(self) -> tuple[Path, ...]:
-        """The files that can't be read."""
+    def unreadable(self) -> frozenset[str]:
+        """The names of the files that can't be read, without their ending: the ids of problems."""
         self.now()
-        return tuple(self._directory / name for name, one in self._files.items() if one.broken)
+        return frozenset(name.removesuffix(_SUFFIX) for name, one in self._files.items() if one.broken)
 
     def _read(self) -> None:
         """Read the files that are new or have changed."""
@@ -100,7 +106,7 @@ class KeptProblems:
         try:
             return _KeptFile(stamp=stamp, problem=read_kept(self._directory / name))
         except ProblemInvalid as invalid:
-            log.error("imported_problem_not_read", path=invalid.path, detail=invalid.message)
+            self._report(invalid)
             return _KeptFile(stamp=stamp, problem=None if before is None else before.problem, broken=True)
 
 

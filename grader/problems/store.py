@@ -13,7 +13,7 @@ from grader.formats import formats as known_formats
 from grader.formats.inside import own_directory
 from grader.model import Problem
 from grader.problems.candidates import ImportCandidate, candidates
-from grader.problems.kept import KeptProblems
+from grader.problems.kept import KeptProblems, Report, log_unreadable
 from grader.problems.renaming import distinct_names, is_prefix, with_prefix
 
 _UNREADABLE = "can't be read: what was imported is damaged, or of another version; import it again"
@@ -23,18 +23,20 @@ class Problems:
     """Problems by id and by digest. One id is one problem. What is imported while a server runs is found too, except in place of a pinned
     problem."""
 
-    def __init__(self, formats: Mapping[str, ModuleType] | None = None, imported: Path | None = None) -> None:
+    def __init__(
+        self, formats: Mapping[str, ModuleType] | None = None, imported: Path | None = None, report: Report = log_unreadable
+    ) -> None:
         self._formats = known_formats() if formats is None else formats
         self._by_id: dict[str, Problem] = {}
         self._paths: dict[str, Path] = {}
         self._pinned: dict[str, Problem] = {}
-        self._kept = None if imported is None else KeptProblems(imported)
+        self._kept = None if imported is None else KeptProblems(imported, report)
 
     @classmethod
-    def load(cls, roots: Iterable[Path], imported: Path | None = None) -> Problems:
+    def load(cls, roots: Iterable[Path], imported: Path | None = None, report: Report = log_unreadable) -> Problems:
         """Read every problem at or directly below the roots; a wrong one raises ProblemInvalid. Those in the directory imported give way to
-        the roots'."""
-        store = cls(imported=imported)
+        the roots'; what can't be read there is reported."""
+        store = cls(imported=imported, report=report)
         for root in roots:
             if not root.is_dir() and not store._format(root):
                 raise ProblemInvalid(str(root), "is no directory; name a problem's directory or file, or a directory that holds such")
@@ -70,7 +72,7 @@ class Problems:
         """The problem of that id, or ProblemNotFound."""
         found = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
         if found is None:
-            fault = _UNREADABLE if problem_id in (path.stem for path in self.unreadable()) else ""
+            fault = _UNREADABLE if self._kept is not None and problem_id in self._kept.unreadable() else ""
             raise ProblemNotFound(problem_id, [one.problem_id for one in self.all()][:20], fault)
         return found
 
@@ -82,10 +84,6 @@ class Problems:
         """Every problem, by id."""
         found = {**self._imported(), **self._pinned, **self._by_id}
         return tuple(found[key] for key in sorted(found))
-
-    def unreadable(self) -> tuple[Path, ...]:
-        """The files of imported problems that can't be read."""
-        return () if self._kept is None else self._kept.unreadable()
 
     def _imported(self) -> Mapping[str, Problem]:
         return {} if self._kept is None else self._kept.now()

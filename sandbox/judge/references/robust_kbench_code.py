@@ -265,7 +265,7 @@ class _Gradient:
 
 
 def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tuple[int, ...]:
-    """Which arguments' gradients the kernel returns, in its order: seen by what `backward` does with outputs of which no two are the same."""
+    """Which arguments' gradients the kernel returns, in its order: seen by what `backward` does with outputs that differ."""
     several = (tuple(_Gradient() for _ in range(length)) for length in range(1, GRADIENT_LIMIT + 1))
     for outputs in (_Gradient(), *several):
         made = outputs if isinstance(outputs, tuple) else (outputs,)
