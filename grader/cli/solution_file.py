@@ -13,8 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from grader.cli.exits import Misuse
-from grader.model import SourceFile
-from grader.problem_ids import problem_id_of
+from grader.model import SourceFile, problem_id_of
 
 SUFFIX = ".json"
 DEFINITION_LIMIT_BYTES = 4 << 20

@@ -27,8 +27,7 @@ from grader.formats.flashinfer_files import LAYOUT as LAYOUT
 from grader.formats.flashinfer_files import DefinitionFiles, definitions_of, files_of
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
-from grader.model import Problem
-from grader.problem_ids import problem_id_of
+from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 

@@ -22,8 +22,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import needed_packages
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
-from grader.model import Problem
-from grader.problem_ids import problem_id_of
+from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
 
 NAME = "reference_kernels"

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grader.model import Problem
-from grader.problem_ids import ID_LIMIT_CHARS, slug
+from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
 
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
@@ -36,7 +35,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     """For each path the name of the nearest directory by which it differs from all others, as part of an id; [] where there is none."""
     parents = [tuple(reversed(path.absolute().parts[:-1])) for path in paths]
     for names in zip(*parents, strict=False):
-        slugs = [slug(name)[:32] for name in names]
+        slugs = [problem_id_of(name)[:32] for name in names]
         if len(set(slugs)) == len(slugs) and all(is_prefix(slug) for slug in slugs):
             return slugs
     return []
