@@ -4,7 +4,7 @@
     ├── CallRefused                     the call is wrong, or comes at the wrong time; nothing was changed
     │   ├── InvalidRequest              violations: a field each
     │   │   └── InvalidSubmission
-    │   ├── ProblemNotFound             problem_id
+    │   ├── ProblemNotFound             problem_id, available, fault
     │   ├── SubmissionNotFound          submission_id
     │   ├── RequestIdReused             request_id
     │   ├── AlreadyFinished             submission_id, state
@@ -102,13 +102,15 @@ class ProblemNotFound(CallRefused):
     fields = (
         "problem_id",
         "available",
+        "fault",
     )
     resource = ("Problem", "problems")
 
-    def __init__(self, problem_id: str, available: Sequence[str] = ()) -> None:
-        self.problem_id, self.available = problem_id, tuple(available)
+    def __init__(self, problem_id: str, available: Sequence[str] = (), fault: str = "") -> None:
+        """fault: why one that was there can't be used, and what to do."""
+        self.problem_id, self.available, self.fault = problem_id, tuple(available), fault
         known = f"; take one of: {', '.join(self.available)}" if self.available else "; list them with `grader-cli problems`"
-        super().__init__(f"there is no problem {problem_id!r}{known}")
+        super().__init__(f"problem {problem_id!r} {fault}" if fault else f"there is no problem {problem_id!r}{known}")
 
 
 class SubmissionNotFound(CallRefused):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Literal
 from sandbox.protocol import wire
 
 SOURCE_LIMIT_BYTES = 1024 * 1024
+ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
 
 
 class SubmissionState(StrEnum):
@@ -129,6 +131,11 @@ class Problem:
     def ranking_in(self, mode: wire.Mode) -> Ranking | None:
         """How a submission in this mode is scored; None where it is not."""
         return self.ranking if mode is wire.Mode.RANKED else None
+
+
+def problem_id_of(name: str) -> str:
+    """The id of the problem called name in a set of others, such as a FlashInfer definition: lower case letters, digits and `_`."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ BUDGET_S = 30.0
 PATIENCE_S = 120.0
 NOTICE_S = 30.0  # so often a check that takes long is said to go on
 FINDING_LIMIT, MESSAGE_LIMIT_CHARS = 20_000, 2_000  # of what a box says
-CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,99}")  # an input's name is part of some
+CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,119}")  # an input's name is part of some
 CAUSES = {
     BoxCause.OUTPUT_LIMIT: "prints without end",
     BoxCause.PROCESS_LIMIT: "starts more processes than the box may have",

@@ -72,7 +72,10 @@ def submit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files.")],
     problem: Annotated[
         str | None,
-        typer.Option(help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it."),
+        typer.Option(
+            help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it; "
+            "of a solution file, its definition."
+        ),
     ] = None,
     device: DeviceOption = AUTO,
     mode: Annotated[
@@ -96,7 +99,8 @@ def submit(
 ) -> None:
     """Grade a kernel, and show progress and the report. Ctrl-C cancels it.
 
-    A kernel is one or more files. Their paths are sent relative to their common directory.
+    A kernel is one or more files. Their paths are sent relative to their common directory. One file that ends in .json is a solution file
+    of FlashInfer-Bench or SOL-ExecBench: it holds the sources, and names entry point, language and problem.
     """
     order = submit_command.SubmitOptions(
         files=tuple(files),
@@ -195,6 +199,9 @@ def problems_import(
     set_constants: SetConstants = None,
     tolerance: ToleranceOption = None,
     allow_lower_precision: AllowLowerPrecision = False,
+    prefix: Annotated[
+        str, typer.Option(metavar="PREFIX", help="Put PREFIX_ in front of every id, so that two versions of a set can be there.")
+    ] = "",
     state_dir: StateDir = None,
     check: Annotated[
         bool | None,
@@ -203,7 +210,7 @@ def problems_import(
             help="Check each first, as `problems check` does. Default: where there is one only. --no-check runs nothing.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also keep problems that the check refuses.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also keep what the check refuses, and what needs a missing package.")] = False,
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
@@ -217,7 +224,13 @@ def problems_import(
         changes = AdjustOptions(constants=tuple(set_constants or ()), tolerance=tolerance, allow_lower_precision=allow_lower_precision)
         place = CheckPlace(sandbox=sandbox, trusted=trusted)
         wanted = imports_command.ImportOptions(
-            format_name=format_name, precision=precision, check=check, force=force, place=place, changes=changes
+            format_name=format_name,
+            precision=precision,
+            prefix=prefix,
+            check=check,
+            force=force,
+            place=place,
+            changes=changes,
         )
         return await imports_command.import_(path, state_dir, wanted, json=json)
 

@@ -27,6 +27,13 @@ SHOWN_CONSTANTS = 6
 _UNCHECKED = re.compile(r"not checked(?: to the end)?: ")
 
 
+def usable(one: Imported) -> Imported:
+    """The same, refused where no judge here can run it."""
+    if not one.fresh or not one.unusable:
+        return one
+    return Imported(path=one.path, reason=f"can't be judged here: {one.unusable}; --force imports it all the same")
+
+
 async def checked_all(
     found: Sequence[Imported], place: CheckPlace, kept: Callable[[Imported], Imported], *, force: bool, json: bool
 ) -> list[Imported]:
@@ -37,7 +44,7 @@ async def checked_all(
 
 async def described_all(found: Sequence[Imported], place: CheckPlace) -> list[Imported]:
     """Learn what the entry of each is given, where only its own code knows that. Where that fails they stay as they are."""
-    waiting = [one.problem for one in found if one.problem is not None and is_described_by_judge(one.problem)]
+    waiting = [one.problem for one in found if one.fresh and one.problem is not None and is_described_by_judge(one.problem)]
     if not waiting or place.trusted:
         return list(found)
     sys.stderr.write(
@@ -58,7 +65,7 @@ async def described_all(found: Sequence[Imported], place: CheckPlace) -> list[Im
 
 
 async def _checked(one: Imported, box: CheckBox | None, *, force: bool, json: bool) -> Imported:
-    if one.problem is None:
+    if one.problem is None or not one.fresh or one.unusable:
         return one
     admission = await checked(one.problem, None, BUDGET_S, box, json=json)
     problem = one.problem if admission.described is None else with_description(one.problem, admission.described)
@@ -66,11 +73,11 @@ async def _checked(one: Imported, box: CheckBox | None, *, force: bool, json: bo
         case AdmissionOutcome.ADMITTED:
             return replace(one, problem=problem)
         case AdmissionOutcome.WARNED:
-            return replace(one, problem=problem, note=f"a wrong kernel could pass ({names_of(admission.warnings)})")
+            return replace(one, problem=problem, warnings=(*one.warnings, f"a wrong kernel could pass ({names_of(admission.warnings)})"))
         case AdmissionOutcome.UNCHECKED:
-            return replace(one, problem=problem, note=f"not checked: {_why_unchecked(one, admission)}")
+            return replace(one, problem=problem, warnings=(*one.warnings, f"not checked: {_why_unchecked(one, admission)}"))
         case AdmissionOutcome.REFUSED if force:
-            return replace(one, problem=problem, note=f"although refused ({names_of(admission.refusals)})")
+            return replace(one, problem=problem, warnings=(*one.warnings, f"although refused ({names_of(admission.refusals)})"))
         case AdmissionOutcome.REFUSED:
             reason = one_line(admission.refusals[0].message, most_chars=REASON_CHARS)
             return Imported(path=one.path, reason=f"refused ({names_of(admission.refusals)}): {reason}; --force imports it all the same")

@@ -10,24 +10,37 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.api.resource_names import PROBLEMS, resource_id
+from grader.cli import solution_file
 from grader.cli.exits import Misuse
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 
 _DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
 _DIRECTIVE_LINES = 10
+SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
-    """What a person handed in. problem_dir: the directory of the files that holds their problem, if one does."""
+    """What a person handed in. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
+
+    language, entry, notes: what a solution file says; "" where nothing does.
+    """
 
     sources: tuple[SourceFile, ...]
     problem_id: str
     problem_dir: Path | None = None
+    language: str = ""
+    entry: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def read(files: Sequence[Path], problem: str | None) -> Handed:
-    """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml next to it."""
+    """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml next to it.
+
+    One file that ends in .json is a solution file, which holds the sources and names a definition.
+    """
+    if any(path.suffix == solution_file.SUFFIX for path in files):
+        return _solution(files, problem)
     sources = read_sources(files)
     directory = files[0].absolute().parent
     directory_problem = _problem_in(directory)
@@ -42,22 +55,43 @@ def read(files: Sequence[Path], problem: str | None) -> Handed:
     return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 
+def _solution(files: Sequence[Path], problem: str | None) -> Handed:
+    if len(files) > 1:
+        name = next(path.name for path in files if path.suffix == solution_file.SUFFIX)
+        raise Misuse(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
+    found = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
+    _check_size(found.sources)
+    return Handed(
+        sources=found.sources,
+        problem_id=resource_id(PROBLEMS, problem) if problem else found.problem_id,
+        problem_dir=None if problem else solution_file.problem_near(files[0], found.definition),
+        language=found.language,
+        entry=found.entry,
+        notes=found.notes,
+    )
+
+
 def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
     """Read files; their paths are relative to their common directory."""
     absolute = [Path(os.path.abspath(path)) for path in files]  # noqa: PTH100 (resolve() would follow links and rename files)
     if len(set(absolute)) != len(absolute):
         raise Misuse("sources: a file is named twice; name each once")
     contents = [_content(path) for path in files]
-    size = sum(len(content.encode()) for content in contents)
-    if size > SOURCE_LIMIT_BYTES:
-        raise Misuse(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
     top = Path(os.path.commonpath([path.parent for path in absolute]))
-    return tuple(
+    sources = tuple(
         SourceFile(path=path.relative_to(top).as_posix(), content=content) for path, content in zip(absolute, contents, strict=True)
     )
+    _check_size(sources)
+    return sources
 
 
-def _content(path: Path) -> str:
+def _check_size(sources: Sequence[SourceFile]) -> None:
+    size = sum(len(one.content.encode()) for one in sources)
+    if size > SOURCE_LIMIT_BYTES:
+        raise Misuse(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
+
+
+def _content(path: Path, limit_bytes: int = SOURCE_LIMIT_BYTES) -> str:
     try:
         if path.is_dir():
             raise Misuse(f"sources: {path} is a directory; name the files in it")
@@ -66,8 +100,8 @@ def _content(path: Path) -> str:
         if not path.is_file():
             raise Misuse(f"sources: {path} is not a regular file; save the kernel to a file and name that")
         size = path.stat().st_size
-        if size > SOURCE_LIMIT_BYTES:
-            raise Misuse(f"sources: {path} has {size:,} bytes, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
+        if size > limit_bytes:
+            raise Misuse(f"sources: {path} has {size:,} bytes, over the {limit_bytes:,} allowed; leave out what is not source text")
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise Misuse(f"sources: {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None

@@ -40,11 +40,11 @@ def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission
     """The message that hands the files in."""
     return submission_pb2.Submission(
         problem=f"problems/{handed.problem_id}",
-        language=order.language,
+        language=order.language or handed.language,
         sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in handed.sources],
         device_kind=order.device_kind,
         mode=f"MODE_{order.mode.upper()}",
-        entry=order.entry,
+        entry=order.entry or handed.entry,
         competition=full_name("competitions", order.competition) if order.competition else "",
     )
 
@@ -59,6 +59,8 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     handed = sources.read(order.files, named)
     problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
+    for note in handed.notes:
+        stderr_console().print(plain(f"note: {one_line(note)}"), soft_wrap=True)
     async with connect(target, Need.GRADE) as client:
         submission = await client.submit(build_submission(handed, order), request_id=str(uuid.uuid4()))
         if not wait:

@@ -5,8 +5,10 @@ naming the file, the key and the remedy. The judge's half is the module of the s
 `members(path)`, the problems that a set at path lists; `with_calling_convention(spec, new)`, where a submission decides how its entry is
 called; `with_description(problem, found)`, where only the judge's half knows a problem's arguments; ACCEPTS_PRECISION, where
 `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS, where `load` takes `adjustments` and `settable(path)` says which
-constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them; and SECRET_SIZES, where a
-competition may draw other sizes. An installed package adds a format with an entry point of the group `grader.formats`.
+constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them; SECRET_SIZES, where a competition
+may draw other sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for those who import it; and
+`unusable(problem)`, why no judge here could run it, or "". An installed package adds a format with an entry point of the group
+`grader.formats`.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from grader.formats import flashinfer, kernelbench, native, reference_kernels
+from grader.formats import flashinfer, kernelbench, native, reference_kernels, robust_kbench
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 
 GROUP = "grader.formats"
-BUILT_IN = (native, kernelbench, reference_kernels, flashinfer)
+# In this order a path is shown to them: a file of robust_kbench looks like one of kernelbench, too.
+BUILT_IN = (native, robust_kbench, kernelbench, reference_kernels, flashinfer)
 
 
 @lru_cache(maxsize=1)
@@ -43,6 +46,11 @@ def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> 
         return next((one for one in (formats() if among is None else among).values() if one.matches(path)), None)
     except OSError:  # such as a name that is too long
         return None
+
+
+def expected_layouts(among: Mapping[str, ModuleType]) -> str:
+    """What files these formats take, for messages."""
+    return "; ".join(f"{one.NAME}: {getattr(one, 'LAYOUT', 'see its documentation')}" for one in among.values())
 
 
 def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:

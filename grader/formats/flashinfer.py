@@ -1,82 +1,71 @@
 """The flashinfer format: a definition with its workloads, as FlashInfer-Trace lays them out, and the superset that SOL-ExecBench uses.
 
-A directory with definition.json and workload.jsonl is SOL's, and compared by SOL's rule; definitions/OP/NAME.json with
-workloads/OP/NAME.jsonl next to it is FlashInfer's, and compared by that. Nothing is executed. A submission may return its outputs or take
-them behind its inputs: the number of parameters of its entry decides (`with_destination`).
+A directory with definition.json and workload.jsonl is SOL's, and compared by SOL's rule; a trace set is FlashInfer's, and compared by
+that (`flashinfer_files.py`). Nothing is executed. A submission may return its outputs or take them behind its inputs
+(`flashinfer_calls.py`). The emulated device runs the smallest workloads only (`emulated_sizes.py`).
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import hashlib
 import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from grader.errors import ProblemInvalid
+from grader.formats import emulated_sizes, needed_packages, safetensors
 from grader.formats import flashinfer_schema as schema
-from grader.formats import safetensors
 from grader.formats.arithmetic import ExpressionInvalid
+from grader.formats.flashinfer_calls import with_calling_convention as with_calling_convention
+from grader.formats.flashinfer_files import LAYOUT as LAYOUT
+from grader.formats.flashinfer_files import DefinitionFiles, definitions_of, files_of
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
-from grader.model import NewSubmission, Problem
+from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 
 NAME = "flashinfer"
-DEFINITION, WORKLOADS = "definition.json", "workload.jsonl"
-DEFINITIONS = "definitions"
 BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # the others have one
 FILE_LIMIT_BYTES, ROW_LIMIT, WORKLOAD_LIMIT_BYTES = 4 << 20, 1000, 1 << 38
 AXIS_LIMIT = 16
 MATCHED_RATIO = {"moe": 0.95, "lowbit": 0.95}  # by op_type: FlashInfer's eval_config.yaml
 ATOL = RTOL = 1e-2
-ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
-PARSED_LIMIT_BYTES = 256 * 1024  # of a submission: Python takes a GB of memory and 4 s for a MiB that is made for it
+TRIAL_S = 30.0  # the smallest of their sizes take seconds on the emulated device
 KINDS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
-ENTRIES = (schema.RUN, "solution", "custom_kernel")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DefinitionFiles:
-    definition: Path
-    workloads: Path
-    root: Path  # what paths of safetensors are relative to
-    sol: bool
-    root_of_set: Path  # outside of which nothing is read
 
 
 def matches(path: Path) -> bool:
     """Whether a problem of this format lies at path: a directory of SOL's, or a definition of a trace set."""
-    return _files(path) is not None
+    return files_of(path) is not None
 
 
 def members(path: Path) -> tuple[Path, ...]:
     """The definitions of the trace set at path; () where it is none."""
-    return tuple(sorted(path.glob(f"{DEFINITIONS}/*/*.json"))) if (path / DEFINITIONS).is_dir() else ()
+    return definitions_of(path)
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
     """Read the problem at path. root: the set, if it is larger than the directory that the format itself has for one."""
-    files = _files(path)
+    files = files_of(path)
     if files is None:
-        raise ProblemInvalid(str(path), f"holds no {DEFINITION}, and is no definition below {DEFINITIONS}/; name one of these")
+        raise ProblemInvalid(str(path), f"is no problem of this format; name {LAYOUT}")
     if root is not None and files.root.resolve().is_relative_to(root.resolve()):
         files = dataclasses.replace(files, root_of_set=root)
-    for one in (files.definition, files.workloads):
-        require_inside(one, files.root_of_set, files.definition)
+    require_inside(files.definition, files.root_of_set, files.definition)
     definition = _definition(files)
-    workloads = tuple(_workloads(files, definition))
+    rows = files.workloads(definition.name)
+    require_inside(rows, files.root_of_set, files.definition)
+    workloads = _for_devices(definition, tuple(_workloads(files, rows, definition)))
     if not workloads:
-        raise ProblemInvalid(str(files.workloads), "has no workload; add a line")
-    problem_id = re.sub(r"[^a-z0-9]+", "_", definition.name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
+        raise ProblemInvalid(str(rows), "has no workload; add a line")
+    problem_id = problem_id_of(definition.name)
     spec = _spec(problem_id, definition, workloads)
     others = [one for one in languages() if one != "python"] if spec.axes and _is_plain(definition) else []
     return Problem(
@@ -84,52 +73,25 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     )
 
 
-def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
-    """The spec as a submission's entry takes it; see `with_destination`."""
-    return spec if new.language != "python" else with_destination(spec, new.sources[0].content, new.entry or spec.entry)
+def warnings(problem: Problem) -> tuple[str, ...]:
+    """What to tell those who import it."""
+    return emulated_sizes.warnings(problem)
 
 
-def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
-    """The spec for a Python source: an entry with as many parameters as there are inputs and outputs writes its outputs into the last.
-    Where it can't be told from the source, as of `def run(*arguments)` or of a very long one, the outputs are returned."""
-    function = _entry(source, entry)
-    if function is None or function.args.vararg is not None:
-        return spec
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    returned, all_of = len(spec.inputs), len(spec.inputs) + len(spec.outputs)
-    needed = len(names) - len(function.args.defaults)
-    named = names[returned:all_of] == [one.name for one in spec.outputs]
-    if needed <= all_of <= len(names) and (needed > returned or named):
-        return dataclasses.replace(spec, convention=wire.Convention.DESTINATION)
-    return spec
+def unusable(problem: Problem) -> str:
+    """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
+    return needed_packages.sentence(needed_packages.missing_packages({"reference": problem.spec.reference}, "reference", (schema.RUN,)))
 
 
-def _entry(source: str, entry: str) -> ast.FunctionDef | None:
-    if len(source.encode()) > PARSED_LIMIT_BYTES:
-        return None
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # the build reports it
-    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
-    found = next((functions[name] for name in (entry, *ENTRIES) if name in functions), None)
-    return found or (next(iter(functions.values())) if len(functions) == 1 else None)
+def _for_devices(definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> tuple[wire.Workload, ...]:
+    """Each for the devices that it is small enough for."""
+    tensors = (*definition.inputs.values(), *definition.outputs.values())
+    elements = {one.workload_id: sum(math.prod(_shape(tensor, one.axes)) for tensor in tensors) for one in workloads}
+    everywhere = emulated_sizes.for_emulated(elements)
+    return tuple(dataclasses.replace(one, device_kind=emulated_sizes.device_kind(one.workload_id, everywhere)) for one in workloads)
 
 
-def _files(path: Path) -> _DefinitionFiles | None:
-    directory = path.parent if path.name == DEFINITION else path
-    if (directory / DEFINITION).is_file():
-        return _DefinitionFiles(
-            definition=directory / DEFINITION, workloads=directory / WORKLOADS, root=directory, sol=True, root_of_set=directory
-        )
-    if path.suffix != ".json" or path.parent.parent.name != DEFINITIONS or not path.is_file():
-        return None
-    root = path.parent.parent.parent
-    workloads = root / "workloads" / path.parent.name / f"{path.stem}.jsonl"
-    return _DefinitionFiles(definition=path, workloads=workloads, root=root, sol=False, root_of_set=root)
-
-
-def _definition(files: _DefinitionFiles) -> schema.Definition:
+def _definition(files: DefinitionFiles) -> schema.Definition:
     text = _text(files.definition)
     try:
         definition = schema.Definition.model_validate(json.loads(text))
@@ -148,13 +110,13 @@ def _definition(files: _DefinitionFiles) -> schema.Definition:
     return definition
 
 
-def _workloads(files: _DefinitionFiles, definition: schema.Definition) -> Iterator[wire.Workload]:
-    lines = [(number, line) for number, line in enumerate(_text(files.workloads).split("\n"), 1) if line.strip()]
+def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition) -> Iterator[wire.Workload]:
+    lines = [(number, line) for number, line in enumerate(_text(path).split("\n"), 1) if line.strip()]
     if len(lines) > ROW_LIMIT:
-        raise ProblemInvalid(str(files.workloads), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
+        raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
     seen, left = set[str](), safetensors.Left()
     for number, line in lines:
-        place = f"{files.workloads}:{number}"
+        place = f"{path}:{number}"
         try:
             row = schema.workload(json.loads(line), definition.name)
             workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
@@ -165,13 +127,13 @@ def _workloads(files: _DefinitionFiles, definition: schema.Definition) -> Iterat
         except json.JSONDecodeError as error:
             raise ProblemInvalid(place, f"is no JSON: {error.msg} at column {error.colno}") from None
         except ValidationError as error:
-            raise _invalid(files.workloads, line, number, error) from None
+            raise _invalid(path, line, number, error) from None
         except (ValueError, RecursionError) as error:
             raise ProblemInvalid(place, str(error)) from None
 
 
 def _workload(
-    files: _DefinitionFiles, definition: schema.Definition, row: schema.WorkloadSchema, workload_id: str, left: safetensors.Left
+    files: DefinitionFiles, definition: schema.Definition, row: schema.WorkloadSchema, workload_id: str, left: safetensors.Left
 ) -> wire.Workload:
     var = {name for name, axis in definition.axes.items() if axis.type == "var"}
     if set(row.axes) != var:
@@ -199,7 +161,7 @@ def _workload(
 
 
 def _input(
-    files: _DefinitionFiles,
+    files: DefinitionFiles,
     definition: schema.Definition,
     row: schema.WorkloadSchema,
     name: str,
@@ -214,7 +176,7 @@ def _input(
         case schema.Custom() if definition.custom_inputs_entrypoint is None:
             raise ValueError(f"inputs.{name}: is custom, and the definition has no custom_inputs_entrypoint; add it")
         case schema.Safetensors():
-            path = require_inside(files.root / describe.path, files.root_of_set, files.workloads)
+            path = require_inside(files.root / describe.path, files.root_of_set, files.definition)
             try:
                 found = safetensors.find(path, describe.tensor_key, limit_bytes=left.bytes)
             except (safetensors.SafetensorsInvalid, OSError, RuntimeError) as wrong:  # the last one: links in a circle
@@ -227,7 +189,7 @@ def _input(
     return describe.model_dump()
 
 
-def _rule(files: _DefinitionFiles, definition: schema.Definition, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
+def _rule(files: DefinitionFiles, definition: schema.Definition, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
     if not files.sol and tolerance is None:
         ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
         return {"kind": "flashinfer", "atol": ATOL, "rtol": RTOL, "ratio": ratio, "cap": None, "negative_inf": False}
@@ -259,6 +221,7 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
         tolerance=wire.Tolerance(atol=ATOL, rtol=RTOL, budget_factor=None),
         reference=definition.reference,
         axes=tuple(definition.axes) if len(definition.axes) <= AXIS_LIMIT else (),
+        trial_s=TRIAL_S,
         digest=_digest(problem_id, definition, workloads),
     )
 
@@ -273,7 +236,7 @@ def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wir
         "id": problem_id,
         "definition": definition.model_dump(mode="json", include={"axes", "inputs", "outputs", "reference"}),
         "order": [[*definition.axes], [*definition.inputs], [*definition.outputs]],
-        "workloads": [[one.workload_id, one.axes, of(one)] for one in workloads],
+        "workloads": [[one.workload_id, one.axes, of(one), one.device_kind] for one in workloads],
     }
     return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
 

@@ -23,6 +23,7 @@ from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
 NAME = "kernelbench"
+LAYOUT = "a Python file with Model, get_inputs and get_init_inputs"
 ACCEPTS_PRECISION = True
 ACCEPTS_ADJUSTMENTS = True
 EXPLAINS_SUFFIX = ".py"

@@ -22,6 +22,7 @@ from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
 
 NAME = "native"
+LAYOUT = "a directory with problem.toml and reference.py"
 SECRET_SIZES = True
 REFERENCE_FUNCTION = "reference"
 RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for

@@ -10,6 +10,8 @@ import ast
 import hashlib
 import json
 import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -17,12 +19,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
+from grader.formats import needed_packages
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
-from grader.model import Problem
+from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
 
 NAME = "reference_kernels"
+LAYOUT = "a directory with task.yml, or a yaml with `problems:` that names such"
 SECRET_SIZES = True
 FILE = "task.yml"
 LANGUAGES = ("python",)
@@ -34,7 +38,6 @@ YAML_LIMIT_BYTES, FILE_LIMIT_BYTES = 256 * 1024, 512 * 1024
 LONGEST_TRIAL_S = 30.0
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
 LARGEST_TOLERANCE = 1e300  # for a number that no float holds
-ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
 
 _Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=1000)]
 _Case = dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")], _Scalar | Annotated[list[_Scalar], Field(max_length=256)]]
@@ -78,7 +81,7 @@ class _TaskFile(_StrictYaml):
         if self.lang != "py":
             raise ValueError("lang 'cu' has a reference in C++, which is not judged here; only 'py' is")
         if self.multi_gpu or any("world_size" in case for case in (*self.tests, *self.benchmarks)):
-            raise ValueError("multi_gpu problems are not judged here; leave out multi_gpu and world_size")
+            raise ValueError("needs several GPUs (multi_gpu, world_size); a kernel gets one, so multi_gpu problems are not judged here")
         if not isinstance(self.config, _Config):
             raise ValueError("config of lang 'py' has the key main, and no other")
         if not self.tests and not self.benchmarks:
@@ -121,14 +124,20 @@ def matches(path: Path) -> bool:
 
 
 def members(path: Path) -> tuple[Path, ...]:
-    """The directories that a competition's yaml names; () where path is none."""
-    if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file():
+    """The directories that a competition's yaml names; () where path is none, such as a yaml without `problems:`."""
+    if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file() or not _lists_problems(path):
         return ()
     competition = _parsed(path, _ListedProblems)
     found = tuple(path.parent / one.directory for one in competition.problems)
     for one in found:
         require_inside(one, path.parent, path)
     return found
+
+
+def unusable(problem: Problem) -> str:
+    """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
+    texts = {name.removesuffix(".py"): text for name, text in json.loads(problem.spec.reference).items()}
+    return needed_packages.sentence(needed_packages.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
@@ -140,10 +149,10 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     texts = {one.name: _text(task_path, one, root) for one in task.files if _is_executed(one, task)}
     trees = {name: _tree(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
-    if missing := [name for name in FUNCTIONS if name not in _defined(reference)]:
-        raise ProblemInvalid(str(task_path.parent / REFERENCE), f"defines no {missing[0]!r}; define it at the top level")
+    if missing := [name for name in FUNCTIONS if name not in (defined := _defined(reference))]:
+        raise ProblemInvalid(str(task_path.parent / REFERENCE), _missing_functions(missing, defined))
     name = task_path.resolve().parent.name
-    problem_id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
+    problem_id = problem_id_of(name)
     return Problem(
         problem_id=problem_id, title=name, languages=LANGUAGES, spec=_spec(problem_id, task, texts, reference), statement=task.description
     )
@@ -180,6 +189,23 @@ def _is_executed(file: _File, task: _TaskFile) -> bool:
     """Whether the judge needs it: Python, but neither the submission nor their harness."""
     assert isinstance(task.config, _Config)
     return file.source != SUBMISSION and file.name.endswith(".py") and file.name not in (task.config.main, "eval.py")
+
+
+def _lists_problems(path: Path) -> bool:
+    """Whether a yaml has the key `problems`. One that can't be read, but has such a line, is a list that is wrong."""
+    try:
+        text = path.read_text("utf-8") if path.stat().st_size <= YAML_LIMIT_BYTES else ""
+    except (OSError, UnicodeDecodeError):
+        return False
+    return re.search(r"^problems\s*:", text, re.MULTILINE) is not None
+
+
+def _missing_functions(missing: Sequence[str], defined: set[str]) -> str:
+    """What to say of a reference that lacks functions, and what it has in their place."""
+    names = ", ".join(map(repr, missing))
+    near = [f"; it has {found[0]!r} for {name!r}" for name in missing if (found := get_close_matches(name, defined, n=1, cutoff=0.6))]
+    them = "them" if len(missing) > 1 else "it"
+    return f"defines no {names}{''.join(near)}; define {them} at the top level. A task that only its own eval.py can run is not judged here"
 
 
 def _each(value: object) -> list[object]:

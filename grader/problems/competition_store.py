@@ -77,7 +77,7 @@ class Competitions:
         found = {}
         for index, problem_id in enumerate(file.problems):
             try:
-                found[problem_id] = problems.get(problem_id)
+                found[problem_id] = problems.pin(problem_id)  # nobody's import changes it while this server runs
             except ProblemNotFound as error:
                 raise _invalid(path, ("problems", index), str(error)) from None
         competition = _competition(file, path, found, file.secret_seed)

@@ -1,43 +1,46 @@
-"""The store of problems that submissions may be made to, and what was imported into a state directory.  Reads files, executes nothing."""
+"""The store of problems that submissions may be made to, and the import of others.  Reads files, executes nothing."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from pydantic import TypeAdapter, ValidationError
-
 from grader.errors import ProblemInvalid, ProblemNotFound
-from grader.formats import detect_format
+from grader.formats import detect_format, expected_layouts
 from grader.formats import formats as known_formats
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import own_directory
 from grader.model import Problem
 from grader.problems.adjusted import AdjustedSet, load_adjusted
+from grader.problems.candidates import ImportCandidate, candidates
+from grader.problems.kept import KeptProblems, Report, log_unreadable
+from grader.problems.renaming import distinct_names, is_prefix, with_prefix
 
-_KEPT_SUFFIX = ".json"
-_SKIPPED = ("__pycache__",)
 LISTED_COUNT = 20  # names in an error
+_UNREADABLE = "can't be read: what was imported is damaged, or of another version; import it again"
 
 
 class Problems:
-    """Problems by id and by digest. One id is one problem."""
+    """Problems by id and by digest. One id is one problem. What is imported while a server runs is found too, except in place of a pinned
+    problem."""
 
-    def __init__(self, formats: Mapping[str, ModuleType] | None = None) -> None:
+    def __init__(
+        self, formats: Mapping[str, ModuleType] | None = None, imported: Path | None = None, report: Report = log_unreadable
+    ) -> None:
         self._formats = known_formats() if formats is None else formats
         self._by_id: dict[str, Problem] = {}
         self._paths: dict[str, Path] = {}
+        self._pinned: dict[str, Problem] = {}
+        self._kept = None if imported is None else KeptProblems(imported, report)
 
     @classmethod
-    def load(cls, roots: Iterable[Path], imported: Path | None = None) -> Problems:
-        """Read every problem at or directly below the roots, and those in the directory imported, which give way to the roots'; a wrong one
-        raises ProblemInvalid."""
-        store = cls()
+    def load(cls, roots: Iterable[Path], imported: Path | None = None, report: Report = log_unreadable) -> Problems:
+        """Read every problem at or directly below the roots; a wrong one raises ProblemInvalid. Those in the directory imported give way to
+        the roots'; what can't be read there is reported."""
+        store = cls(imported=imported, report=report)
         for root in roots:
             if not root.is_dir() and not store._format(root):
                 raise ProblemInvalid(str(root), "is no directory; name a problem's directory or file, or a directory that holds such")
@@ -46,10 +49,6 @@ class Problems:
                 raise ProblemInvalid(str(root), "holds no problem; a native one is a directory with problem.toml and reference.py")
             for path in found:
                 store.add(path, root if root.is_dir() and not path.is_symlink() else None)
-        for path in sorted(imported.glob(f"*{_KEPT_SUFFIX}")) if imported else ():
-            problem = read_kept(path)
-            if problem.problem_id not in store._by_id:
-                store._keep(problem, path)
         return store
 
     def add(self, path: Path, root: Path | None = None, adjustments: Adjustments = UNCHANGED) -> Problem:
@@ -66,27 +65,32 @@ class Problems:
             raise ProblemInvalid(
                 str(path), f"is another problem {problem.problem_id!r} than {self._paths[problem.problem_id]}; rename one, or leave one out"
             )
-        self._keep(problem, path)
+        self._by_id[problem.problem_id], self._paths[problem.problem_id] = problem, path
         return problem
+
+    def pin(self, problem_id: str) -> Problem:
+        """The problem of that id, or ProblemNotFound; from now on an import does not replace it in this store."""
+        return self._pinned.setdefault(problem_id, self.get(problem_id))
 
     def get(self, problem_id: str) -> Problem:
         """The problem of that id, or ProblemNotFound."""
-        try:
-            return self._by_id[problem_id]
-        except KeyError:
-            raise ProblemNotFound(problem_id, _nearest(problem_id, self._by_id)) from None
+        found = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
+        if found is None:
+            fault = _UNREADABLE if self._kept is not None and problem_id in self._kept.unreadable() else ""
+            raise ProblemNotFound(problem_id, _nearest(problem_id, [one.problem_id for one in self.all()]), fault)
+        return found
 
     def by_digest(self, digest: str) -> Problem | None:
         """The problem of that digest, if it is still here."""
-        return next((problem for problem in self._by_id.values() if problem.digest == digest), None)
+        return next((problem for problem in self.all() if problem.digest == digest), None)
 
     def all(self) -> tuple[Problem, ...]:
         """Every problem, by id."""
-        return tuple(self._by_id[key] for key in sorted(self._by_id))
+        found = {**self._imported(), **self._pinned, **self._by_id}
+        return tuple(found[key] for key in sorted(found))
 
-    def _keep(self, problem: Problem, path: Path) -> None:
-        self._by_id[problem.problem_id] = problem
-        self._paths[problem.problem_id] = path
+    def _imported(self) -> Mapping[str, Problem]:
+        return {} if self._kept is None else self._kept.now()
 
     def _format(self, path: Path) -> ModuleType | None:
         return detect_format(path, self._formats)
@@ -101,70 +105,118 @@ def _nearest(wanted: str, known: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of one path of an import: the problem that it holds, or why it is none. replaced: another one had its id. note: what
-    has to be known of one that is kept, such as that it could not be checked."""
+    """What became of one path of an import: the problem that it holds, or why it is none.
+
+    replaced: another one had its id. same_as: the path of this import that holds the same problem. unusable: why no judge here can run it.
+    """
 
     path: Path
     problem: Problem | None = None
     reason: str = ""
     replaced: bool = False
-    note: str = ""
+    same_as: Path | None = None
+    warnings: tuple[str, ...] = ()
+    unusable: str = ""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it holds a problem that no earlier path of the import held."""
+        return self.problem is not None and self.same_as is None
 
 
 def import_all(
-    path: Path, *, format_name: str | None = None, precision: str | None = None, adjustments: Adjustments = UNCHANGED
+    path: Path,
+    *,
+    format_name: str | None = None,
+    precision: str | None = None,
+    prefix: str = "",
+    adjustments: Adjustments = UNCHANGED,
 ) -> Iterator[Imported]:
     """Read every problem at or below path; `keep` puts one where `Problems.load` finds it.
 
-    A wrong one is told and the others go on. ProblemInvalid where path is not there, format_name is not known, or no file has a constant
-    that is to be set.
+    What is wrong is an Imported with a reason, and the others go on. ProblemInvalid where path is not there, an argument is not known, or
+    no file has a constant that is to be set.
     """
     known = known_formats()
     formats = known if format_name is None else {format_name: known[format_name]} if format_name in known else {}
     if not formats:
         raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(known)}")
-    try:
-        there = path.exists()
-    except OSError:  # such as a name that is too long
-        there = False
-    if not there:
+    if prefix and not is_prefix(prefix):
+        raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
+    if not _exists(path):
         raise ProblemInvalid(str(path), "does not exist; check the path")
-    seen: dict[str, Imported] = {}
-    candidates = list(_candidates(path, formats, asked=True))
-    wanted = AdjustedSet.of(path, candidates, formats, adjustments)
-    for candidate in candidates:
-        try:
-            problem = _read(candidate, formats, precision, own_directory(path), wanted.of_file(candidate))
-        except ProblemInvalid as invalid:
-            yield Imported(path=candidate, reason=invalid.message)
-            continue
-        other = seen.get(problem.problem_id)
-        if other is not None and other.problem is not None and other.problem.digest != problem.digest:
-            yield Imported(path=candidate, reason=f"has the id {problem.problem_id!r}, as {other.path} has; rename one")
-            continue
-        seen[problem.problem_id] = Imported(path=candidate, problem=problem)
-        yield seen[problem.problem_id]
+    listed = list(candidates(path, formats))
+    wanted = AdjustedSet.of(path, [one.path for one in listed], formats, adjustments)
+    found = [_import(one, formats, precision, own_directory(path), wanted.of_file(one.path)) for one in listed]
+    yield from _named_apart(found, prefix)
 
 
-def keep(problem: Problem, directory: Path) -> bool:
-    """Write a problem into a directory, whole or not at all; True where another one of its id was there."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = directory / f"{problem.problem_id}{_KEPT_SUFFIX}"
-    data = _adapter().dump_json(problem)
-    before = path.read_bytes() if path.is_file() else data
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(data)
-    fresh.replace(path)
-    return before != data
-
-
-def read_kept(path: Path) -> Problem:
-    """A problem that `keep` wrote."""
+def _import(
+    candidate: ImportCandidate, formats: Mapping[str, ModuleType], precision: str | None, root: Path, adjustments: Adjustments
+) -> Imported:
+    path = candidate.path
+    if candidate.reason:
+        return Imported(path=path, reason=candidate.reason)
+    if candidate.named_in is not None and not _exists(path):
+        return Imported(path=path, reason=f"does not exist; {candidate.named_in.name} names it")
     try:
-        return _adapter().validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        text = f"is no imported problem of this version ({str(error).splitlines()[0]}); import it again, or remove the file"
-        raise ProblemInvalid(str(path), text) from None
+        problem = _read(path, formats, precision, root, adjustments)
+    except ProblemInvalid as invalid:
+        where = Path(invalid.path).name
+        is_named = where == path.name or invalid.message.startswith(where)
+        return Imported(path=path, reason=invalid.message if is_named else f"{where}: {invalid.message}")
+    plug_in = formats[problem.spec.format]
+    warnings: tuple[str, ...] = plug_in.warnings(problem) if hasattr(plug_in, "warnings") else ()
+    unusable: str = plug_in.unusable(problem) if hasattr(plug_in, "unusable") else ""
+    return Imported(path=path, problem=problem, warnings=warnings, unusable=unusable)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # such as a name that is too long
+        return False
+
+
+def _named_apart(found: Sequence[Imported], prefix: str) -> Iterator[Imported]:
+    """Every problem under an id of its own: where several have the same, the names of their directories go in front."""
+    by_id: dict[str, dict[str, Imported]] = {}
+    for one in found:
+        if one.problem is not None:
+            by_id.setdefault(one.problem.problem_id, {}).setdefault(one.problem.digest, one)
+    names = {
+        one.path: name
+        for alike in by_id.values()
+        if len(alike) > 1
+        for one, name in zip(alike.values(), distinct_names([one.path for one in alike.values()]), strict=False)
+    }
+    done: dict[Path, Imported] = {}
+    taken: dict[str, Path] = {}
+    for one in found:
+        if one.problem is None:
+            yield one
+            continue
+        first = by_id[one.problem.problem_id][one.problem.digest]
+        if first is not one:
+            yield replace(done[first.path], path=one.path, same_as=first.path)
+            continue
+        done[one.path] = _named(one, [name for name in (names.get(one.path), prefix) if name], taken)
+        yield done[one.path]
+
+
+def _named(one: Imported, prefixes: Sequence[str], taken: dict[str, Path]) -> Imported:
+    """With these in front of its id, the last of them first; or refused, where the id is too long or taken."""
+    problem = one.problem
+    assert problem is not None
+    try:
+        for prefix in prefixes:
+            problem = with_prefix(problem, prefix)
+    except ValueError as wrong:
+        return Imported(path=one.path, reason=str(wrong))
+    if (other := taken.setdefault(problem.problem_id, one.path)) != one.path:
+        text = f"has the id {problem.problem_id!r}, as {other} has; import one by itself with --prefix, or rename one"
+        return Imported(path=one.path, reason=text)
+    return replace(one, problem=problem)
 
 
 def _read(
@@ -174,37 +226,8 @@ def _read(
     if plug_in is None:
         plug_in = next((one for one in formats.values() if getattr(one, "EXPLAINS_SUFFIX", None) == path.suffix), None)
     if plug_in is None:
-        raise ProblemInvalid(str(path), f"is no problem of a known format ({', '.join(formats)})")
+        raise ProblemInvalid(str(path), f"is no problem of a known format; looked for {expected_layouts(formats)}")
     if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
         taking = ", ".join(one.NAME for one in known_formats().values() if getattr(one, "ACCEPTS_PRECISION", False))
         raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
     return load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)
-
-
-def _candidates(path: Path, formats: Mapping[str, ModuleType], *, asked: bool) -> Iterator[Path]:
-    """What may be problems at or below path: what a format takes for its own, what a list names that a format knows, Python files, and path
-    itself where it is a file."""
-    listed = [one for plug_in in formats.values() if hasattr(plug_in, "members") for one in plug_in.members(path)]
-    if listed:
-        yield from listed
-    elif detect_format(path, formats) is not None or (path.is_file() and (asked or path.suffix == ".py")):
-        yield path
-    elif path.is_dir() and (asked or not path.is_symlink()):
-        try:
-            children = sorted(path.iterdir(), key=_natural)
-        except OSError as error:
-            raise ProblemInvalid(str(path), f"can't be read: {error.strerror}; check its permissions") from None
-        for below in children:
-            if not below.name.startswith(".") and below.name not in _SKIPPED:
-                yield from _candidates(below, formats, asked=False)
-
-
-def _natural(path: Path) -> tuple[int, str]:
-    """2_x before 10_x."""
-    number = path.name.split("_", 1)[0]
-    return (int(number) if number.isdecimal() and len(number) < 10 else 0, path.name)
-
-
-@cache
-def _adapter() -> TypeAdapter[Problem]:
-    return TypeAdapter(Problem)

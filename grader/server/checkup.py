@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from grader.artifacts import usage
 from grader.config import Settings, web_address
-from grader.errors import GraderError, LedgerUnreachable, SettingsInvalid
+from grader.errors import GraderError, LedgerUnreachable, ProblemInvalid, SettingsInvalid
 from grader.isolation.resident import size_of, why_not
 from grader.isolation.settings import HOST_ROOT
 from grader.isolation.toolchain import host_toolchain
@@ -187,9 +187,13 @@ def _tls(settings: Settings, now: datetime) -> CheckupFinding:
 
 def _contents(settings: Settings) -> Iterator[CheckupFinding]:
     try:
-        problems = Problems.load(settings.problems, settings.imported_path)
+        unreadable: list[ProblemInvalid] = []
+        problems = Problems.load(settings.problems, settings.imported_path, report=unreadable.append)
         count = len(problems.all())
         yield ok("problems", f"{count} loaded") if count else warning("problems", "there are none", "name some: --problems DIR")
+        if unreadable:
+            names = ", ".join(one.path for one in unreadable)
+            yield warning("imported problems", f"these can't be read: {names}", "import them again with this version, or remove the files")
         competitions = Competitions.load(settings.competitions, problems)
     except GraderError as error:  # it names the file, and the key in it
         yield wrong("problems and competitions", str(error))

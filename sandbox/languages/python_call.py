@@ -41,9 +41,11 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena) -> Bound
                 finish=lambda result: torch_extension.copy_out(_flat(result), targets, job),
                 blank=torch_extension.blank(targets, call),
             )
-        case wire.Convention.POSITIONAL | wire.Convention.MODEL:
+        case wire.Convention.POSITIONAL | wire.Convention.MODEL | wire.Convention.ARGUMENTS:
+            listed = job.convention is wire.Convention.ARGUMENTS
+            arguments = list(pytree.build(job.templates[call.template], inputs)) if listed else inputs
             return Bound(
-                launch=lambda: kernel(*inputs),
+                launch=lambda: kernel(*arguments),
                 finish=lambda result: torch_extension.copy_out(result, targets, job),
                 blank=torch_extension.blank(targets, call),
             )

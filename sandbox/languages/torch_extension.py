@@ -13,7 +13,7 @@ from sandbox.compilers.headers import FULL, Headers
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors, python_extensions
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
-from sandbox.protocol import elf, wire
+from sandbox.protocol import elf, pytree, wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Slot, Status
 
@@ -70,6 +70,10 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     def bind(call: Call) -> Bound:
         arguments = [argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
         targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+        if job.convention is wire.Convention.DESTINATION:
+            return Bound(launch=lambda: function(*arguments, *targets))
+        if job.convention is wire.Convention.ARGUMENTS:
+            arguments = list(pytree.build(job.templates[call.template], arguments))
         return Bound(
             launch=lambda: function(*arguments),
             finish=lambda result: copy_out(result, targets, job),

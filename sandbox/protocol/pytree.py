@@ -38,6 +38,8 @@ def builder(node: list[Any]) -> Make:
     match node:
         case ["tensor", int() as index]:
             return lambda tensors: tensors[index]
+        case ["element", int() as index]:  # a tensor without dimensions: of a tensor of one element, for others travel as numbers
+            return lambda tensors: tensors[index].reshape(())
         case ["value", value]:
             return lambda _: value
         case ["list", [*nodes]]:

@@ -200,12 +200,14 @@ class Libraries(StrEnum):
 
 
 class Convention(StrEnum):
-    """How a Python entry is called; what is built to an artifact with C linkage or bindings takes `POSITIONAL` only."""
+    """How an entry is called. One with C linkage has a convention of its own, and one of a torch extension takes neither `MODEL` nor
+    `DATA`."""
 
     POSITIONAL = "positional"  # entry(*inputs), which returns the outputs
     MODEL = "model"  # entry is a class: made of the state's arguments, given the state's weights, then called as above
     DATA = "data"  # entry(data), where data is the nest of tensors and values that the template says; returns such a nest
     DESTINATION = "destination"  # entry(*inputs, *outputs), which returns nothing
+    ARGUMENTS = "arguments"  # entry(*data), with data as above, a tuple; returns the outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +295,7 @@ class RunnerJob:
     outputs: tuple[TensorSpec, ...]
     arena_bytes: int
     convention: Convention = Convention.POSITIONAL
-    # Of `DATA`: the trees of inputs and outputs, as `sandbox/protocol/pytree.py` writes them; a call says which.
+    # Of `DATA` and `ARGUMENTS`: the trees of inputs and outputs, as `sandbox/protocol/pytree.py` writes them; a call says which.
     templates: tuple[str, ...] = ()
     language_module: str = ""  # of a language that another package brings
 

@@ -21,6 +21,7 @@ PROBLEMS = {
     "kernelbench": FIXTURES / "kernelbench" / "1_Vector_add.py",
     "reference_kernels": FIXTURES / "reference_kernels" / "vector_add_rk",
     "flashinfer": FIXTURES / "flashinfer" / "vector_add_fi",
+    "robust_kbench": FIXTURES / "robust_kbench" / "vector_add_rkb" / "func_forward.py",
 }
 # What decides, and how much of the sum is computed.
 CASES = {"ACCEPTED": "n", "WRONG_ANSWER UNWRITTEN_OUTPUT": "n - 1", "WRONG_ANSWER MISMATCH": "n"}
@@ -70,6 +71,7 @@ ENTRIES = {
     "kernelbench": "class ModelNew(torch.nn.Module):\n    def forward(self, a, b):\n        return module.sum(a, b)\n",
     "reference_kernels": "def custom_kernel(data):\n    a, b = data\n    return module.sum(a, b)\n",
     "flashinfer": "def run(a, b):\n    return module.sum(a, b)\n",
+    "robust_kbench": "def forward(a, b):\n    return module.sum(a, b)\n",
 }
 
 

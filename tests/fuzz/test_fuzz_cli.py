@@ -26,11 +26,12 @@ from grader.cli.timeline import Timeline
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid
 from grader.formats import native
-from grader.problems import store
+from grader.problems import kept
 from grader.v1 import submission_pb2
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_problems import TOML_WORDS
 
+SOLUTION = Path(__file__).parents[1] / "fixtures" / "flashinfer" / "flat" / "solutions" / "clipped_sum_cuda.json"
 VECTOR_ADD = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
 
 
@@ -64,6 +65,26 @@ def test_a_problem_beside_that_can_not_be_read_is_refused(tmp_path: Path, toml: 
     put(tmp_path / "problem.toml", toml)
     with pytest.raises(CommandFailed):
         sources.read([tmp_path / "kernel.cu"], None)
+
+
+def solution_texts() -> st.SearchStrategy[str]:
+    text = SOLUTION.read_text()
+    changed = values.mutated(json.loads(text)).map(json.dumps)
+    return st.one_of(changed, values.garbled(text, ("NaN", "1e999", "[" * 500, "\\ud800", '"', "{", "1" * 5000)), values.texts())
+
+
+@given(solution_texts())
+def test_a_solution_file_is_a_submission_or_a_misuse(content: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="gs-") as place:
+        path = Path(place) / "s.json"
+        put(path, content)
+        try:
+            handed = sources.read([path], None)
+        except CommandFailed as failed:
+            assert str(failed) and exit_of_error(failed)
+            return
+        order = submit.SubmitOptions(files=(path,), problem=None, language="", entry="", device_kind="", mode="test")
+        assert submit.build_submission(handed, order).SerializeToString()
 
 
 @given(values.texts())
@@ -136,7 +157,7 @@ def test_any_status_of_a_server_becomes_an_error(status: Any, infos: list[Any], 
 
 
 def kept_texts() -> st.SearchStrategy[str]:
-    data = json.loads(store._adapter().dump_json(native.load(VECTOR_ADD)))
+    data = json.loads(kept._adapter().dump_json(native.load(VECTOR_ADD)))
     whole = values.mutated(data).map(json.dumps)
     return st.one_of(whole, values.garbled(json.dumps(data), ("NaN", "[" * 300, "1" * 5000)), values.texts())
 
@@ -147,7 +168,7 @@ def test_a_kept_problem_is_read_or_refused(content: str) -> None:
         path = Path(place) / "p.json"
         put(path, content)
         try:
-            problem = store.read_kept(path)
+            problem = kept.read_kept(path)
         except ProblemInvalid as invalid:
             assert invalid.message
             return

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from grader.api import messages
 from grader.errors import ProblemInvalid
-from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, safetensors
+from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, robust_kbench, safetensors
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.model import Problem
-from grader.problems import store
+from grader.problems import kept, store
 from sandbox.protocol import gate, wire
 from tests.fuzz import values
 
@@ -36,6 +36,7 @@ NATIVE = sorted(path.parent for path in (ROOT / "kernels_examples").glob("*/prob
 TASKS = sorted(path.parent for path in FIXTURES.glob("reference_kernels/*/task.yml"))
 KERNELBENCH = sorted(FIXTURES.glob("kernelbench/*.py"))
 DEFINITION = FIXTURES / "flashinfer" / "scaled_rows"
+ROBUST = FIXTURES / "robust_kbench" / "row_scale"
 
 TOML_WORDS = (
     "[[inputs]]", "[[workloads]]", "[tolerance]", "nan", "inf", "-inf", "1e400", "0x", "1979-05-27", "[", "{", "''''", '"""', "= ",
@@ -83,9 +84,9 @@ def check_sound(problem: Problem) -> None:
     assert wire.encode(wire.decode(wire.encode(job))) == wire.encode(job)
     messages.problem_to_proto(problem).SerializeToString()
     with tempfile.TemporaryDirectory(prefix="gk-") as place:
-        store.keep(problem, Path(place))
-        kept = store.read_kept(next(Path(place).iterdir()))
-        assert wire.encode(wire.AdmissionJob(job_id="x", problem=kept.spec)) == wire.encode(job)
+        kept.keep(problem, Path(place))
+        again = kept.read_kept(next(Path(place).iterdir()))
+        assert wire.encode(wire.AdmissionJob(job_id="x", problem=again.spec)) == wire.encode(job)
     assert len(spec.inputs) + len(spec.outputs) <= gate.TENSOR_LIMIT
     assert spec.workloads and spec.trial_s > 0 and spec.trial_count > 0 and len(spec.digest) == 64
     assert len(spec.axes) <= gate.AXIS_LIMIT and len(set(spec.axes)) == len(spec.axes)
@@ -342,6 +343,20 @@ def test_the_name_of_a_definition_may_be_long(tmp_path: Path) -> None:
     for line in (tmp_path / "d" / "workload.jsonl").read_text().splitlines():
         assert "definition" not in json.loads(line)
     assert loads(flashinfer.load, tmp_path / "d") is not None
+
+
+# -- robust_kbench ---------------------------------------------------------------------------------------------------------
+
+
+@given(json_texts(ROBUST / "config_forward.json"), st.one_of(st.none(), python_texts([ROBUST / "func_forward.py"])))
+def test_a_task_of_robust_kbench_is_read_or_refused(config: str, source: str | None) -> None:
+    with tempfile.TemporaryDirectory(prefix="gp-") as place:
+        folder = Path(place) / "t"
+        shutil.copytree(ROBUST, folder)
+        put(folder / "config_forward.json", config)
+        if source is not None:
+            put(folder / "func_forward.py", source)
+        loads(robust_kbench.load, folder / "func_forward.py")
 
 
 # -- expressions and headers -----------------------------------------------------------------------------------------------

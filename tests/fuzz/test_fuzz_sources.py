@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grader.errors import CallRefused
-from grader.formats import flashinfer
+from grader.formats import flashinfer_calls
 from grader.grading.build import cut
 from grader.intake import languages, submission_check
 from grader.model import SourceFile
@@ -107,7 +107,7 @@ def test_any_text_is_looked_through(text: str, language: str, entry: str) -> Non
 @example("a" + ".b" * 60_000)
 def test_a_python_source_says_how_it_is_called_or_nothing(text: str) -> None:
     """The server parses it, and does not execute it."""
-    called = flashinfer.with_destination(SPEC, text, "run")
+    called = flashinfer_calls.with_destination(SPEC, text, "run")
     assert called.convention in (wire.Convention.POSITIONAL, wire.Convention.DESTINATION)
 
 
@@ -120,7 +120,7 @@ def test_any_output_is_text(output: bytes, factor: int) -> None:
 def test_a_large_python_source_does_not_take_the_server() -> None:
     """Found: ast took a GB and four seconds, with the interpreter's lock held, for a MiB that is made for it."""
     before_kb, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    assert flashinfer.with_destination(SPEC, "a\n" * (1 << 19), "run") is SPEC
+    assert flashinfer_calls.with_destination(SPEC, "a\n" * (1 << 19), "run") is SPEC
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 300_000 and time.process_time() - begun < 1.5
 
 

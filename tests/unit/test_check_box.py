@@ -47,11 +47,17 @@ def test_a_whole_report_is_taken_as_it_is(spec):
     assert reported(spec, finding(), FINISHED, finding("other")) == [finding()]
 
 
+def test_a_check_may_name_an_input_in_capitals(spec):
+    """As FlashInfer's definitions do: such a name ended the report."""
+    named = finding(check="every second of A", workload_id=spec.workloads[0].workload_id)
+    assert reported(spec, named, FINISHED) == [named]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         finding(check="\x1b[2J"),
-        finding(check="a" * 101),
+        finding(check="a" * 121),
         finding(workload_id="no workload of it"),
         wire.Health(job_id="check", healthy=True),
     ],

@@ -133,6 +133,15 @@ def test_a_toolchain_in_memory_is_asked_for_or_not(settings, monkeypatch):
     assert found(settings, name, resident_toolchain=True).standing is CheckupStatus.WRONG
 
 
+def test_an_import_that_can_not_be_read_is_a_warning(settings, capsys):
+    """By its path, and nothing else is printed. Control: a bare machine has no such finding."""
+    settings.imported_path.mkdir()
+    (settings.imported_path / "x.json").write_text("{")
+    warned = found(settings, "imported problems")
+    assert warned.standing is CheckupStatus.WARNING and str(settings.imported_path / "x.json") in warned.detail
+    assert found(settings, "problems").detail == "1 loaded" and capsys.readouterr().out == ""
+
+
 def test_each_finding_is_a_line_or_an_object(settings, capsys):
     """Options are the server's own; the exit code says whether it would start."""
     options = ["--state-dir", str(settings.state_dir), "--listen", settings.listen, "--problems", str(settings.problems[0]), "--web", "0"]

@@ -221,7 +221,7 @@ def test_what_is_not_there_says_what_is_looked_for(tmp_path):
     directory = write(tmp_path / "p")
     (directory / "workload.jsonl").unlink()
     assert "workload.jsonl" in said_of(directory) and "can't be read" in said_of(directory)
-    assert "holds no definition.json" in said_of(tmp_path)
+    assert "name a directory with definition.json and workload.jsonl" in said_of(tmp_path)
 
 
 def safetensors(path: Path, key: str = "t", dtype: str = "F32", shape: tuple[int, ...] = (5, 64), size: int = 5 * 64 * 4) -> None:

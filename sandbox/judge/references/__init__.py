@@ -19,7 +19,7 @@ import torch
 from sandbox.judge.compare.tolerance import Comparison
 from sandbox.judge.reference_errors import ReferenceFailed as ReferenceFailed
 from sandbox.judge.reference_errors import ReferenceTooLarge as ReferenceTooLarge
-from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels
+from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels, robust_kbench
 from sandbox.protocol import wire
 
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
@@ -53,7 +53,7 @@ class Task:
 
 
 GROUP = "grader.references"
-BUILT_IN = (flashinfer, kernelbench, native, reference_kernels)
+BUILT_IN = (flashinfer, kernelbench, native, reference_kernels, robust_kbench)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,190 @@
+"""Reads a solution file of FlashInfer-Bench or SOL-ExecBench: sources, entry point, language and definition in one JSON file.
+
+Standard library only: the client has no pydantic. Keys that are not needed here are not checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from grader.cli.exits import Misuse
+from grader.model import SourceFile, problem_id_of
+
+SUFFIX = ".json"
+DEFINITION_LIMIT_BYTES = 4 << 20
+PYTHON = ("python", "pytorch", "triton", "tilelang", "cute_dsl", "cutile", "cudnn_frontend")
+COMPILED = ("cuda", "cpp", "cuda_cpp", "cutlass", "cudnn", "cublas")
+_TVM = re.compile(r"\btvm/ffi/|\bTVM_FFI_")
+_MODULE = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME")
+_Kind = TypeVar("_Kind", str, list[Any], dict[str, Any])
+_KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """A solution file as a submission. The entry point's file is the first of sources.
+
+    problem_id: of its definition, as an import names it. language: "" where the server has to tell. notes: what the file asks for that is
+    not used, for its author.
+    """
+
+    sources: tuple[SourceFile, ...]
+    definition: str
+    problem_id: str
+    language: str
+    entry: str
+    notes: tuple[str, ...] = ()
+
+
+def parse(path: Path, text: str) -> Solution:
+    """The solution in a file's text. Misuse names the file, the key and what to do."""
+    table = _object(path, text)
+    spec = _get(path, table, "spec", dict)
+    entry_file, entry = _entry_point(path, _get(path, spec, "entry_point", str, "spec."))
+    sources = _sources(path, table, entry_file)
+    language = _language(path, spec, entry_file, sources)
+    definition = _get(path, table, "definition", str)
+    destination = _destination(path, spec, language)
+    if destination is not None:
+        sources = (_with_directive(sources[0], destination=destination), *sources[1:])
+    return Solution(
+        sources=sources,
+        definition=definition,
+        problem_id=problem_id_of(definition),
+        language=language,
+        entry=entry,
+        notes=_notes(path, spec),
+    )
+
+
+def problem_near(path: Path, definition: str) -> Path | None:
+    """The problem of a solution that lies in the same set: SOL's definition.json next to it, or the definition of a trace set above it."""
+    own = path.absolute().parent
+    if _definition_name(own / "definition.json") == definition:
+        return own
+    for directory in own.parents:
+        if (directory / "definitions").is_dir() and (directory / "workloads").is_dir():
+            below = sorted((directory / "definitions").rglob(f"{definition}.json")) if _is_plain(definition) else []
+            return next((one for one in below if _definition_name(one) == definition), None)
+    return None
+
+
+def _object(path: Path, text: str) -> dict[str, Any]:
+    try:
+        table = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Misuse(f"solution: {path}:{error.lineno} is not JSON: {error.msg}; fix the line") from None
+    except (ValueError, RecursionError):
+        raise Misuse(f"solution: {path} is not JSON that can be read: it nests too deep, or a number is too long") from None
+    if not isinstance(table, dict) or not {"definition", "spec", "sources"} <= table.keys():
+        raise Misuse(
+            f"solution: {path} is not a solution file; it needs the keys definition, spec and sources, as FlashInfer-Bench and "
+            "SOL-ExecBench write them. Name the source files themselves to submit those"
+        )
+    return table
+
+
+def _get(path: Path, table: Mapping[str, Any], key: str, kind: type[_Kind], place: str = "") -> _Kind:
+    value = table.get(key)
+    if key not in table:
+        raise Misuse(f"solution: {path}: {place}{key}: is missing; add it")
+    if not isinstance(value, kind) or not value:
+        raise Misuse(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
+    if isinstance(value, str) and not _is_text(value):
+        raise Misuse(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is no character; fix it")
+    return value
+
+
+def _entry_point(path: Path, text: str) -> tuple[str, str]:
+    file, mark, function = text.partition("::")
+    if not mark or not file or not function.isidentifier():
+        raise Misuse(f"solution: {path}: spec.entry_point: is {text!r}; write FILE::FUNCTION, such as 'main.py::run'")
+    return file, function
+
+
+def _sources(path: Path, table: Mapping[str, Any], entry_file: str) -> tuple[SourceFile, ...]:
+    found = []
+    for index, one in enumerate(_get(path, table, "sources", list)):
+        if not isinstance(one, dict):
+            raise Misuse(f"solution: {path}: sources[{index}]: must be an object with path and content; fix it")
+        place = f"sources[{index}]."
+        found.append(SourceFile(path=_get(path, one, "path", str, place), content=_get(path, one, "content", str, place)))
+    first = [one for one in found if PurePosixPath(one.path) == PurePosixPath(entry_file)]
+    if not first:
+        names = ", ".join(one.path for one in found)
+        raise Misuse(f"solution: {path}: spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
+    return (first[0], *(one for one in found if one is not first[0]))
+
+
+def _language(path: Path, spec: Mapping[str, Any], entry_file: str, sources: tuple[SourceFile, ...]) -> str:
+    key = "language" if "language" in spec else "languages"
+    names = [_get(path, spec, key, str, "spec.")] if key == "language" else _get(path, spec, key, list, "spec.")
+    if unknown := [name for name in names if name not in (*PYTHON, *COMPILED)]:
+        raise Misuse(f"solution: {path}: spec.{key}: {unknown[0]!r} is not known; take one of: {', '.join((*PYTHON, *COMPILED))}")
+    in_python = [name in PYTHON for name in names]
+    if any(in_python) != all(in_python):
+        raise Misuse(f"solution: {path}: spec.{key}: {', '.join(names)} can't be mixed; write Python or C++")
+    if all(in_python) != entry_file.endswith(".py"):
+        raise Misuse(f"solution: {path}: spec.entry_point: {entry_file!r} is not a file of {names[0]}; fix one")
+    return "python" if all(in_python) else _compiled(path, spec, sources)
+
+
+def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ...]) -> str:
+    texts = [one.content for one in sources]
+    if spec.get("binding") == "tvm-ffi" or (spec.get("binding") is None and any(map(_TVM.search, texts))):
+        raise Misuse(
+            f"solution: {path}: spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE (binding 'torch'), "
+            'or define a plain extern "C" function'
+        )
+    if any(map(_MODULE.search, texts)):
+        return "torch_extension"
+    return "cuda" if any('extern "C"' in text for text in texts) else ""
+
+
+def _destination(path: Path, spec: Mapping[str, Any], language: str) -> bool | None:
+    """Whether the entry takes its outputs as its last arguments; None: the server looks at the number of its parameters."""
+    given = spec.get("destination_passing_style")
+    if not isinstance(given, bool | None):
+        raise Misuse(f"solution: {path}: spec.destination_passing_style: must be true or false; fix it")
+    if language == "torch_extension":
+        return True if given is None else given  # their default
+    return given if language == "python" else None
+
+
+def _with_directive(source: SourceFile, *, destination: bool) -> SourceFile:
+    """The file with a comment at its end, where it moves no line; see `grader/formats/flashinfer_calls.py`."""
+    mark = "#" if source.path.endswith(".py") else "//"
+    end = "" if source.content.endswith("\n") else "\n"
+    return SourceFile(path=source.path, content=f"{source.content}{end}{mark} grader: destination={str(destination).lower()}\n")
+
+
+def _notes(path: Path, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    options = spec.get("compile_options")
+    flags = [flag for key in options for flag in options[key] or ()] if isinstance(options, dict) else []
+    return (f"compile_options of {path.name} are not used: {' '.join(map(str, flags))}",) if flags else ()
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _definition_name(path: Path) -> str | None:
+    try:
+        table = json.loads(path.read_text("utf-8")) if path.stat().st_size <= DEFINITION_LIMIT_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    name = table.get("name") if isinstance(table, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _is_plain(name: str) -> bool:
+    return re.fullmatch(r"[\w.+-]+", name) is not None  # no pattern, no directory

@@ -1,0 +1,301 @@
+"""The robust_kbench format: a directory with func_forward.py and config_forward.json, or the same two of backward.  Parsed, never executed.
+
+A task's file has `Model`, `get_inputs` and `forward_fn`; that of backward has `AutogradFunction`, too. A kernel stands in for forward_fn,
+or for AutogradFunction's backward_fn. The workloads are the config's single settings: those that robust-kbench's own run_kernel.py tests by
+default. Its multi settings are left out, for their combinations contain some that the tasks' own Models refuse. The emulated device gets a
+smaller batch of what is large.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grader.errors import ProblemInvalid
+from grader.formats import emulated_sizes, needed_packages
+from grader.formats.inside import require_inside
+from grader.formats.validation_messages import describe
+from grader.model import Problem, problem_id_of
+from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind
+
+NAME = "robust_kbench"
+LAYOUT = "a directory with func_forward.py and config_forward.json, or func_backward.py and config_backward.json"
+LANGUAGES = ("torch_extension", "python")
+DIRECTIONS = ("forward", "backward")
+FUNCTIONS = ("forward_fn", "Model", "get_inputs")
+FILE_LIMIT_BYTES, SETTING_LIMIT, AXIS_LIMIT, LARGEST = 256 * 1024, 64, 16, 2**31 - 1
+TRIAL_COUNT, TRIAL_S = 5, 30.0  # the count is theirs
+TITLE_LIMIT_CHARS = 120
+# That of its run_kernel.py, and KernelBench's budget for outputs that are small next to atol, where zeros would pass. Its library's default
+# of 1e-5 rejects PyTorch's own sums in float32, such as the gradient of a convolution's weights (ADR 0036).
+TOLERANCE = wire.Tolerance(atol=1e-3, rtol=1e-3, budget_floor=1e-2)
+_STATEMENTS = {
+    "forward": "Write a torch extension with m.def(\"forward\", ...), or a Python function forward, that does what forward_fn below does, "
+    "faster. It is called with the arguments that Model.forward gives to fn, by position, and returns what forward_fn returns.",
+    "backward": "Write a torch extension with m.def(\"backward\", ...), or a Python function backward, that computes the gradients of "
+    "forward_fn below. It is called with the arguments that AutogradFunction.backward gives to backward_fn, by position, and returns the "
+    "gradients that are unpacked there. PyTorch's time includes the forward pass, which autograd needs.",
+}  # fmt: skip
+
+_Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=1000)] | None
+_Value = _Scalar | Annotated[list[_Scalar], Field(max_length=256)]
+_Arguments = dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")], _Value]
+_Configs = Annotated[list[_Arguments], Field(min_length=1, max_length=SETTING_LIMIT)]
+_Setting = dict[str, _Arguments]  # by "init" and "given": what Model and get_inputs are called with
+
+
+class _ConfigFile(BaseModel):
+    """config_forward.json, as far as it is used."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    single_input_configs: _Configs
+    single_init_configs: _Configs
+    single_shared_configs: _Configs
+
+    def settings(self) -> list[_Setting]:
+        """What Model and get_inputs are called with, in each setting; what is shared goes over both."""
+        every = itertools.product(self.single_init_configs, self.single_input_configs, self.single_shared_configs)
+        found: list[_Setting] = [{"init": {**init, **shared}, "given": {**inputs, **shared}} for init, inputs, shared in every]
+        return [one for index, one in enumerate(found) if one not in found[:index]]
+
+
+def matches(path: Path) -> bool:
+    """Whether a problem of this format lies at path: a func_*.py with its config next to it."""
+    direction = _direction(path)
+    return direction is not None and path.is_file() and _config_path(path, direction).is_file()
+
+
+def members(path: Path) -> tuple[Path, ...]:
+    """The problems of the task in directory path, forward first."""
+    return tuple(one for direction in DIRECTIONS if matches(one := path / f"func_{direction}.py"))
+
+
+def unusable(problem: Problem) -> str:
+    """Why no judge here can run the task: a package that it imports is missing; "" where none is."""
+    return needed_packages.sentence(needed_packages.missing_packages({"task": problem.spec.reference}, "task", FUNCTIONS))
+
+
+def warnings(problem: Problem) -> tuple[str, ...]:
+    """What to tell those who import it about the sizes that only a GPU runs."""
+    kinds = {one.device_kind for one in problem.spec.workloads}
+    if DeviceKind.EMULATED in kinds:
+        return ("the emulated device gets a smaller batch than the config's",)
+    return emulated_sizes.warnings(problem) if DeviceKind.CUDA in kinds else ()
+
+
+def load(path: Path, *, root: Path | None = None) -> Problem:
+    """Read the problem in the file path. root: the set, outside of which no file is read; None: the file's directory."""
+    direction = _direction(path)
+    if direction is None:
+        raise ProblemInvalid(str(path), f"is no problem of this format; name func_forward.py or func_backward.py in {LAYOUT}")
+    config_path = _config_path(path, direction)
+    for one in (path, config_path):
+        require_inside(one, root or path.parent, path)
+    source = _text(path)
+    tree = _tree(path, source)
+    signatures = _signatures(path, tree, direction)
+    settings = _settings(config_path)
+    for setting in settings:
+        _check_arguments(config_path, setting, signatures)
+    workloads = tuple(_workloads(settings, signatures, direction))
+    problem_id = _problem_id(path, direction)
+    return Problem(
+        problem_id=problem_id,
+        title=_title(path, tree, direction),
+        languages=LANGUAGES,
+        spec=_spec(problem_id, source, workloads, direction),
+        statement=f"{_STATEMENTS[direction]}\n\n{source}",
+    )
+
+
+def _direction(path: Path) -> str | None:
+    return next((one for one in DIRECTIONS if path.name == f"func_{one}.py"), None)
+
+
+def _config_path(path: Path, direction: str) -> Path:
+    return path.with_name(f"config_{direction}.json")
+
+
+def _problem_id(path: Path, direction: str) -> str:
+    """mnist_linear, or mnist_linear_backward; of level_1/task_7, whose name says nothing alone, level_1_task_7."""
+    directory = path.resolve().parent
+    name = f"{directory.parent.name}_{directory.name}" if re.fullmatch(r"task_\d+", directory.name) else directory.name
+    return problem_id_of(name if direction == "forward" else f"{name}_{direction}")
+
+
+def _title(path: Path, tree: ast.Module, direction: str) -> str:
+    """The directory's name, and what forward_fn says first of itself."""
+    name = f"{path.resolve().parent.name}{' (backward)' if direction == 'backward' else ''}"
+    function = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "forward_fn"), None)
+    lines = (ast.get_docstring(function) or "").strip().splitlines() if function else []
+    return f"{name}: {' '.join(lines[0].split())}"[:TITLE_LIMIT_CHARS] if lines else name[:TITLE_LIMIT_CHARS]
+
+
+def _spec(problem_id: str, source: str, workloads: tuple[wire.Workload, ...], direction: str) -> wire.ProblemSpec:
+    common = set.intersection(*(set(one.axes) for one in workloads))
+    canonical = {
+        "format": NAME,
+        "id": problem_id,
+        "reference": source,
+        "workloads": [[one.workload_id, one.arguments, one.device_kind] for one in workloads],
+        "direction": direction,
+        "tolerance": {key: value for key, value in asdict(TOLERANCE).items() if value is not False},
+        "trials": TRIAL_COUNT,
+    }
+    return wire.ProblemSpec(
+        problem_id=problem_id,
+        format=NAME,
+        entry=direction,
+        inputs=(),
+        outputs=(),
+        workloads=workloads,
+        tolerance=TOLERANCE,
+        reference=source,
+        axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
+        trial_count=TRIAL_COUNT,
+        trial_s=TRIAL_S,
+        digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
+        convention=wire.Convention.ARGUMENTS,
+    )
+
+
+def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], direction: str) -> Iterator[wire.Workload]:
+    """One for each setting; of one that is large one for a GPU, and another for the emulated device with as small a batch as it needs."""
+    smaller: list[_Setting] = []
+    for index, one in enumerate(settings):
+        name, small = f"setting-{index}", _smaller(one, signatures)
+        possible = _input_elements(small, signatures) + _weight_elements(small, signatures) <= emulated_sizes.LARGEST
+        if small == one:
+            yield _workload(name, one, direction, "" if possible else DeviceKind.CUDA)
+            continue
+        yield _workload(name, one, direction, DeviceKind.CUDA)
+        if possible and small not in smaller:
+            smaller.append(small)
+            yield _workload(f"{name}-small", small, direction, DeviceKind.EMULATED)
+
+
+def _workload(workload_id: str, setting: _Setting, direction: str, device_kind: str) -> wire.Workload:
+    values = {**setting["init"], **setting["given"]}
+    axes = {key: value for key, value in values.items() if type(value) is int and 0 <= value <= LARGEST}
+    arguments = json.dumps({**setting, "backward": direction == "backward"}, sort_keys=True)
+    return wire.Workload(workload_id=workload_id, axes=axes, arguments=arguments, device_kind=device_kind)
+
+
+def _input_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
+    """About how many elements the inputs have: the product of all sizes that they are made of."""
+    values = {**signatures["get_inputs"].defaults, **setting["given"]}.values()
+    return math.prod(value for value in values if type(value) is int and value > 0)
+
+
+def _weight_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
+    """About how many elements the weights have: those of a matrix of the two largest sizes."""
+    values = {**signatures["Model"].defaults, **setting["init"]}.values()
+    return math.prod(sorted(value for value in values if type(value) is int and value > 0)[-2:])
+
+
+def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
+    """With a smaller batch: first batch_size, then what else only the inputs have, is halved while the inputs are too large."""
+    given = dict(setting["given"])
+    for key in sorted((key for key in given if key not in setting["init"]), key=lambda key: key != "batch_size"):
+        while type(value := given[key]) is int and value > 1:
+            if _input_elements({**setting, "given": given}, signatures) <= emulated_sizes.SMALL:
+                break
+            given[key] = value // 2
+    return {**setting, "given": given}
+
+
+def _settings(path: Path) -> list[_Setting]:
+    text = _text(path)
+    try:
+        settings = _ConfigFile.model_validate(json.loads(text)).settings()
+    except json.JSONDecodeError as error:
+        raise ProblemInvalid(f"{path}:{error.lineno}", f"is no JSON: {error.msg}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier())
+        raise ProblemInvalid(str(path), f"{key or path.name}: {describe(first)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ProblemInvalid(str(path), f"is no JSON that can be read: {error}") from None
+    if len(settings) > SETTING_LIMIT:
+        raise ProblemInvalid(str(path), f"its single settings make {len(settings)} combinations; keep at most {SETTING_LIMIT}")
+    return settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signature:
+    """What a function of a task can be called with. names None: whatever it is."""
+
+    names: frozenset[str] | None
+    required: frozenset[str]
+    defaults: dict[str, int]
+
+    @classmethod
+    def of(cls, function: ast.FunctionDef | None, *, skipped: int) -> _Signature:
+        """Of this function without its first parameters; None: of one that takes nothing."""
+        if function is None:
+            return cls(names=frozenset(), required=frozenset(), defaults={})
+        taken = function.args
+        positional = [one.arg for one in (*taken.posonlyargs, *taken.args)][skipped:]
+        values = dict(zip(reversed(positional), reversed(taken.defaults), strict=False))
+        values |= {one.arg: value for one, value in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if value is not None}
+        names = frozenset((*positional, *(one.arg for one in taken.kwonlyargs)))
+        return cls(
+            names=None if taken.kwarg is not None else names,
+            required=names - frozenset(values),
+            defaults={name: node.value for name, node in values.items() if isinstance(node, ast.Constant) and type(node.value) is int},
+        )
+
+
+def _signatures(path: Path, tree: ast.Module, direction: str) -> dict[str, _Signature]:
+    """Of what is called with settings. Raises ProblemInvalid where a part is missing."""
+    defined = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    needed = (*FUNCTIONS, *(("AutogradFunction",) if direction == "backward" else ()))
+    if missing := [name for name in needed if name not in defined]:
+        raise ProblemInvalid(str(path), f"has no {missing[0]}; define it at the top level")
+    model, inputs = defined["Model"], defined["get_inputs"]
+    making = next((node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
+    return {
+        "Model": _Signature.of(making, skipped=1),
+        "get_inputs": _Signature.of(inputs if isinstance(inputs, ast.FunctionDef) else None, skipped=0),
+    }
+
+
+def _check_arguments(path: Path, setting: _Setting, signatures: dict[str, _Signature]) -> None:
+    """Raise ProblemInvalid where a setting gives what is not taken, or does not give what has to be given."""
+    for name, of, config in (("Model", "init", "single_init_configs"), ("get_inputs", "given", "single_input_configs")):
+        signature = signatures[name]
+        unknown = [key for key in setting[of] if signature.names is not None and key not in signature.names]
+        if unknown:
+            text = f"{config}: gives {name} {unknown[0]!r}, which it does not take; leave it out there and in single_shared_configs"
+            raise ProblemInvalid(str(path), text)
+        if missing := sorted(signature.required - set(setting[of])):
+            raise ProblemInvalid(str(path), f"{config}: does not give {name} {missing[0]!r}, which it needs; add it")
+
+
+def _tree(path: Path, source: str) -> ast.Module:
+    try:
+        return ast.parse(source, path.name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
+        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; fix it") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > FILE_LIMIT_BYTES:
+            raise ProblemInvalid(str(path), f"is over {FILE_LIMIT_BYTES} bytes; make it smaller")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {LAYOUT}") from None

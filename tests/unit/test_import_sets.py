@@ -1,0 +1,186 @@
+"""`problems import` of whole checkouts: each problem once, each bad file one refusal, and nothing of what is no problem."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from grader.cli.main import app
+from grader.errors import ProblemInvalid
+from grader.formats import needed_packages
+from grader.problems.kept import read_kept
+from grader.problems.renaming import distinct_names
+from grader.problems.store import Problems, import_all
+from tests import fakes
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+KERNEL = FIXTURES / "kernelbench" / "1_Scaled_hinge.py"
+TASK = FIXTURES / "reference_kernels" / "scaled_add"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["problems", "import", *map(str, arguments)])
+
+
+def found_in(path: Path, **options: str) -> dict[str, str]:
+    """By path below the set: the problem's id, or why there is none."""
+    return {
+        str(one.path.relative_to(path)): one.problem.problem_id if one.problem else f"refused: {one.reason}"
+        for one in import_all(path, **options)
+    }
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """Two versions of a task under a common root, each named by a competition's yaml too."""
+    root = tmp_path / "problems"
+    for version in ("first", "second"):
+        shutil.copytree(FIXTURES / "reference_kernels", root / version, ignore=shutil.ignore_patterns("*.yaml", "row_topk", "masked_sums"))
+        (root / f"{version}.yaml").write_text(f"name: {version}\nproblems: [{{directory: {version}/scaled_add}}]\n")
+    reference = root / "second" / "scaled_add" / "reference.py"
+    reference.write_text(f"{reference.read_text()}\n# the second version\n")
+    return root
+
+
+def test_tasks_of_one_name_get_their_directories_names(tasks: Path) -> None:
+    """Each once, although a yaml and its directory both name it; the digests differ from those of the plain ids, and from each other."""
+    found = list(import_all(tasks))
+    assert [one.problem and one.problem.problem_id for one in found] == ["first_scaled_add", "second_scaled_add"]
+    (alone,) = import_all(tasks / "second")
+    problems = [one.problem for one in (*found, alone) if one.problem]
+    assert problems[-1].problem_id == "scaled_add" and len({one.digest for one in problems}) == 3
+    assert all(one.spec.problem_id == one.problem_id for one in problems)
+
+
+def test_the_same_problem_twice_is_counted_once(tmp_path: Path) -> None:
+    """A copy is the same as the first, and not kept again."""
+    for name in ("a", "b"):
+        shutil.copytree(FIXTURES / "flashinfer" / "scaled_rows", tmp_path / "set" / name)
+    done = json.loads(run(tmp_path / "set", "--no-check", "--json", "--state-dir", tmp_path / "state").stdout)
+    assert done["counts"] == {"imported": 1, "refused": 0, "same": 1}
+    assert done["same"][0]["same_as"] == done["imported"][0]["path"] and done["same"][0]["problem"] == done["imported"][0]["problem"]
+
+
+def test_a_prefix_is_part_of_the_problem(tmp_path: Path) -> None:
+    """Of its id, its spec and its digest, as it is kept; both versions are there."""
+    state = ("--no-check", "--state-dir", tmp_path / "state")
+    for prefix in ("", "v0", "v1_"):
+        assert run(KERNEL, *state, *(("--prefix", prefix) if prefix else ())).exit_code == 0
+    kept = Problems.load([], tmp_path / "state" / "problems").all()
+    assert [one.problem_id for one in kept] == ["kb_1_scaled_hinge", "v0_kb_1_scaled_hinge", "v1_kb_1_scaled_hinge"]
+    assert len({one.digest for one in kept}) == 3 and [one.spec.problem_id for one in kept] == [one.problem_id for one in kept]
+    assert read_kept(tmp_path / "state" / "problems" / "v0_kb_1_scaled_hinge.json") == kept[1]
+
+
+@pytest.mark.parametrize("prefix", ["V0", "0", "../x", "a b", "_", "x" * 33])
+def test_a_prefix_is_checked(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(ProblemInvalid, match="can't begin an id; write lower case letters"):
+        list(import_all(KERNEL, prefix=prefix))
+
+
+def test_a_collision_that_no_directory_tells_apart_names_the_remedy(tmp_path: Path) -> None:
+    """Two files of one directory whose names differ in case only."""
+    text = KERNEL.read_text()
+    (tmp_path / "1_a.py").write_text(text)
+    (tmp_path / "1_A.py").write_text(f"{text}\n# other\n")
+    first, second = import_all(tmp_path)
+    assert first.problem is not None and second.problem is None
+    assert "has the id 'kb_1_a', as " in second.reason and "--prefix" in second.reason
+
+
+def test_directories_that_tell_problems_apart() -> None:
+    """The nearest by which all differ; none where they are the same, or can't begin an id."""
+    assert distinct_names([Path("/s/a/definitions/x.json"), Path("/s/b/definitions/x.json")]) == ["a", "b"]
+    assert distinct_names([Path("/s/level1/x.py"), Path("/s/level2/x.py")]) == ["level1", "level2"]
+    assert distinct_names([Path("/s/x.py"), Path("/s/X.py")]) == []
+    assert distinct_names([Path("/1/x.py"), Path("/2/x.py")]) == []
+
+
+def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
+    """And files that are no problem are not listed: a yaml without problems, a script. Control: what is named by itself is explained."""
+    fakes.write_problem(tmp_path / "set")
+    for name, text in {
+        "eval_config.yaml": "default: {atol: 0.01}\n",
+        "unreadable.yaml": "a: [\n",
+        "bad.yaml": "problems: [{directory: x}]\n",
+        "worse.yaml": "problems: [\n",
+        "missing.yaml": "name: m\nproblems: [{directory: nowhere}]\n",
+        "setup.py": "import setuptools\n",
+        "task.yml": "files: []\n",
+        "model.py": "class Model:\n    pass\n",
+        "package.json": "{}\n",
+    }.items():
+        target = tmp_path / "set" / ("task/task.yml" if name == "task.yml" else name)
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text)
+    found = found_in(tmp_path / "set")
+    assert found.pop("sum") == "sum"
+    assert found.keys() == {"bad.yaml", "worse.yaml", "nowhere", "task", "model.py"}
+    assert "name: Field required" in found["bad.yaml"] and "is no YAML" in found["worse.yaml"]
+    assert "does not exist; missing.yaml names it" in found["nowhere"] and "class Model has no method forward" in found["model.py"]
+    (named,) = import_all(tmp_path / "set" / "eval_config.yaml")
+    assert "is no problem of a known format; looked for native: a directory with problem.toml" in named.reason
+
+
+def test_a_refusal_names_the_file_and_line_in_a_directory(tmp_path: Path) -> None:
+    """Where the path of the problem does not say it."""
+    shutil.copytree(FIXTURES / "flashinfer" / "scaled_rows", tmp_path / "p")
+    (tmp_path / "p" / "workload.jsonl").write_text("{}\n")
+    (found,) = import_all(tmp_path / "p")
+    assert found.reason.startswith("workload.jsonl:1: axes: Field required")
+
+
+def test_the_summary_counts_by_reason(tmp_path: Path) -> None:
+    """On the terminal and in JSON; the line of a file is no part of a reason."""
+    directory = tmp_path / "set"
+    directory.mkdir()
+    for number in (1, 2):
+        (directory / f"{number}_x.py").write_text("\n" * number + "import timm\n" + KERNEL.read_text())
+    (directory / "3_y.py").write_text("class Model:\n")
+    (directory / "4_z.py").write_text(KERNEL.read_text())
+    arguments = (directory, "--no-check", "--state-dir", tmp_path / "state")
+    shown = run(*arguments)
+    assert "1 imported, 3 refused" in shown.stdout and "2 refused: imports timm" in shown.stdout and shown.exit_code == 0
+    data = json.loads(run(*arguments, "--json").stdout)
+    assert data["counts"] == {"imported": 1, "refused": 3, "same": 0} and list(data["reasons"].values()) == [2, 1]
+
+
+def test_nothing_found_says_what_was_looked_for(tmp_path: Path) -> None:
+    """Of the format that was asked for; as JSON, too."""
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "x.json").write_text("{}")
+    done = run(tmp_path, "--format", "flashinfer", "--state-dir", tmp_path / "state")
+    assert done.exit_code == 2 and "definitions/OP/NAME.json, and NAME.jsonl below workloads/" in done.stdout
+    assert "task.yml" not in done.stdout
+    data = json.loads(run(tmp_path, "--json", "--state-dir", tmp_path / "state").stdout)
+    assert data["counts"]["imported"] == 0 and "looked for native" in data["message"]
+
+
+def test_a_task_that_needs_a_missing_package_is_refused_unless_forced(tmp_path: Path) -> None:
+    """By its name; --force keeps it, for a judge that has the package."""
+    shutil.copytree(TASK, tmp_path / "set" / "p")
+    shutil.copytree(TASK.parent / "shared", tmp_path / "set" / "shared")
+    reference = tmp_path / "set" / "p" / "reference.py"
+    reference.write_text(f"from no_such_package.ops import fused\n{reference.read_text()}")
+    arguments = (tmp_path / "set", "--no-check", "--state-dir", tmp_path / "state", "--json")
+    refused = run(*arguments)
+    assert refused.exit_code == 2 and "its reference needs no_such_package, not installed here" in refused.stdout
+    assert run(*arguments, "--force").exit_code == 0
+    assert Problems.load([], tmp_path / "state" / "problems").get("p")
+
+
+def test_missing_packages_are_those_that_the_code_surely_imports() -> None:
+    """Of the modules that it reaches, and of its functions; not what it guards, brings along or never reaches."""
+    texts = {
+        "reference": "import torch, json\nfrom task import x\nimport gone_a.b\ntry:\n    import gone_b\nexcept ImportError:\n    pass\n"
+        "def ref_kernel(data):\n    import gone_c\n\ndef other():\n    import gone_d\n",
+        "task": "import gone_e\nfrom . import sibling\n",
+        "unused": "import gone_f\n",
+    }
+    assert needed_packages.missing_packages(texts, "reference", ("ref_kernel",)) == ("gone_a", "gone_c", "gone_e")
+    assert needed_packages.missing_packages({"reference": "def (:\n"}, "reference") == ()
+    assert needed_packages.sentence(()) == ""
