@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +204,22 @@ def _rule(files: DefinitionFiles, definition: schema.Definition, tolerance: sche
     }
 
 
+def _rule_text(workloads: Sequence[wire.Workload]) -> str:
+    """What counts as right, for people; of workloads with rules of their own a digest of them."""
+    rules = [json.loads(one.arguments)["rule"] for one in workloads]
+    first = rules[0]
+    if any(one != first for one in rules):
+        digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:8]
+        return f"SOL-ExecBench's rule, with tolerances of each workload ({digest})"
+    near = (
+        f"|out - ref| <= {first['atol']:g} or |out - ref| / |ref| <= {first['rtol']:g}"
+        if first["kind"] == "flashinfer"
+        else f"|out - ref| <= {first['atol']:g} + {first['rtol']:g} * |ref|"
+    )
+    cap = "" if first["cap"] is None else f", none off by more than {first['cap']:g}"
+    return f"{near} for {first['ratio']:.4g} of the elements{cap}"
+
+
 def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
     def tensors(of: dict[str, schema.TensorSchema]) -> tuple[wire.TensorSpec, ...]:
         return tuple(
@@ -223,6 +239,7 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
         axes=tuple(definition.axes) if len(definition.axes) <= AXIS_LIMIT else (),
         trial_s=TRIAL_S,
         digest=_digest(problem_id, definition, workloads),
+        rule=_rule_text(workloads),
     )
 
 

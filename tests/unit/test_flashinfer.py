@@ -10,6 +10,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import flashinfer, with_calling_convention
 from grader.model import NewSubmission, SourceFile
 from sandbox.protocol import wire
+from sandbox.protocol.rule import rule_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "flashinfer"
 RMSNORM = FIXTURES / "trace" / "definitions" / "rmsnorm" / "rmsnorm_h128.json"
@@ -55,6 +56,16 @@ def test_a_problem_of_sols_reads_back():
     rules = [json.loads(one.arguments)["rule"] for one in spec.workloads]
     assert [(one["kind"], one["atol"], one["ratio"]) for one in rules] == [("sol", 1e-3, 1.0), ("sol", 1e-2, 0.99)]
     assert problem.languages == ("python", "torch_extension", "cuda") and spec.axes == ("rows", "width", "half", "flat")
+
+
+def test_the_rule_is_the_one_that_the_judge_applies(tmp_path):
+    """FlashInfer's, SOL's, or a digest where workloads have their own."""
+    assert rule_of(flashinfer.load(RMSNORM).spec) == "|out - ref| <= 0.01 or |out - ref| / |ref| <= 0.01 for 1 of the elements"
+    own = {**WORKLOAD, "tolerance": {"max_atol": 0.5, "max_rtol": 0.25, "required_matched_ratio": 0.9, "max_error_cap": 3.0}}
+    one = flashinfer.load(write(tmp_path / "one", DEFINITION, own)).spec
+    assert rule_of(one) == "|out - ref| <= 0.5 + 0.25 * |ref| for 0.9 of the elements, none off by more than 3"
+    two = flashinfer.load(write(tmp_path / "two", DEFINITION, own, {**WORKLOAD, "uuid": "other"})).spec
+    assert "with tolerances of each workload (" in rule_of(two)
 
 
 def test_a_trace_set_holds_its_definitions():
