@@ -105,10 +105,13 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
 
 
-def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Compile the sources of a job that lie in `files`; `place` is an empty directory. Unsupported where the device can't run them."""
+def compile_sources(
+    job: wire.BuildJob, language: Any, files: Path, place: Path, *, flags: Sequence[str] = ()
+) -> tuple[BuildAttempt, wire.BuildNote]:
+    """Compile the sources of a job that lie in `files`; `place` is an empty directory; flags: words for the device's own compiler that
+    the submission chose (`requested_flags.py`). Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
-    compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place)
+    compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place, flags)
     ways = list(language.headers(job, sources, _made(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
