@@ -136,7 +136,7 @@ def first_that_does(
 ) -> tuple[BuildAttempt, wire.BuildNote]:
     """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
 
-    Unless an earlier one's log proves that the last would say no as well. A sentence among them says why there is one less.
+    Unless an earlier one proves that the last would say no as well. A sentence among them says why there is one less.
     """
     *light, full = ways
     assert isinstance(full, Headers)
@@ -146,7 +146,8 @@ def first_that_does(
             fallback = fallback or headers
             continue
         tried = attempt(headers, ATTEMPT_S)
-        if tried.code == BUILT or headers.settles(tried.log):
+        settled = headers.settles_entry if tried.lacks_entry else headers.settles(tried.log)
+        if tried.code == BUILT or settled:
             return tried, wire.BuildNote(headers=headers.name, fallback=fallback[:FALLBACK_LIMIT])
         fallback = fallback or _first_error(tried.log)
     return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
@@ -164,11 +165,12 @@ def _attempt(
         return BuildAttempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
     artifact = (place / ARTIFACT).read_bytes()
     try:
-        missing = headers.missing(artifact) or language.check(artifact, job.entry)
+        left_out = headers.missing(artifact)
+        missing = left_out or language.check(artifact, job.entry)
     except NotAnObject as error:
-        missing = f"the linker's result is no shared object: {error}"
+        left_out = missing = f"the linker's result is no shared object: {error}"
     if missing is not None:
-        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n")
+        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n", lacks_entry=left_out is None)
     return BuildAttempt(code=BUILT, log=ran.log, artifact=artifact)
 
 

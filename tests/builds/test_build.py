@@ -244,6 +244,17 @@ def test_a_try_has_a_time_limit_and_the_last_has_the_box_s():
     assert note == wire.BuildNote(headers="full", fallback="light.h:3:1: error: no such thing")
 
 
+@pytest.mark.parametrize(("settles", "lacks_entry", "decides"), [(True, True, True), (False, True, False), (True, False, False)])
+def test_a_build_without_an_entry_is_not_made_twice_where_the_sources_have_none(settles, lacks_entry, decides):
+    """Unless the headers may have left it out, or something that they lack was left out of the artifact."""
+    lacking = build.BuildAttempt(code=build.ENTRY_NOT_FOUND, log="error: no Python module\n", lacks_entry=lacks_entry)
+    attempt, tried = attempts(lacking, DONE)
+    attempted, note = build.first_that_does([Headers(name="light", settles_entry=settles), FULL], attempt)
+    assert attempted is (lacking if decides else DONE)
+    assert [name for name, _ in tried] == (["light"] if decides else ["light", "full"])
+    assert note.headers == tried[-1][0]
+
+
 def test_a_way_that_is_not_there_says_why():
     """A language may have a sentence in the place of headers."""
     attempt, tried = attempts(DONE)
