@@ -99,10 +99,14 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
         log = f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}\n"
         return BuildAttempt(code=REJECTED, log=log), wire.BuildNote()
     try:
-        return compile_sources(job, language, files, place)
+        tried, note = compile_sources(job, language, files, place)
     except Unsupported as refusal:
         log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
+    if tried.code != BUILT or not hasattr(language, "remarks"):
+        return tried, note
+    found = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
+    return tried, replace(note, remarks=(*note.remarks, *found))
 
 
 def compile_sources(
