@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import ptxas, steps
+from sandbox.compilers import float64, ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
@@ -125,7 +125,8 @@ def compile_sources(
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
-    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx))
+    texts = {path.relative_to(files).as_posix(): path.read_text("utf-8", "replace") for path in files.rglob("*") if path.is_file()}
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=float64.remarks(ptx, texts, ptxas.demangled))
 
 
 def leave(out_dir: Path, name: str, content: bytes) -> None:

@@ -45,7 +45,7 @@ def install(text: str, remark: Callable[[str], None] = lambda sentence: None) ->
     emulated_torch.replace(torch)
     if _COMPILES.search(text):
         remark(emulated_torch.COMPILED)
-    if "numba" in text:
+    if "numba" in text and os.environ.get(python_numba.SIMULATOR) == "1":
         python_numba.install(torch)
     if "triton" in text:
         python_triton.install(torch, capability=emulated_torch.CAPABILITY, cores=len(os.sched_getaffinity(0)))

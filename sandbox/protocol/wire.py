@@ -341,7 +341,7 @@ class KernelUse:
     """What the compiler says that one kernel uses of the device; a claim of the builder's."""
 
     name: str  # demangled where that is possible
-    registers: int
+    registers: int  # 0: not known
     shared_bytes: int = 0
     stack_bytes: int = 0
     spill_store_bytes: int = 0
