@@ -59,6 +59,6 @@ class NumbaKernels:
             self.process.wait(WAIT_S)
 
 
-def joined(note: wire.BuildNote, told: wire.BuildNote) -> wire.BuildNote:
+def joined(note: wire.BuildNote, of_kernels: wire.BuildNote) -> wire.BuildNote:
     """The note of an import, with what was found of its Numba kernels."""
-    return replace(note, kernels=(*note.kernels, *told.kernels), remarks=(*note.remarks, *told.remarks))
+    return replace(note, kernels=(*note.kernels, *of_kernels.kernels), remarks=(*note.remarks, *of_kernels.remarks))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from sandbox.languages import python_libdevice
+
 WARP_SIZE = 32
 SHARED_BYTES = 227 << 10
 REGISTER_COUNT = 65536
@@ -26,6 +28,7 @@ def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
     except ImportError:
         return
     _return_kernels()
+    python_libdevice.install()
     properties = {
         "multiprocessor_count": cores,
         "warpSize": WARP_SIZE,

@@ -127,10 +127,10 @@ def test_a_parameter_that_contradicts_the_problem_is_remarked(made, device_kind)
     """With its line, and only where the problem says how it calls the entry; what is built is the same."""
     tensors = [wire.TensorSpec(name=name, dtype="float64", shape=("n",)) for name in "ab"]
     call = wire.EntryCall(inputs=(tensors[0],), outputs=(tensors[1],), axes=("n",))
-    told, plain = made({"kernel.cu": KERNEL}, device_kind, call=call), made({"kernel.cu": KERNEL}, device_kind)
-    (remark,) = told.note.remarks
+    checked, plain = made({"kernel.cu": KERNEL}, device_kind, call=call), made({"kernel.cu": KERNEL}, device_kind)
+    (remark,) = checked.note.remarks
     assert remark.startswith("kernel.cu:3: `const float* a` is given the input a, which is float64 (and 1 more);")
-    assert plain.note.remarks == () and told.artifact == plain.artifact
+    assert plain.note.remarks == () and checked.artifact == plain.artifact
 
 
 def test_headers_alone_are_nothing_to_compile(made, device_kind):

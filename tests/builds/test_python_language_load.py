@@ -257,6 +257,34 @@ def test_a_kernel_that_was_warmed_up_can_be_launched(made, loaded, launch):
     assert loaded(made(WARMED_UP.replace("LAUNCH", launch)).artifact) == [11.0, 22.0, 33.0]
 
 
+WITH_LIBDEVICE = """import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+@triton.jit
+def add_kernel(a, b, c, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x, y = tl.load(a + at, mask=at < n, other=1.0), tl.load(b + at, mask=at < n, other=1.0)
+    near = libdevice.log(libdevice.exp(x)) + libdevice.pow(libdevice.sqrt(y), 2.0) * libdevice.erf(y)
+    tl.store(c + at, libdevice.round(tl.where(libdevice.isnan(near) != 0, 0.0, near)), mask=at < n)
+    if n < 0:
+        tl.store(c, libdevice.tanh(tl.load(a)))
+def solve(a, b):
+    c = torch.empty_like(a)
+    add_kernel[(1,)](a, b, c, 3, 4)
+    try:
+        add_kernel[(1,)](a.half(), b.half(), c, 3, 4)
+    except Exception as error:
+        assert "libdevice.exp takes float32 and float64, and is given fp16" in str(error)
+        return c
+"""
+
+
+def test_the_interpreter_has_mathematical_functions(made, loaded):
+    """For the dtypes that a GPU's library has them for."""
+    assert loaded(made(WITH_LIBDEVICE).artifact) == [11.0, 22.0, 33.0]
+
+
 def test_a_benchmark_at_the_top_of_a_module_is_not_run(made, loaded):
     """A report of Triton's, in the module or for its `__main__`; a remark says so."""
     text = """import torch, triton

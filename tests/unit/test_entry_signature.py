@@ -16,7 +16,7 @@ ADD = EntryCall(inputs=(tensor("a"), tensor("b")), outputs=(tensor("c"),), axes=
 SCALE = EntryCall(inputs=(tensor("a"), tensor("s", shape=()), tensor("k", "int32", ())), outputs=(tensor("c"),), axes=("n",))
 
 
-def told(parameters: str, call: EntryCall = ADD) -> tuple[str, ...]:
+def remarked(parameters: str, call: EntryCall = ADD) -> tuple[str, ...]:
     source = f'// the first line\n__global__ void k(const double* a) {{}}\nextern "C" void solve({parameters}) {{ k<<<1, 1>>>(0); }}\n'
     return remarks("solve", call, {"k.cu": source, "part.cuh": "void solved(double* a);"})
 
@@ -38,7 +38,7 @@ def told(parameters: str, call: EntryCall = ADD) -> tuple[str, ...]:
 )
 def test_what_may_be_right_is_not_remarked(parameters):
     """Other spellings, fewer parameters, bytes, vectors, and types that are not known here."""
-    assert told(parameters) == ()
+    assert remarked(parameters) == ()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_may_be_right_is_not_remarked(parameters):
 )
 def test_a_contradiction_is_named_with_its_line(parameters, sentence):
     """And with how the problem calls the entry."""
-    (remark,) = told(parameters)
+    (remark,) = remarked(parameters)
     assert remark.startswith(f"k.cu:3: {sentence}"), remark
     assert remark.endswith("the problem calls void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)")
 
@@ -83,20 +83,20 @@ def test_a_contradiction_is_named_with_its_line(parameters, sentence):
 )
 def test_scalars_are_passed_by_value(parameters, sentence):
     """In registers of their kind: an integer's size does not matter there."""
-    found = told(parameters, SCALE)
+    found = remarked(parameters, SCALE)
     assert (sentence in found[0]) if sentence else found == ()
 
 
-@pytest.mark.parametrize(("parameters", "is_told"), [("uint16_t* a, half* c", False), ("float* a, half* c", True)])
-def test_half_precision_may_be_read_as_bits(parameters, is_told):
+@pytest.mark.parametrize(("parameters", "is_remarked"), [("uint16_t* a, half* c", False), ("float* a, half* c", True)])
+def test_half_precision_may_be_read_as_bits(parameters, is_remarked):
     """By integers of its size."""
     call = EntryCall(inputs=(tensor("a", "float16"),), outputs=(tensor("c", "float16"),))
-    assert bool(told(parameters, call)) is is_told
+    assert bool(remarked(parameters, call)) is is_remarked
 
 
 def test_a_parameter_on_a_line_of_its_own_is_found_there():
     """As the author wrote it, in one line."""
-    (remark,) = told("const float* a,\n    const  double*  b, float* c, int n")
+    (remark,) = remarked("const float* a,\n    const  double*  b, float* c, int n")
     assert remark.startswith("k.cu:4: `const double* b`")
 
 
