@@ -328,4 +328,5 @@ def test_the_note_is_one_line_of_json(made):
         "headers": "",
         "fallback": "",
         "kernels": [],
+        "remarks": [],
     }
