@@ -59,13 +59,20 @@ class Builder:
     def __init__(self, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self._place, self._capfd, self._count = place, capfd, 0
 
-    def __call__(self, text: str, path: str = "mine/kernel.py", device_kind: str = "emulated", entry: str = "solve") -> Made:
+    def __call__(
+        self,
+        text: str,
+        path: str = "mine/kernel.py",
+        device_kind: str = "emulated",
+        entry: str = "solve",
+        call: wire.EntryCall | None = None,
+    ) -> Made:
         self._count += 1
         place = self._place / str(self._count)
         (place / "out").mkdir(parents=True)
         (place / "src/files" / path).parent.mkdir(parents=True)
         (place / "src/files" / path).write_text(text.replace("OUT", repr(str(place / "out"))))
-        job = wire.BuildJob(language="python", entry=entry, device_kind=device_kind, sources=(path,))
+        job = wire.BuildJob(language="python", entry=entry, device_kind=device_kind, sources=(path,), call=call)
         (place / "src/job.json").write_bytes(wire.encode(job))
         self._capfd.readouterr()
         code = build.build(place / "src", place / "out")

@@ -113,7 +113,8 @@ def kernels(uses: Sequence[report_pb2.KernelUse], most: int = 4) -> Iterator[Ren
         spilled = f"{use.spill_store_bytes} B, {use.spill_load_bytes} B" if use.spill_store_bytes or use.spill_load_bytes else "no"
         name = plain(one_line(use.name, most_chars=40))
         counted = [str(use.double_instruction_count)] if doubles else []
-        table.add_row(name, str(use.registers), f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled, *counted)
+        registers = str(use.registers) if use.registers else "-"  # no kernel does without: nobody counted them
+        table.add_row(name, registers, f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled, *counted)
     yield table
     if len(uses) > most:
         yield Text(f"and {len(uses) - most} more; --json has them all")

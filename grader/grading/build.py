@@ -7,6 +7,7 @@ when its box is gone.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -203,6 +204,22 @@ def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
         device_kind=environment.device_kind,
         architecture=environment.architecture,
         sources=tuple(source.path for source in new.sources),
+        call=_entry_call(lease.problem.spec, environment.device_kind),
+    )
+
+
+def _entry_call(spec: wire.ProblemSpec, device_kind: str) -> wire.EntryCall | None:
+    """What everybody may know of how the entry is called; None where only the problem's own code knows it."""
+    if not spec.inputs or not spec.outputs:
+        return None
+    shown = [one for one in spec.workloads if not one.hidden and one.device_kind in ("", device_kind)]
+    tensors = [tuple(replace(one, distribution=wire.Distribution()) for one in those) for those in (spec.inputs, spec.outputs)]
+    return wire.EntryCall(
+        inputs=tensors[0],
+        outputs=tensors[1],
+        axes=spec.axes,
+        sizes=min((one.axes for one in shown), key=lambda axes: math.prod(axes.values()), default={}),
+        convention=spec.convention,
     )
 
 

@@ -272,7 +272,7 @@ def _times(one: report_pb2.Measurement) -> dict[str, Any]:
 def _kernel(one: report_pb2.KernelUse) -> dict[str, Any]:
     return {
         "name": one.name,
-        "registers": one.registers,
+        "registers": one.registers or "-",
         "shared": one.shared_bytes,
         "stack": one.stack_bytes,
         "spilled": one.spill_store_bytes + one.spill_load_bytes,

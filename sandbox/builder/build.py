@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import ptxas, steps
+from sandbox.compilers import float64, ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
@@ -99,16 +99,23 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
         log = f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}\n"
         return BuildAttempt(code=REJECTED, log=log), wire.BuildNote()
     try:
-        return compile_sources(job, language, files, place)
+        tried, note = compile_sources(job, language, files, place)
     except Unsupported as refusal:
         log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
+    if tried.code != BUILT or not hasattr(language, "remarks"):
+        return tried, note
+    found = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
+    return tried, replace(note, remarks=(*note.remarks, *found))
 
 
-def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Compile the sources of a job that lie in `files`; `place` is an empty directory. Unsupported where the device can't run them."""
+def compile_sources(
+    job: wire.BuildJob, language: Any, files: Path, place: Path, *, flags: Sequence[str] = ()
+) -> tuple[BuildAttempt, wire.BuildNote]:
+    """Compile the sources of a job that lie in `files`; `place` is an empty directory; flags: words for the device's own compiler that
+    the submission chose (`requested_flags.py`). Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
-    compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place)
+    compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place, flags)
     ways = list(language.headers(job, sources, _made(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
@@ -118,7 +125,8 @@ def compile_sources(job: wire.BuildJob, language: Any, files: Path, place: Path)
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
-    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx))
+    texts = {path.relative_to(files).as_posix(): path.read_text("utf-8", "replace") for path in files.rglob("*") if path.is_file()}
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=float64.remarks(ptx, texts, ptxas.demangled))
 
 
 def leave(out_dir: Path, name: str, content: bytes) -> None:
@@ -133,7 +141,7 @@ def first_that_does(
 ) -> tuple[BuildAttempt, wire.BuildNote]:
     """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
 
-    Unless an earlier one's log proves that the last would say no as well. A sentence among them says why there is one less.
+    Unless an earlier one proves that the last would say no as well. A sentence among them says why there is one less.
     """
     *light, full = ways
     assert isinstance(full, Headers)
@@ -143,7 +151,8 @@ def first_that_does(
             fallback = fallback or headers
             continue
         tried = attempt(headers, ATTEMPT_S)
-        if tried.code == BUILT or headers.settles(tried.log):
+        settled = headers.settles_entry if tried.lacks_entry else headers.settles(tried.log)
+        if tried.code == BUILT or settled:
             return tried, wire.BuildNote(headers=headers.name, fallback=fallback[:FALLBACK_LIMIT])
         fallback = fallback or _first_error(tried.log)
     return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
@@ -161,11 +170,12 @@ def _attempt(
         return BuildAttempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
     artifact = (place / ARTIFACT).read_bytes()
     try:
-        missing = headers.missing(artifact) or language.check(artifact, job.entry)
+        left_out = headers.missing(artifact)
+        missing = left_out or language.check(artifact, job.entry)
     except NotAnObject as error:
-        missing = f"the linker's result is no shared object: {error}"
+        left_out = missing = f"the linker's result is no shared object: {error}"
     if missing is not None:
-        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n")
+        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n", lacks_entry=left_out is None)
     return BuildAttempt(code=BUILT, log=ran.log, artifact=artifact)
 
 

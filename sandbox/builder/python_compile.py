@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sandbox.builder import build
+from sandbox.compilers import requested_flags
 from sandbox.compilers.build_result import BUILT, UNSUPPORTED
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
@@ -35,33 +37,34 @@ class _Language:
     """A torch extension with flags of its own. user_path: errors may name that file too."""
 
     extension: Extension
+    flags: requested_flags.RequestedFlags
     user_path: str
 
     def headers(self, job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
-        defines = tuple(flag.removeprefix("-D") for flag in self.extension.flags if flag.startswith("-D"))
         for one in torch_extension.headers_of({**sources, self.user_path: ""}, place, job.device_kind):
             if isinstance(one, str):
                 yield one
             else:
-                include_dirs = (*one.include_dirs, *self.extension.include_dirs)
-                yield dataclasses.replace(one, defines=(*one.defines, *defines), include_dirs=include_dirs)
+                include_dirs = (*one.include_dirs, *self.extension.include_dirs, *self.flags.include_dirs)
+                yield dataclasses.replace(one, defines=self.flags.defines(one.defines), include_dirs=include_dirs)
 
     def libraries(self, device_kind: str) -> list[str]:
-        own = [] if device_info(device_kind).emulates_cuda else [flag for flag in self.extension.flags if flag.startswith("-l")]
-        return [*torch_extension.libraries(device_kind), *own]
+        return [*torch_extension.libraries(device_kind), *self.flags.libraries]
 
     def check(self, artifact: bytes, entry: str) -> str | None:
         return torch_extension.check(artifact, entry) if self.extension.is_module else None
 
 
 class Compiling:
-    """Provides extensions by compiling them. notes: what is said of each that was built; logs: what the compiler said of it."""
+    """Provides extensions by compiling them. notes: what is said of each that was built; logs: what the compiler said of it; remarks: what
+    their author should know."""
 
     def __init__(self, job: wire.BuildJob, source: Path, *, extensions: Path, work: Path) -> None:
         self._job, self._source, self._extensions, self._work = job, source, extensions, work
         self._user_path, self._text = job.sources[0], source.read_text("utf-8")
         self.notes: list[wire.BuildNote] = []
         self.logs: list[str] = []
+        self.remarks: list[str] = []
 
     def provide(self, extension: Extension) -> Path:
         """The library of an extension; CompileFailed."""
@@ -78,17 +81,33 @@ class Compiling:
             (files / name).write_text("".join(placed for placed, _ in self._placed(texts, name)), "utf-8")
         job = dataclasses.replace(self._job, entry="", sources=tuple(extension.files))
         (place / "made").mkdir()
+        flags = self._flags(extension)
+        language = _Language(extension=extension, flags=flags, user_path=self._user_path)
         try:
-            tried, note = build.compile_sources(job, _Language(extension=extension, user_path=self._user_path), files, place / "made")
+            tried, note = build.compile_sources(job, language, files, place / "made", flags=flags.device)
         except Unsupported as refusal:
             raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, extension)) from None
         self.logs.append(tried.log)
         if tried.artifact is None or tried.code != BUILT:
             raise CompileFailed(extension.name, tried.code, tried.log)
         self.notes.append(note)
+        self.remarks += note.remarks
         target.parent.mkdir(parents=True)
         target.write_bytes(tried.artifact)
         return target
+
+    def _flags(self, extension: Extension) -> requested_flags.RequestedFlags:
+        """The extension's flags; of those that do not count its author hears."""
+        made_here = Path(tempfile.gettempdir()).resolve()
+        flags = requested_flags.read(
+            host=extension.cflags,
+            device=extension.cuda_cflags,
+            linker=extension.ldflags,
+            emulated=device_info(self._job.device_kind).emulates_cuda,
+            is_own=lambda directory: directory.resolve().is_relative_to(made_here),
+        )
+        self.remarks += flags.remarks(extension.name)
+        return flags
 
     def _placed(self, texts: tuple[str, ...], name: str) -> Iterator[tuple[str, int]]:
         """The texts as they are compiled, each with its line in the module, or 0; a directive says where it stands."""

@@ -12,11 +12,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from sandbox.builder.python_compile import CompileFailed, Compiling
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED
-from sandbox.languages import python_emulated, python_module
+from sandbox.languages import python_emulated, python_module, python_stubs
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
 
@@ -54,15 +55,18 @@ def import_once(job: wire.BuildJob, place: Path) -> tuple[int, str, wire.BuildNo
     source = module.sources / job.sources[0]
     compiling = Compiling(job, source, extensions=module.extensions, work=place / "work")
     text = source.read_text("utf-8")
+    remarks = compiling.remarks
+    python_stubs.install(text, remarks.append)
     if device_info(job.device_kind).emulates_cuda:
-        python_emulated.install(text)
+        python_emulated.install(text, remarks.append)
     python_module.install_extensions(text, compiling.provide)
     try:
         # From here on untrusted code has run in this process.
         code, log = _imported(job, source)
     except BaseException as error:  # noqa: BLE001  SystemExit too: whatever the module's own code throws
         code, log = _failed(error, module, job.device_kind)
-    return code, f"{''.join(compiling.logs) if code == BUILT else ''}{log}", _joined(compiling.notes)
+    note = replace(_joined(compiling.notes), remarks=tuple(dict.fromkeys(remarks)))
+    return code, f"{''.join(compiling.logs) if code == BUILT else ''}{log}", note
 
 
 def _failed(error: BaseException, module: python_module.ModuleDirectory, device_kind: str) -> tuple[int, str]:

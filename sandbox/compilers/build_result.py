@@ -11,11 +11,13 @@ BUILT, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN, IMPORT_FAILED, REJECTED = 0, 3, 4, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildAttempt:
-    """How a build ended, with one kind of headers. code: one of the above but BROKEN; artifact: None unless BUILT."""
+    """How a build ended, with one kind of headers. code: one of the above but BROKEN; artifact: None unless BUILT; lacks_entry: all was
+    compiled and linked, and nothing was left out of it."""
 
     code: int
     log: str
     artifact: bytes | None = None
+    lacks_entry: bool = False
 
 
 def spoiled(error: Exception) -> BuildAttempt:

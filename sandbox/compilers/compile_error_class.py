@@ -1,4 +1,5 @@
-"""Tells from an error under light headers that torch's own would give one too, so that a slip of the pen is answered at once.
+"""Tells from an error under light headers that torch's own would give one too, so that a slip of the pen is answered at once; and from
+a source that it has no entry, whatever the headers.
 
 Light headers leave things out, so most errors may be their fault. Not so where the first error is a name that torch's headers do not
 contain at all, or a slip in the grammar: what stands before it was understood, and the same names mean the same with both. Later errors
@@ -25,6 +26,10 @@ _UNKNOWN = (
     rf"identifier {_QUOTED} is undefined",
     rf'namespace "[\w:]+" has no member {_QUOTED}',
 )
+# What makes a Python module or an operator; and what makes names that do not stand in the source.
+_MAKES_ENTRY = re.compile(
+    r"PYBIND11_|PyInit_|PyModule|TORCH_LIBRARY(?!_IMPL\b)|TORCH_EXTENSION_NAME|RegisterOperators|\bLibrary\b|##|%:%:|\basm\b|__asm"
+)
 _NO_MEMBER = (rf"has no member named {_QUOTED}", rf'class ".*" has no member {_QUOTED}')
 
 
@@ -48,6 +53,13 @@ def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
         elsewhere = re.search(rf"(?<![.>\w]){name}\b", texts)
         return elsewhere is None and name not in known
     return False
+
+
+def makes_no_entry(sources: Mapping[str, str], ready: Path) -> bool:
+    """Whether the sources make neither a Python module nor an operator, with torch's own headers either: they name nothing that does, and
+    no macro that only those headers know. `TORCH_LIBRARY_IMPL` is the same in both; it adds to an operator that is defined elsewhere."""
+    known, texts = listed(MACROS, ready), "\n".join(sources.values())
+    return bool(known) and _MAKES_ENTRY.search(texts) is None and known.isdisjoint({*WORD.findall(texts)} - {"TORCH_LIBRARY_IMPL"})
 
 
 def _named(patterns: tuple[str, ...], message: str) -> str | None:

@@ -46,6 +46,11 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_cuda.language()))
 
 
+def syntax_tree(code: bytes) -> Node:
+    """The whole tree, of the code as it is."""
+    return _parser().parse(code).root_node
+
+
 def parse(code: bytes) -> list[Token]:
     """All tokens in order, comments left out; a macro's body is parsed as a piece of code of its own."""
     tokens: list[Token] = []

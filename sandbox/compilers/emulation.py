@@ -26,6 +26,9 @@ WORDS = {
 }
 # Members of a tensor or device.  A check that a tensor is NOT on the CPU must keep its meaning too, hence the swap.
 MEMBERS = {"is_cuda": "is_cpu", "is_cpu": "is_cuda", "cuda": "cpu"}
+# A dispatch key of torch. As above: what is registered for the CPU must not stand in the way of what is for a GPU.
+REGISTERS_FOR_KEY = ("TORCH_LIBRARY_IMPL", "STABLE_TORCH_LIBRARY_IMPL")
+DISPATCH_KEYS = {"CUDA": "CPU", "CPU": "CUDA", "AutogradCUDA": "AutogradCPU", "AutogradCPU": "AutogradCUDA"}
 OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -108,10 +111,19 @@ def _words(tokens: list[Token]) -> Iterator[Edit]:
                 yield _replace(tokens[index - 4], "device")  # the old properties only know whether they are on a GPU
         elif token.text == "CUDA" and before == "::" and tokens[index - 2].text == "DeviceType":
             yield _replace(token, "CPU")
+        elif token.text in DISPATCH_KEYS and _is_dispatch_key(tokens, index):
+            yield _replace(token, DISPATCH_KEYS[token.text])
         elif _names_cuda_device(token.text):
             yield _replace(token, '"cpu"')
         elif token.text == "__forceinline__" and ("inline" in (before, after) or (index > 1 and tokens[index - 2].text == "inline")):
             yield _replace(token, "")  # g++ takes `inline` once only
+
+
+def _is_dispatch_key(tokens: list[Token], index: int) -> bool:
+    """In `TORCH_LIBRARY_IMPL(name, KEY, m)`, or behind `DispatchKey::`."""
+    before = [token.text for token in tokens[max(index - 4, 0) : index]]
+    registers = len(before) == 4 and before[0] in REGISTERS_FOR_KEY and (before[1], before[3]) == ("(", ",")
+    return registers or before[-2:] == ["DispatchKey", "::"]
 
 
 def _names_cuda_device(text: str) -> bool:

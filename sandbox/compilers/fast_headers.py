@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from sandbox.compilers import precompiled, torch_install
-from sandbox.compilers.compile_error_class import is_certain
+from sandbox.compilers.compile_error_class import is_certain, makes_no_entry
 from sandbox.compilers.cuda_tokens import defined_macros, parse, tested_macros
 from sandbox.compilers.headers import LIGHT, Headers
 from sandbox.compilers.variable_header import variable_header
@@ -116,6 +116,7 @@ def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Head
         defines=("AT_PER_OPERATOR_HEADERS",),
         missing=lambda artifact: _missing(artifact, trimmed),
         settles=lambda log: is_certain(log, sources, precompiled.directory()),
+        settles_entry=makes_no_entry(sources, precompiled.directory()),
     )
 
 

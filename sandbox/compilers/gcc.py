@@ -38,8 +38,8 @@ class Emulated:
         return link_steps(objects, libraries, output, place)
 
 
-def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path) -> Compiler:
-    """Translate the sources of a job; Unsupported where the emulated device can't run them."""
+def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
+    """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: there are no flags to choose."""
     translated = place / TRANSLATED
     for path, text in sources.items():
         target = translated / path

@@ -31,6 +31,7 @@ class Headers:
     defines: macros, as `NAME` or `NAME=VALUE`.
     missing: why an artifact can't be used though it was linked, in a sentence; None: it can.
     settles: whether a failed build's log proves that full headers would give an error too.
+    settles_entry: whether an artifact without an entry would have none with full headers either.
     """
 
     name: str = ""
@@ -38,3 +39,4 @@ class Headers:
     defines: tuple[str, ...] = ()
     missing: Callable[[bytes], str | None] = nothing_missing
     settles: Callable[[str], bool] = nothing_settled
+    settles_entry: bool = False

@@ -132,13 +132,13 @@ class Plain:
         return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
 
 
-def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path) -> Compiler:
-    """Ask nvcc what it would run; the same for every source but for the names."""
+def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
+    """Ask nvcc what it would run; the same for every source but for the names. chosen: flags of the submission's that count."""
     program = shutil.which("nvcc")
     if program is None:
         raise NoCompiler
     number = target(job.architecture or ARCHITECTURE).removeprefix("sm_")
-    flags = (*FLAGS, "-gencode", f"arch=compute_{number},code=sm_{number}")
+    flags = (*FLAGS, *chosen, "-gencode", f"arch=compute_{number},code=sm_{number}")
     (place / FOLDER).mkdir()
     asked = subprocess.run(
         [program, *flags, "--dryrun", "--keep", "--keep-dir", FOLDER, "-c", SOURCE, "-o", f"{FOLDER}/{OBJECT}"],

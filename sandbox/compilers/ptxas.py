@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sandbox.compilers import float64
 from sandbox.compilers.nvcc import STANDS_IN
 from sandbox.protocol.wire import KernelUse
 
@@ -33,8 +34,6 @@ _COMPLAINT = re.compile(r"^ptxas (?!info|warning).*$", re.MULTILINE)
 _IN_PTX = re.compile(r"ptxas (\S+), line (\d{1,9}); (\w+)\s*: (.*)")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _FUNCTION = re.compile(r"\.(?:entry|func)\s")
-_BODY = re.compile(r"\.entry\s+([\w$]+)")
-_DOUBLE = re.compile(r"\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|cvt)(?:\.\w+)*\.f64[.\s]")
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d{1,9})\s")
 
 
@@ -70,27 +69,14 @@ def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
             found[-1] = _with_use(found[-1][0], used), found[-1][1]
     found = [(use, architecture) for use, architecture in found if use.registers != UNKNOWN][:KERNEL_LIMIT]
     several = len({architecture for _, architecture in found}) > 1
-    doubles = _doubles(ptx)
-    found = [(replace(use, double_instruction_count=doubles.get(use.name, 0)), architecture) for use, architecture in found]
+    doubles = float64.instructions(ptx)
+    found = [(replace(use, double_instruction_count=len(doubles.get(use.name, ()))), architecture) for use, architecture in found]
     names = demangled([use.name for use, _ in found])
     suffixes = [f" for {architecture}" if several else "" for _, architecture in found]
     return tuple(
         replace(use, name=f"{name[: NAME_LIMIT_CHARS - len(suffix)]}{suffix}")
         for (use, _), name, suffix in zip(found, names, suffixes, strict=True)
     )
-
-
-def _doubles(texts: Sequence[str]) -> dict[str, int]:
-    """Instructions in float64, by the name of the entry whose body they stand in. What a function does that is called is nobody's."""
-    found: dict[str, int] = {}
-    for text in texts:
-        entry = None
-        for line in text.splitlines():
-            if _FUNCTION.search(line):
-                entry = named[1] if (named := _BODY.search(line)) is not None else None
-            elif entry is not None and _DOUBLE.match(line):
-                found[entry] = found.get(entry, 0) + 1
-    return found
 
 
 def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:

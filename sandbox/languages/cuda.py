@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sandbox.compilers import entry_signature
 from sandbox.compilers.headers import Headers
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors
@@ -42,6 +43,11 @@ def check(artifact: bytes, entry: str) -> str | None:
     if mangled:
         return f"'{entry}' is there, but with C++ linkage; write extern \"C\" before it"
     return f"no function '{entry}' in the artifact; define extern \"C\" void {entry}(inputs..., outputs..., sizes..., cudaStream_t stream)"
+
+
+def remarks(job: wire.BuildJob, sources: Mapping[str, str]) -> tuple[str, ...]:
+    """What contradicts the problem in the entry's parameters: nobody else compares them."""
+    return () if job.call is None else entry_signature.remarks(job.entry, job.call, sources)
 
 
 def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from sandbox.devices import Arena
-from sandbox.languages import python_build, python_call, python_emulated, python_extensions, python_module
+from sandbox.languages import python_build, python_call, python_emulated, python_extensions, python_module, python_stubs
 from sandbox.launch.kernel import LaunchRefused, Loaded
 from sandbox.protocol import python_archive, wire
 from sandbox.protocol.devices import device_info
@@ -35,6 +35,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
 
     torch.set_grad_enabled(False)
     text = source.read_text("utf-8", "replace")
+    python_stubs.install(text)
     if device_info(job.device_kind).emulates_cuda:
         python_emulated.install(text)
     python_extensions.execute_from_anywhere()

@@ -17,6 +17,7 @@ from typing import IO
 
 from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
+from sandbox.languages import numba_build
 from sandbox.languages.python_module import ModuleDirectory, names_extensions
 from sandbox.protocol import python_archive, wire
 from sandbox.protocol.devices import device_info
@@ -25,7 +26,7 @@ OUTPUT_KEPT_BYTES = 16 * 1024
 REPORT_LIMIT_BYTES = 512 * 1024
 DRAIN_S = 0.5
 START = "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
-IMPORTER = "sandbox.builder.python_import"
+IMPORTER, KERNEL_COMPILER = "sandbox.builder.python_import", "sandbox.builder.numba_kernels"
 CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED})
 
 
@@ -44,11 +45,18 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     (module.sources / path).write_bytes(source)
     (place / "job.json").write_bytes(wire.encode(job))
     report_path = place / "report.json"
-    words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), IMPORTER, str(place), str(report_path)]
-    process = _started(words, place / "work", {**os.environ, **module.environment(job.device_kind)})
+    words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2])]
+    process = _started(
+        [*words, IMPORTER, str(place), str(report_path)], place / "work", {**os.environ, **module.environment(job.device_kind)}
+    )
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
-        return _made(process, report_path, module, path, source)
+        with numba_build.compiling([*words, KERNEL_COMPILER], place, job.device_kind, source) as kernels:
+            tried, note = _made(process, report_path, module, path, source)
+            if kernels is None or tried.code != BUILT:
+                return tried, note
+            kernels.wait()
+            return tried, numba_build.joined(note, _reported(kernels.report_path)[1])
     except Exception as error:  # noqa: BLE001  it may have filled or locked every place, and taken memory and threads
         return spoiled(error), wire.BuildNote()
 

@@ -1,7 +1,7 @@
 """Stands for `torch.utils.cpp_extension.load_inline` and `load` in a box: the same words, our own builds.
 
-In the build box the provider compiles; in the run box it only looks for what was compiled there, so that no compiler is called. Flags that
-choose an optimisation or a standard are the grader's own; macros, directories of headers and libraries are the submission's.
+In the build box the provider compiles; in the run box it only looks for what was compiled there, so that no compiler is called. Which of
+the submission's flags count is for `sandbox/compilers/requested_flags.py` to say.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ Texts = str | Sequence[str] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What is to be compiled. files: each as texts that follow one another; flags: the submission's own, of all compilers."""
+    """What is to be compiled. files: each as texts that follow one another. cflags, cuda_cflags, ldflags: as the submission gave them."""
 
     name: str
     files: Mapping[str, tuple[str, ...]]
-    flags: tuple[str, ...] = ()
+    cflags: tuple[str, ...] = ()
+    cuda_cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
     is_module: bool = True
     key: str = field(init=False)
@@ -40,7 +42,8 @@ class Extension:
     def __post_init__(self) -> None:
         if not (self.name.isidentifier() and self.name.isascii()):
             raise ValueError(f"load_inline: name {self.name!r} is no identifier; write letters, digits and '_'")
-        message = json.dumps([self.name, sorted(self.files.items()), self.flags, self.is_module])
+        flags = [self.cflags, self.cuda_cflags, self.ldflags]
+        message = json.dumps([self.name, sorted(self.files.items()), flags, self.is_module])
         object.__setattr__(self, "key", hashlib.sha256(message.encode("utf-8", "surrogatepass")).hexdigest()[:20])
 
     @property
@@ -69,10 +72,10 @@ class Loader:
         cuda_sources: Texts = None,
         sycl_sources: Texts = None,
         functions: str | Sequence[str] | Mapping[str, str] | None = None,
-        extra_cflags: Sequence[str] | None = None,
-        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_cflags: Texts = None,
+        extra_cuda_cflags: Texts = None,
         extra_sycl_cflags: Sequence[str] | None = None,
-        extra_ldflags: Sequence[str] | None = None,
+        extra_ldflags: Texts = None,
         extra_include_paths: Texts = None,
         build_directory: str | None = None,
         verbose: bool = False,
@@ -92,18 +95,25 @@ class Loader:
         files = {MAIN: (*head, *_texts(cpp_sources), *bindings)}
         if _texts(cuda_sources):
             files[CUDA] = (*(() if no_implicit_headers else CUDA_HEAD), *_texts(cuda_sources))
-        flags = (*(extra_cflags or ()), *(extra_cuda_cflags or ()), *(extra_ldflags or ()))
-        extension = Extension(name=name, files=files, flags=flags, include_dirs=_texts(extra_include_paths), is_module=is_python_module)
+        extension = Extension(
+            name=name,
+            files=files,
+            cflags=_texts(extra_cflags),
+            cuda_cflags=_texts(extra_cuda_cflags),
+            ldflags=_texts(extra_ldflags),
+            include_dirs=_texts(extra_include_paths),
+            is_module=is_python_module,
+        )
         return self._load(extension)
 
     def load(
         self,
         name: str,
         sources: Texts,
-        extra_cflags: Sequence[str] | None = None,
-        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_cflags: Texts = None,
+        extra_cuda_cflags: Texts = None,
         extra_sycl_cflags: Sequence[str] | None = None,
-        extra_ldflags: Sequence[str] | None = None,
+        extra_ldflags: Texts = None,
         extra_include_paths: Texts = None,
         build_directory: str | None = None,
         verbose: bool = False,
@@ -119,10 +129,17 @@ class Loader:
         files: dict[str, tuple[str, ...]] = {}
         for path in map(Path, _texts(sources)):
             files[path.name if path.name not in files else f"{len(files)}_{path.name}"] = (path.read_text("utf-8"),)
-        flags = (*(extra_cflags or ()), *(extra_cuda_cflags or ()), *(extra_ldflags or ()))
         companion = tuple(dict.fromkeys(str(Path(path).absolute().parent) for path in _texts(sources)))
-        include_dirs = (*_texts(extra_include_paths), *companion)
-        return self._load(Extension(name=name, files=files, flags=flags, include_dirs=include_dirs, is_module=is_python_module))
+        extension = Extension(
+            name=name,
+            files=files,
+            cflags=_texts(extra_cflags),
+            cuda_cflags=_texts(extra_cuda_cflags),
+            ldflags=_texts(extra_ldflags),
+            include_dirs=(*_texts(extra_include_paths), *companion),
+            is_module=is_python_module,
+        )
+        return self._load(extension)
 
     def _load(self, extension: Extension) -> ModuleType | None:
         if extension.key not in self._loaded:

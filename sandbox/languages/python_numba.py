@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 MODULES = ("numba.cuda", "numba.cuda.simulator.kernel", "numba.cuda.simulator.cudadrv.devicearray")
 # A kernel that names none of these, nor a device function that does, has threads that can run one after the other.
 WAITS = ("sync", "cg", "nanosleep")
@@ -20,8 +21,7 @@ WAITS = ("sync", "cg", "nanosleep")
 
 def install(torch: Any) -> None:
     """Replace what takes the simulator's time, and let it take tensors; nothing where Numba is not there or no simulator."""
-    with contextlib.suppress(ImportError):
-        answer_runtime_version(importlib.import_module("cuda.bindings.runtime"))
+    answer_without_runtime()
     try:
         modules: list[Any] = [importlib.import_module(name) for name in MODULES]
     except ImportError:
@@ -53,8 +53,14 @@ def install(torch: Any) -> None:
     cuda.as_cuda_array = lambda value, sync=True: devicearray.FakeCUDAArray(array_of(value))
 
 
+def answer_without_runtime() -> None:
+    """Let `numba.cuda` be imported on a machine without libcudart."""
+    with contextlib.suppress(ImportError):
+        answer_runtime_version(importlib.import_module("cuda.bindings.runtime"))
+
+
 def answer_runtime_version(runtime: Any) -> None:
-    """Let `numba.cuda` be imported on a machine without libcudart: it asks for the library's version, and its simulator never uses it."""
+    """Numba asks for the library's version when it is imported, and neither its simulator nor its compiler uses the library."""
     try:
         runtime.getLocalRuntimeVersion()
     except RuntimeError:  # cuda.pathfinder's DynamicLibNotFoundError is one

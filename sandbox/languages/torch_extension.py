@@ -1,4 +1,7 @@
-"""C++ and CUDA extensions of torch: `PYBIND11_MODULE`, entry `forward` or the module's only function, tensors in and out."""
+"""C++ and CUDA extensions of torch: a Python module (`PYBIND11_MODULE`) or operators (`TORCH_LIBRARY`), tensors in and out.
+
+The entry is what has the name asked for, `forward`, or the only function or operator.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,9 @@ NAME = "torch_extension"
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
 TORCH_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
+# What of torch an artifact wants that defines an operator, or implements one: torch::Library::def and impl, and those of its stable ABI.
+DEFINES_OPERATOR = ("_ZNR5torch7Library4_def", "aoti_torch_library_def", "torch_library_def")
+IMPLEMENTS_OPERATOR = ("_ZNR5torch7Library5_impl", "aoti_torch_library_impl", "torch_library_impl")
 # What `torch.utils.cpp_extension` defines for every compiler.
 DEFINES = (f"TORCH_EXTENSION_NAME={MODULE}", "TORCH_API_INCLUDE_EXTENSION_H", "_GLIBCXX_USE_CXX11_ABI=1")
 
@@ -51,21 +57,34 @@ def libraries(device_kind: str) -> list[str]:
 
 
 def check(artifact: bytes, entry: str) -> str | None:
-    """Whether there is a Python module; its functions are seen when it is loaded."""
+    """Whether there is a Python module, or an operator is defined; their names are seen when the artifact is loaded."""
     if any(name.startswith(python_extensions.INIT) for name in elf.exported_names(artifact)):
         return None
-    return 'no Python module in the artifact; add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
+    wanted = list(elf.undefined_names(artifact))
+    if any(name.startswith(DEFINES_OPERATOR) for name in wanted):
+        return None
+    if any(name.startswith(IMPLEMENTS_OPERATOR) for name in wanted):
+        return (
+            "TORCH_LIBRARY_IMPL implements operators that nothing here defines; submit the file with TORCH_LIBRARY(name, m) "
+            "{ m.def(...); }, too"
+        )
+    return (
+        'no Python module in the artifact; add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }, or define an '
+        "operator with TORCH_LIBRARY"
+    )
 
 
 def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
-    """Import the artifact; its constructors and module body run here."""
-    import torch  # noqa: F401  its libraries must be there first
+    """Load the artifact; its constructors and module body run here."""
+    import torch  # its libraries must be there first
 
     path = f"/proc/self/fd/{artifact_fd}"
+    known = set(torch._C._dispatch_get_all_op_names())
     module = python_extensions.import_library(path, Path(path).read_bytes())
     if module is None:
-        raise LaunchRefused(Status.ENTRY_NOT_FOUND, "the artifact is no Python module")
-    function = _entry(module, job.entry)
+        ctypes.CDLL(path)
+    own = [name for name in torch._C._dispatch_get_all_op_names() if name not in known]
+    function = _entry(_functions(module), _operators(own), job.entry)
 
     def bind(call: Call) -> Bound:
         arguments = [argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
@@ -80,20 +99,42 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
             blank=blank(targets, call),
         )
 
-    own = cuda_errors.of_library(ctypes.CDLL(path))
-    return Loaded(bind=bind, uses_torch=True, take_error=cuda_errors.of_shared_runtime() if own is cuda_errors.none else own)
+    errors = cuda_errors.of_library(ctypes.CDLL(path))
+    return Loaded(
+        bind=bind,
+        uses_torch=True,
+        take_error=cuda_errors.of_shared_runtime() if errors is cuda_errors.none else errors,
+        own_operators=frozenset(name.partition(".")[0] for name in own),
+    )
 
 
-def _entry(module: Any, wanted: str) -> Callable[..., object]:
-    functions = [name for name in dir(module) if not name.startswith("_") and callable(getattr(module, name))]
+def _functions(module: Any) -> dict[str, Callable[..., object]]:
+    """The public functions of a module, by name; none without a module."""
+    named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    return {name: value for name, value in named.items() if callable(value)}
+
+
+def _operators(names: list[str]) -> dict[str, Callable[..., object]]:
+    """Operators by name, without namespace and overload, from names such as `mine::scale.out`."""
+    import torch
+
+    found = [name.partition(".")[0].partition("::") for name in names]
+    return {name: getattr(getattr(torch.ops, namespace), name) for namespace, _, name in found}
+
+
+def _entry(functions: dict[str, Callable[..., object]], operators: dict[str, Callable[..., object]], wanted: str) -> Callable[..., object]:
+    known = {**operators, **functions}
     for name in (wanted, DEFAULT_ENTRY):
-        if name in functions:
-            return getattr(module, name)  # type: ignore[no-any-return]
-    if len(functions) == 1:
-        return getattr(module, functions[0])  # type: ignore[no-any-return]
+        if name in known:
+            return known[name]
+    only = list((functions or operators).values())
+    if len(only) == 1:
+        return only[0]
+    there = ", ".join(functions) or "none"
+    operators_there = f" and the operators {', '.join(operators)}" if operators else ""
     raise LaunchRefused(
         Status.ENTRY_NOT_FOUND,
-        f"the module has no function 'forward'; it has {', '.join(functions) or 'none'}; name one m.def(\"forward\", ...)",
+        f"the module has no function 'forward'; it has {there}{operators_there}; name one m.def(\"forward\", ...), or set `entry`",
     )
 
 

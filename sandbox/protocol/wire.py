@@ -281,6 +281,19 @@ class BuildJob:
     architecture: str = ""  # for nvcc, such as "sm_90"; "": its default here
     language_module: str = ""  # of a language that another package brings
     modules: tuple[str, ...] = ()  # the problem's own files that a Python submission may import, below {src}/modules
+    call: EntryCall | None = None  # None where only the problem's own code knows it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryCall:
+    """How the entry of a problem is called, as `problems show` tells everybody: for remarks on a build. inputs, outputs: without their
+    distributions; axes: as in ProblemSpec; sizes: the axes of a workload that is not hidden, {} where there is none."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    axes: tuple[str, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
+    convention: Convention = Convention.POSITIONAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +352,7 @@ class KernelUse:
     """What the compiler says that one kernel uses of the device; a claim of the builder's."""
 
     name: str  # demangled where that is possible
-    registers: int
+    registers: int  # 0: not known
     shared_bytes: int = 0
     stack_bytes: int = 0
     spill_store_bytes: int = 0

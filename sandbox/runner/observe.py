@@ -20,13 +20,14 @@ _QUALIFIED_NAME = re.compile(r"((?:\w+::)*+\w+)$")
 _ABI_TAG = re.compile(r"\[abi:\w*\]")  # as Numba ends its names
 
 
-def observe(launch: Callable[[], object], *, kernels: bool) -> str:
+def observe(launch: Callable[[], object], *, kernels: bool, own_operators: frozenset[str] = frozenset()) -> str:
     """Lines "operator NAME" and "library NAME", of all threads, and "kernel NAME" where they are asked for, each once; as many as an answer
-    has room for, and CUT first where that is not all."""
+    has room for, and CUT first where that is not all. own_operators: those that the artifact defines, such as `mine::scale`, are its own
+    work; what they call is seen."""
     if "torch" not in sys.modules:
         launch()
         return ""
-    found = list(dict.fromkeys(_operators(launch)))
+    found = list(dict.fromkeys(_operators(launch, own_operators)))
     if kernels:
         found += dict.fromkeys(_kernels(launch))
     return "\n".join(_fitting(found))
@@ -42,7 +43,7 @@ def _fitting(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def _operators(launch: Callable[[], object]) -> list[str]:
+def _operators(launch: Callable[[], object], own: frozenset[str]) -> list[str]:
     """What is called in this thread, by a dispatch mode, and in all threads of the process, by torch's profiler; and what of NumPy is."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -51,7 +52,8 @@ def _operators(launch: Callable[[], object]) -> list[str]:
 
     class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            called.append(f"operator {func.overloadpacket.__name__}")
+            if func.namespace in NAMESPACES or func.name().partition(".")[0] not in own:
+                called.append(f"operator {func.overloadpacket.__name__}")
             return func(*args, **(kwargs or {}))
 
     with numpy_calls(library), _all_threads(called), OperatorMode():  # type: ignore[no-untyped-call]

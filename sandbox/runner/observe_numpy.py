@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any, ClassVar
 
 FEW = 8  # elements: a shape, a scale; NumPy on no more of them is arithmetic of the host
-# Their interpreters stand for a GPU on the emulated device, and their compilers use NumPy on one.
-INTERPRETERS = ("triton", "numba")
+# Their interpreters, and what we give those, stand for a GPU on the emulated device, and their compilers use NumPy on one.
+INTERPRETERS = ("triton", "numba", "sandbox")
 PACKAGES = ("numpy", "scipy")
 _METHODS = """
     all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod cumsum dot max mean min nonzero partition prod

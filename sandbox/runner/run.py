@@ -40,7 +40,8 @@ def main(argv: list[str] | None = None) -> int:
         gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK))
-    serve(gate, first, device, arena, {0: kernel}, lambda launch, kernels: observe(launch, kernels=kernels))
+    own = kernel.own_operators
+    serve(gate, first, device, arena, {0: kernel}, lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own))
     return 0
 
 

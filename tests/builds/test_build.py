@@ -123,6 +123,16 @@ def test_a_missing_entry_is_said(made, device_kind):
     assert 'write extern "C" before it' in failed.log
 
 
+def test_a_parameter_that_contradicts_the_problem_is_remarked(made, device_kind):
+    """With its line, and only where the problem says how it calls the entry; what is built is the same."""
+    tensors = [wire.TensorSpec(name=name, dtype="float64", shape=("n",)) for name in "ab"]
+    call = wire.EntryCall(inputs=(tensors[0],), outputs=(tensors[1],), axes=("n",))
+    checked, plain = made({"kernel.cu": KERNEL}, device_kind, call=call), made({"kernel.cu": KERNEL}, device_kind)
+    (remark,) = checked.note.remarks
+    assert remark.startswith("kernel.cu:3: `const float* a` is given the input a, which is float64 (and 1 more);")
+    assert plain.note.remarks == () and checked.artifact == plain.artifact
+
+
 def test_headers_alone_are_nothing_to_compile(made, device_kind):
     """The sentence names the suffixes that are compiled."""
     failed = made({"kernel.cuh": KERNEL}, device_kind)
@@ -242,6 +252,17 @@ def test_a_try_has_a_time_limit_and_the_last_has_the_box_s():
     assert attempted is DONE
     assert tried == [("light", build.ATTEMPT_S), ("full", None)]
     assert note == wire.BuildNote(headers="full", fallback="light.h:3:1: error: no such thing")
+
+
+@pytest.mark.parametrize(("settles", "lacks_entry", "decides"), [(True, True, True), (False, True, False), (True, False, False)])
+def test_a_build_without_an_entry_is_not_made_twice_where_the_sources_have_none(settles, lacks_entry, decides):
+    """Unless the headers may have left it out, or something that they lack was left out of the artifact."""
+    lacking = build.BuildAttempt(code=build.ENTRY_NOT_FOUND, log="error: no Python module\n", lacks_entry=lacks_entry)
+    attempt, tried = attempts(lacking, DONE)
+    attempted, note = build.first_that_does([Headers(name="light", settles_entry=settles), FULL], attempt)
+    assert attempted is (lacking if decides else DONE)
+    assert [name for name, _ in tried] == (["light"] if decides else ["light", "full"])
+    assert note.headers == tried[-1][0]
 
 
 def test_a_way_that_is_not_there_says_why():

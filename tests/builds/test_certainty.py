@@ -135,3 +135,25 @@ def test_a_member_that_the_source_itself_declares_is_left_open(tmp_path: Path) -
 def test_nothing_is_certain_where_nothing_is_known(tmp_path: Path) -> None:
     """Without what `make setup` leaves, torch's own headers are asked."""
     assert not compile_error_class.is_certain("k.cu:3:5: error: ‘foo’ was not declared in this scope\n", {"k.cu": ""}, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "sure"),
+    [
+        ('TORCH_LIBRARY_IMPL(mine, CUDA, m) { m.impl("f", &f); }', True),
+        ('TORCH_LIBRARY(mine, m) { m.def("f(Tensor x) -> Tensor"); }', False),
+        ('TORCH_LIBRARY_FRAGMENT(mine, m) { m.def("f(Tensor x) -> Tensor"); }', False),
+        ("static auto r = torch::RegisterOperators();", False),
+        ('PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f); }', False),
+        ('extern "C" PyObject* PyInit_x() { return PyModule_Create(&d); }', False),
+        ("#define NAME(a, b) a##b", False),
+        ('asm(".globl x");', False),
+        ("RECORD_FUNCTION(mine, {});", False),
+        ("torch::Tensor forward(torch::Tensor x) { return x; }", True),
+    ],
+)
+def test_a_source_has_no_entry_where_it_names_nothing_that_makes_one(text: str, sure: bool, tmp_path: Path) -> None:
+    """A macro of torch's own headers may hold anything; and without the list of them nothing is sure."""
+    ready = known(tmp_path, macros="RECORD_FUNCTION TORCH_LIBRARY TORCH_LIBRARY_IMPL")
+    assert compile_error_class.makes_no_entry({"k.cu": text}, ready) is sure
+    assert not compile_error_class.makes_no_entry({"k.cu": text}, tmp_path / "nothing")

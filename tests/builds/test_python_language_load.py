@@ -233,6 +233,126 @@ def test_an_autotuned_kernel_finds_a_driver(made, loaded):
     assert loaded(made(AUTOTUNED).artifact) == [11.0, 22.0, 33.0]
 
 
+WARMED_UP = """import torch
+import triton
+import triton.language as tl
+@triton.jit
+def add_kernel(a, b, c, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(c + at, tl.load(a + at, mask=at < n) + tl.load(b + at, mask=at < n), mask=at < n)
+def solve(a, b):
+    c = torch.empty_like(a)
+    kernel = add_kernel.warmup(a, b, c, a.numel(), BLOCK=4, num_warps=8, grid=(1,))
+    kernel._init_handles()
+    occupancy = 65536 // (kernel.n_regs * 32 * kernel.metadata.num_warps), 232448 // kernel.metadata.shared
+    assert min(occupancy) > 0
+    LAUNCH
+    return c
+"""
+
+
+@pytest.mark.parametrize("launch", ["kernel[(1, 1, 1)](a, b, c, 3)", "kernel[(1, 1, 1)](a, b, c, 3, 4)"])
+def test_a_kernel_that_was_warmed_up_can_be_launched(made, loaded, launch):
+    """As Triton's tutorial on softmax does, with and without the constants that it was compiled for."""
+    assert loaded(made(WARMED_UP.replace("LAUNCH", launch)).artifact) == [11.0, 22.0, 33.0]
+
+
+WITH_LIBDEVICE = """import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+@triton.jit
+def add_kernel(a, b, c, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x, y = tl.load(a + at, mask=at < n, other=1.0), tl.load(b + at, mask=at < n, other=1.0)
+    near = libdevice.log(libdevice.exp(x)) + libdevice.pow(libdevice.sqrt(y), 2.0) * libdevice.erf(y)
+    tl.store(c + at, libdevice.round(tl.where(libdevice.isnan(near) != 0, 0.0, near)), mask=at < n)
+    if n < 0:
+        tl.store(c, libdevice.tanh(tl.load(a)))
+def solve(a, b):
+    c = torch.empty_like(a)
+    add_kernel[(1,)](a, b, c, 3, 4)
+    try:
+        add_kernel[(1,)](a.half(), b.half(), c, 3, 4)
+    except Exception as error:
+        assert "libdevice.exp takes float32 and float64, and is given fp16" in str(error)
+        return c
+"""
+
+
+def test_the_interpreter_has_mathematical_functions(made, loaded):
+    """For the dtypes that a GPU's library has them for."""
+    assert loaded(made(WITH_LIBDEVICE).artifact) == [11.0, 22.0, 33.0]
+
+
+def test_a_benchmark_at_the_top_of_a_module_is_not_run(made, loaded):
+    """A report of Triton's, in the module or for its `__main__`; a remark says so."""
+    text = """import torch, triton
+@triton.testing.perf_report(
+    triton.testing.Benchmark(x_names=["n"], x_vals=[1], line_arg="p", line_vals=["x"], line_names=["x"], plot_name="p", args={})
+)
+def benchmark(n, p):
+    raise ValueError("it was run")
+benchmark.run(show_plots=True, print_data=True, save_path=".")
+if __name__ == "__main__":
+    raise ValueError("it was run")
+def solution(a, b): return a + b
+"""
+    built = made(text)
+    assert built.note.remarks == ("benchmark.run was not run: the grader measures times itself",), built.log
+    assert loaded(built.artifact) == [11.0, 22.0, 33.0]
+
+
+COMPILED = """import torch
+import torch._dynamo, torch._inductor.config
+torch._dynamo.config.recompile_limit = 64
+torch._inductor.config.max_autotune = True
+@torch.compile
+def add(a, b): return a + b
+@torch.compile(mode="max-autotune", fullgraph=True)
+def doubled(a): return 2 * a
+model = torch.compile(torch.nn.Identity().cuda())
+other = torch.nn.Identity()
+other.compile(dynamic=False)
+torch.compiler.reset()
+def solution(a, b):
+    with torch.device("cuda"):
+        nothing = torch.zeros(3)
+    return other(model(torch.compile(add)(a, b))) + doubled(nothing)
+"""
+
+
+def test_what_torch_compiles_runs_as_it_is_written(made, loaded):
+    """There is no compiler where it runs; a remark says that nothing is compiled."""
+    built = made(COMPILED)
+    assert built.note.remarks == ("torch.compile compiles nothing on the emulated device: the function runs as it is written",), built.log
+    assert loaded(built.artifact) == [11.0, 22.0, 33.0]
+
+
+def test_a_module_may_time_and_profile_itself(made, loaded):
+    """By events and by torch's profiler; that there is no GPU to profile is not said of every operator, with a stack trace."""
+    text = """import os, tempfile, torch
+from torch.profiler import ProfilerActivity, profile
+said = tempfile.TemporaryFile()
+def solution(a, b):
+    os.dup2(said.fileno(), 1)
+    os.dup2(said.fileno(), 2)
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record(torch.cuda.Stream())
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+        c = a + b
+    end.record()
+    torch.cuda.synchronize()
+    assert os.fstat(said.fileno()).st_size == 0
+    assert start.elapsed_time(end) > 0 and "aten::add" in prof.key_averages().table(sort_by="cuda_time_total")
+    assert torch.cuda.max_memory_allocated() == 0 and torch.cuda.mem_get_info()[1] > 0
+    torch.cuda.nvtx.range_push("x")
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    return c + 0 * torch.rand(3, device="cuda", generator=generator)
+"""
+    assert loaded(made(text).artifact) == [11.0, 22.0, 33.0]
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [

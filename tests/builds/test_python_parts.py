@@ -123,6 +123,37 @@ def solution(a, b): return a
     assert built.code == BUILT, built.log
 
 
+def flagged(flags):
+    return GOOD_INLINE.replace('functions=["add_all"])', f'functions=["add_all"], {flags})')
+
+
+def test_flags_that_are_not_used_are_remarked(made):
+    """Once each, with the reason; what is always done is no remark."""
+    built = made(flagged('extra_cuda_cflags=["-O2", "--use_fast_math", "-arch=sm_70"], extra_cflags=["-march=native"]'))
+    assert built.code == BUILT, built.log
+    assert sorted(built.note.remarks) == [
+        "adds: --use_fast_math, -arch=sm_70: no effect on the emulated device, which runs kernels on the CPU",
+        "adds: -march=native: not used, a submission can't choose it; docs/submitting.md lists the flags that count",
+    ]
+    assert made(GOOD_INLINE).note.remarks == ()
+
+
+@pytest.mark.parametrize("device_kind", [NVCC])
+@pytest.mark.parametrize(("flag", "found"), [("--use_fast_math", True), ("-O3", False)])
+def test_flags_reach_the_kernels_of_a_gpu(made, device_kind, flag, found, tmp_path, monkeypatch):
+    """nvcc's approximation of a division is in the PTX only where it was asked for; a macro is there, and one of torch's is taken back."""
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.setattr(build, "_place", lambda: contextlib.nullcontext(place))  # which is kept
+    flags = f'extra_cuda_cflags=["{flag}", "-D__MINE=1", "-U__CUDA_NO_HALF_OPERATORS__"]'
+    text = flagged(flags).replace("a[i] + b[i]", "a[i] / b[i]")
+    check = '\n#if !defined(__MINE) || defined(__CUDA_NO_HALF_OPERATORS__)\n#error "a flag is missing"\n#endif\n__global__'
+    built = made(text.replace("\n__global__", check), device_kind=device_kind)
+    assert built.code == BUILT and built.note.remarks == (), built.log
+    (ptx,) = (path.read_text() for path in place.rglob("*.ptx"))
+    assert ("div.approx.ftz.f32" in ptx) is found
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

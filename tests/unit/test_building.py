@@ -140,6 +140,7 @@ class FakeIsolation:
         self.after_build = "toolchain 1"
         self.end = BUILT
         self.environment: dict[str, str] = {}
+        self.job: object = None
 
     async def fingerprint(self) -> str:
         return self.toolchain
@@ -149,6 +150,7 @@ class FakeIsolation:
         self.count += 1
         self.environment = dict(spec.environment)
         assert spec.src_dir is not None and spec.out_dir is not None
+        self.job = wire.decode((spec.src_dir / "job.json").read_bytes())
         (spec.out_dir / "artifact").write_bytes(b"artifact of " + (spec.src_dir / "files" / "kernel.cu").read_bytes())
         (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light", kernels=(USE,))))
         self.toolchain = self.after_build
@@ -239,6 +241,26 @@ async def test_what_differs_is_built(host: FakeHost) -> None:
     host.isolation.SAFE = False
     await built(host)
     assert host.isolation.count == 9
+
+
+async def test_the_box_knows_of_the_call_what_everybody_may(host: FakeHost) -> None:
+    """Types, axes and a size that is shown, the smallest for the device; no hidden size, and nothing of how inputs are drawn."""
+    wanted = lease()
+    spec = wanted.problem.spec
+    drawn = replace(spec.inputs[0], distribution=wire.Distribution(kind="uniform", low=3.0))
+    shown = (wire.Workload(workload_id="n128", axes={"n": 128}), wire.Workload(workload_id="n1", axes={"n": 1}, device_kind="cuda"))
+    spec = replace(spec, inputs=(drawn, *spec.inputs[1:]), workloads=(*shown, *spec.workloads))
+    await built(host, replace(wanted, problem=replace(wanted.problem, spec=spec)))
+    assert isinstance(host.isolation.job, wire.BuildJob) and (call := host.isolation.job.call) is not None
+    assert (call.sizes, call.axes, call.inputs[0].shape, call.outputs) == ({"n": 64}, ("n",), ("n",), spec.outputs)
+    assert "33" not in wire.encode(host.isolation.job).decode() and call.inputs[0].distribution == wire.Distribution()
+
+
+async def test_a_call_that_only_the_problem_knows_is_left_out(host: FakeHost) -> None:
+    """As of a KernelBench file, whose inputs the judge finds out."""
+    wanted = lease()
+    await built(host, replace(wanted, problem=replace(wanted.problem, spec=replace(wanted.problem.spec, inputs=(), outputs=()))))
+    assert isinstance(host.isolation.job, wire.BuildJob) and host.isolation.job.call is None
 
 
 @pytest.mark.parametrize("architecture", ["90", "sm_90 --run", "compute_90", "sm_90\n"])

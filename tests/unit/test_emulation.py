@@ -55,6 +55,23 @@ def test_strings_and_comments_are_left_alone() -> None:
     assert body(source) == source
 
 
+@pytest.mark.parametrize(
+    ("source", "translated"),
+    [
+        ("TORCH_LIBRARY_IMPL(mine, CUDA, m) {}", "TORCH_LIBRARY_IMPL(mine, CPU, m) {}"),
+        ("TORCH_LIBRARY_IMPL(mine, CPU, m) {}", "TORCH_LIBRARY_IMPL(mine, CUDA, m) {}"),
+        ("STABLE_TORCH_LIBRARY_IMPL(mine, CUDA, m) {}", "STABLE_TORCH_LIBRARY_IMPL(mine, CPU, m) {}"),
+        ("TORCH_LIBRARY_IMPL(mine, AutogradCUDA, m) {}", "TORCH_LIBRARY_IMPL(mine, AutogradCPU, m) {}"),
+        ("auto f = torch::dispatch(c10::DispatchKey::CUDA, &g);", "auto f = torch::dispatch(c10::DispatchKey::CPU, &g);"),
+        ("TORCH_LIBRARY(CUDA, m) {}", "TORCH_LIBRARY(CUDA, m) {}"),
+        ("int CPU = f(CUDA, m);", "int CPU = f(CUDA, m);"),
+    ],
+)
+def test_operators_for_a_gpu_are_registered_for_the_cpu(source: str, translated: str) -> None:
+    """And those for the CPU out of their way: a file with both has one for each."""
+    assert body(source) == translated
+
+
 def test_static_shared_memory_becomes_a_reference_into_the_block() -> None:
     """Whatever the declaration declares."""
     translated = body("__global__ void k() {\n  __shared__ float a[4][N + 1], b;\n}\n")

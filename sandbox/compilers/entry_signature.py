@@ -1,0 +1,179 @@
+"""Compares the parameters of a raw CUDA entry with what the problem calls it with.
+
+Nothing checks them when it is called: a `const double*` that is given float32 reads other numbers. Only a clear contradiction is
+remarked. A source may cast, and a type that is not known here may be the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from sandbox.compilers.cuda_tokens import syntax_tree
+from sandbox.protocol.wire import EntryCall, TensorSpec
+
+# Kind and size in bytes of what C++ calls so; integers whatever their sign.
+_INTEGERS = {1: "int8_t uint8_t char bool", 2: "short int16_t uint16_t", 4: "int signed unsigned int32_t uint32_t"}
+_INTEGERS[8] = "long int64_t uint64_t size_t ssize_t ptrdiff_t intptr_t uintptr_t"
+_TYPES = {name: ("integer", size) for size, names in _INTEGERS.items() for name in names.split()}
+_TYPES |= {"float": ("float", 4), "double": ("float", 8), "half": ("float", 2), "__half": ("float", 2)}
+_TYPES |= dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat", 2))
+# By torch's name: kind, size, and how it is written.
+_DTYPES = {
+    "float16": ("float", 2, "__half"),
+    "bfloat16": ("bfloat", 2, "__nv_bfloat16"),
+    "float32": ("float", 4, "float"),
+    "float64": ("float", 8, "double"),
+    "int8": ("integer", 1, "int8_t"),
+    "uint8": ("integer", 1, "uint8_t"),
+    "bool": ("integer", 1, "bool"),
+    "int16": ("integer", 2, "int16_t"),
+    "int32": ("integer", 4, "int32_t"),
+    "int64": ("integer", 8, "int64_t"),
+}
+_STREAM = "cudaStream_t stream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameter:
+    """One parameter as it is written. type: kind and size, None where that is not known; depth: of pointers, None in any other form."""
+
+    text: str
+    line: int
+    type: tuple[str, int] | None
+    depth: int | None
+    is_const: bool
+
+
+def remarks(entry: str, call: EntryCall, sources: Mapping[str, str]) -> tuple[str, ...]:
+    """What contradicts the problem in the one definition of the entry, as a sentence; none where it may be right, or can't be read."""
+    found = [(path, *one) for path, text in sources.items() if entry in text for one in _definitions(text, entry)]
+    if len(found) != 1 or any(one.dtype not in _DTYPES for one in (*call.inputs, *call.outputs)):
+        return ()
+    path, line, parameters = found[0]
+    faults = list(_faults(parameters, call))
+    if not faults:
+        return ()
+    at, sentence = faults[0]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return (f"{path}:{at or line}: {sentence}{more}; the problem calls void {entry}({', '.join(_expected(call))})",)
+
+
+def _expected(call: EntryCall) -> Iterator[str]:
+    """The parameters as `problems show` has them."""
+    for one in call.inputs:
+        yield f"{_DTYPES[one.dtype][2]} {one.name}" if one.shape == () else f"const {_DTYPES[one.dtype][2]}* {one.name}"
+    yield from (f"{_DTYPES[one.dtype][2]}* {one.name}" for one in call.outputs)
+    yield from (f"int64_t {axis}" for axis in call.axes)
+    yield _STREAM
+
+
+def _faults(parameters: Sequence[_Parameter], call: EntryCall) -> Iterator[tuple[int, str]]:
+    """Contradictions, each with its line; 0: that of the entry."""
+    tensors = [*call.inputs, *call.outputs]
+    taken = len(tensors) + len(call.axes)
+    if not len(tensors) <= len(parameters) <= taken + 1:
+        yield 0, f"it has {len(parameters)} parameters, and is called with {taken} and the stream"
+    for number, parameter in enumerate(parameters):
+        if number < len(tensors):
+            sentence = _tensor_fault(parameter, tensors[number], is_output=number >= len(call.inputs))
+        elif number < taken:
+            sentence = _axis_fault(parameter, call.axes[number - len(tensors)])
+        else:
+            sentence = None
+        if sentence is not None:
+            yield parameter.line, f"`{parameter.text}` {sentence}"
+
+
+def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool) -> str | None:
+    kind, size, written = _DTYPES[tensor.dtype]
+    role = "output" if is_output else "input"
+    if tensor.shape == ():
+        if parameter.depth:
+            return f"is given the {role} {tensor.name}, which is passed by value, as {written}"
+        if parameter.type is not None and parameter.depth == 0 and _differs_by_value(parameter.type, (kind, size)):
+            return f"is given the {role} {tensor.name}, which is {tensor.dtype}"
+        return None
+    if parameter.depth == 0 and parameter.type is not None:
+        return f"is given the {role} {tensor.name}, which is passed as a pointer to {tensor.dtype}"
+    if parameter.depth != 1:
+        return None
+    if parameter.type is not None and parameter.type != (kind, size) and not _is_view(parameter.type, size):
+        return f"is given the {role} {tensor.name}, which is {tensor.dtype}"
+    if is_output and parameter.is_const:
+        return f"is given the output {tensor.name}, which is to be written"
+    return None
+
+
+def _is_view(given: tuple[str, int], size: int) -> bool:
+    """Whether it is a usual way to see memory as bytes, or half precision as its bits."""
+    return given == ("integer", 1) or (size == 2 and given == ("integer", 2))
+
+
+def _differs_by_value(given: tuple[str, int], wanted: tuple[str, int]) -> bool:
+    """Floats of 4 and 8 bytes have registers of their own; all else travels in an integer's, whatever its size."""
+    in_vector = [kind == "float" and size >= 4 for kind, size in (given, wanted)]
+    return in_vector[0] != in_vector[1] or (in_vector[0] and given != wanted)
+
+
+def _axis_fault(parameter: _Parameter, axis: str) -> str | None:
+    if parameter.depth:
+        return f"is given the size {axis}, which is an int64_t"
+    if parameter.depth == 0 and parameter.type is not None and parameter.type[0] != "integer":
+        return f"is given the size {axis}, which is an int64_t"
+    return None
+
+
+def _definitions(text: str, entry: str) -> Iterator[tuple[int, list[_Parameter]]]:
+    """Each definition of a function of that name: its line, and its parameters."""
+    waiting = [syntax_tree(text.encode("utf-8", "surrogateescape"))]
+    while waiting:
+        node = waiting.pop()
+        declarator = node.child_by_field_name("declarator") if node.type == "function_definition" else None
+        if declarator is None:
+            waiting.extend(child for child in node.children if child.type != "compound_statement")
+            continue
+        name, parameters = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
+        if name is not None and _text(name) == entry and parameters is not None and not parameters.has_error:
+            yield 1 + declarator.start_point[0], [*_parameters(parameters)]
+
+
+def _parameters(node: Node) -> Iterator[_Parameter]:
+    found = [child for child in node.named_children if child.type in ("parameter_declaration", "optional_parameter_declaration")]
+    if [_text(one) for one in found] == ["void"]:
+        return
+    for one in found:
+        written, declarator = one.child_by_field_name("type"), one.child_by_field_name("declarator")
+        yield _Parameter(
+            text=" ".join(_text(one).split()),
+            line=1 + one.start_point[0],
+            type=_type(written),
+            depth=_depth(declarator),
+            is_const=any(child.type == "type_qualifier" and _text(child) == "const" for child in one.children),
+        )
+
+
+def _type(node: Node | None) -> tuple[str, int] | None:
+    """Kind and size; `unsigned long long` and the like are integers of their longest word."""
+    if node is None:
+        return None
+    words = _text(node).removeprefix("::").split()
+    sizes = {_TYPES.get(word) for word in words} - ({("integer", 4)} if {"long", "short", "char"} & {*words} else set())
+    return next(iter(sizes)) if len(sizes) == 1 else None
+
+
+def _depth(declarator: Node | None) -> int | None:
+    """How many pointers a declarator makes; None where it is of another form."""
+    depth, node = 0, declarator
+    while node is not None and node.type != "identifier":
+        if node.type not in ("pointer_declarator", "abstract_pointer_declarator", "array_declarator", "abstract_array_declarator"):
+            return None
+        depth += 1
+        node = node.child_by_field_name("declarator")
+    return depth
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")

@@ -1,0 +1,120 @@
+"""Compiles Numba kernels to PTX where there is no GPU, to see what they are made of.  Nothing that it makes is ever run.
+
+By Numba's own way where the CUDA toolkit's NVVM is installed, else by the NVPTX backend of the LLVM that Numba brings: that counts the
+same conversions, though it may unroll a loop otherwise. ptxas is the toolkit's or Triton's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sandbox.compilers import float64, ptxas
+from sandbox.protocol.wire import KernelUse
+
+PTXAS_S = 20.0
+TRIPLE = "nvptx64-nvidia-cuda"
+NVIDIA_FILES = "backends/nvidia"  # in Triton's package
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbaKernel:
+    """A kernel for one set of argument types. entry: its mangled name in the PTX; types: what Numba inferred, its `TypeAnnotation`."""
+
+    name: str
+    entry: str
+    ptx: str
+    types: Any
+
+
+def compiled(dispatcher: Any, argument_types: Sequence[Any], architecture: int) -> NumbaKernel:
+    """Compile a `CUDADispatcher` for types. architecture: such as 90. Whatever Numba objects to in the kernel is raised."""
+    compiler: Any = importlib.import_module("numba.cuda.compiler")
+    nvvm: Any = importlib.import_module("numba.cuda.cudadrv.nvvm")
+    options = dispatcher.targetoptions
+    fast, level = bool(options.get("fastmath")), 3 if options.get("opt", True) else 0
+    capability = divmod(architecture, 10)
+    result = compiler.compile_cuda(
+        dispatcher.py_func,
+        importlib.import_module("numba.cuda").types.void,
+        tuple(argument_types),
+        lineinfo=True,
+        fastmath=fast,
+        nvvm_options={"fastmath": fast, "opt": level},
+        cc=capability,
+    )
+    library, entry = result.library, result.fndesc.llvm_func_name
+    kernel = library.get_function(entry)
+    library._entry_name = entry
+    compiler.kernel_fixup(kernel, False)
+    nvvm.set_launch_bounds(kernel, options.get("launch_bounds"))
+    return NumbaKernel(name=dispatcher.py_func.__name__, entry=entry, ptx=_ptx(library, entry, capability), types=result.type_annotation)
+
+
+def use(kernel: NumbaKernel, architecture: int) -> KernelUse:
+    """What it takes of the device; registers are 0 where there is no ptxas."""
+    doubles = len(float64.instructions([kernel.ptx]).get(kernel.entry, ()))
+    described = [one for one in ptxas.kernels(_assembled(kernel.ptx, architecture)) if one.registers]
+    found = described[0] if len(described) == 1 else KernelUse(name="", registers=0)
+    return replace(found, name=kernel.name[: ptxas.NAME_LIMIT_CHARS], double_instruction_count=doubles)
+
+
+def _ptx(library: Any, entry: str, capability: tuple[int, int]) -> str:
+    try:
+        return "\n".join(library.get_asm_strs(cc=capability))
+    except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
+        return _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}")
+
+
+def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
+    binding: Any = importlib.import_module("llvmlite.binding")
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    module, *others = (binding.parse_assembly(text) for text in texts)
+    for other in others:
+        module.link_in(other)
+    device_library = _nvidia_file("lib/libdevice.10.bc")
+    if device_library is not None and any("__nv_" in text for text in texts):
+        # It is one module for all; what is not called is left out because nobody else can.
+        library = binding.parse_bitcode(device_library.read_bytes())
+        library.triple, library.data_layout = module.triple, module.data_layout
+        module.link_in(library)
+    for function in module.functions:
+        if not function.is_declaration and function.name != entry:
+            function.linkage = "internal"
+    machine = binding.Target.from_triple(TRIPLE).create_target_machine(cpu=processor, opt=3)
+    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3))
+    passes.getModulePassManager().run(module, passes)
+    return str(machine.emit_assembly(module))
+
+
+def _assembled(ptx: str, architecture: int) -> str:
+    """What ptxas says of it; "" where there is none."""
+    program = shutil.which("ptxas") or _nvidia_file("bin/ptxas")
+    if program is None:
+        return ""
+    target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
+    with tempfile.TemporaryDirectory(prefix="ptxas-") as place:
+        source = Path(place) / "kernel.ptx"
+        source.write_text(ptx, "utf-8")
+        command = [str(program), "-v", f"-arch={target[1] if target else f'sm_{architecture}'}", str(source), "-o", f"{place}/kernel.cubin"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=PTXAS_S)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+    return done.stderr + done.stdout
+
+
+def _nvidia_file(path: str) -> Path | None:
+    """A file that Triton's wheel brings."""
+    spec = importlib.util.find_spec("triton")
+    found = Path(spec.origin).parent / NVIDIA_FILES / path if spec is not None and spec.origin is not None else None
+    return found if found is not None and found.exists() else None

@@ -1,0 +1,174 @@
+"""Reads the compiler flags that a submission asks for: which are used, and what its author should know of the others.
+
+An allow list. A flag may choose macros, directories of headers and how device code is optimised; never a file that is read or written,
+or a program that is started (docs/decisions/0039-what-a-source-asks-of-its-compiler.md).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ARCHITECTURE = "not used, kernels are compiled for the device that runs them"
+STANDARD = "not used, sources are compiled as C++20"
+LEVEL = "not used, it is a level of host code, which is compiled with -O3"
+EMULATED = "no effect on the emulated device, which runs kernels on the CPU"
+DIRECTORY = "not used, only directories that the submission itself makes are searched; those of CUDA and PyTorch always are"
+OTHER = "not used, a submission can't choose it; docs/submitting.md lists the flags that count"
+UNREADABLE = "not used, a quote in it is not closed"
+
+# The next word is theirs, though it may begin with a dash.
+_TAKES_WORD = frozenset(
+    ["Xptxas", "ptxas-options", "Xcompiler", "compiler-options", "Xlinker", "linker-options", "Xcudafe", "Xfatbin", "Xnvlink"]
+)
+_ARCHITECTURES = frozenset(["arch", "gpu-architecture", "code", "gpu-code", "gencode", "generate-code"])
+# What is always done, and what changes only what is printed or how long the compiler takes.
+_ALWAYS = frozenset(
+    ["expt-relaxed-constexpr", "extended-lambda", "expt-extended-lambda", "lineinfo", "generate-line-info", "fPIC", "fpic", "pthread"]
+)
+_QUIET = frozenset(["w", "v", "g", "verbose", "threads", "t", "split-compile", "Xcudafe", "diag-suppress", "resource-usage", "pipe"])
+_WARNING = re.compile(r"-W(?![lap],)[\w=+-]*")
+_MACRO = re.compile(r"[A-Za-z_]\w*(?:\([\w, .]*\))?(?:=.*)?")
+_LIBRARY = re.compile(r":?[\w.+-]+")
+_LEVEL = re.compile(r"O[0-3]?")
+_DEVICE_SWITCHES = {"use-fast-math": "--use_fast_math", "extra-device-vectorization": "--extra-device-vectorization"}
+_DEVICE_VALUES = {
+    **dict.fromkeys(("ftz", "prec-div", "prec-sqrt", "fmad"), re.compile("true|false")),
+    "maxrregcount": re.compile(r"[1-9]\d{0,2}"),
+}
+_PTXAS = re.compile(
+    r"-v|--verbose|-O[0-4]|-dlcm=(?:ca|cg|cs|lu|cv)|-dscm=(?:wb|cg|cs|wt)|--warn-on-(?:spills|local-memory-usage)|-warn-(?:spills|lmem-usage)"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestedFlags:
+    """What of a submission's flags counts. device: words for nvcc; macros: a name's definition, None where it is to be undefined;
+    libraries: as `-lNAME`; unused: a reason, and the flags that it is of."""
+
+    device: list[str] = field(default_factory=list)
+    macros: dict[str, str | None] = field(default_factory=dict)
+    include_dirs: list[str] = field(default_factory=list)
+    libraries: list[str] = field(default_factory=list)
+    unused: dict[str, list[str]] = field(default_factory=dict)
+
+    def defines(self, own: Sequence[str]) -> tuple[str, ...]:
+        """A compiler's own macros, without those that the submission takes back, and the submission's."""
+        kept = (one for one in own if one.partition("=")[0] not in self.macros)
+        return (*kept, *filter(None, self.macros.values()))
+
+    def remarks(self, asker: str) -> tuple[str, ...]:
+        """Sentences on the flags that are not used."""
+        return tuple(f"{asker}: {', '.join(dict.fromkeys(flags))}: {reason}" for reason, flags in self.unused.items())
+
+
+def read(
+    *, host: Sequence[str], device: Sequence[str], linker: Sequence[str], emulated: bool, is_own: Callable[[Path], bool]
+) -> RequestedFlags:
+    """Sort flags of g++, nvcc and the linker. is_own: whether a directory is one that the submission made."""
+    found = _Reader(emulated=emulated, is_own=is_own)
+    for given, take in ((host, found.host), (device, found.device), (linker, found.linker)):
+        for flag, value in _flags(given, found):
+            take(flag, value)
+    return found.flags
+
+
+def _flags(given: Sequence[str], found: _Reader) -> Iterator[tuple[str, str | None]]:
+    """Each flag as one writes it, and its value where that is a word of its own."""
+    words: list[str] = []
+    for text in given:
+        try:
+            words += shlex.split(text)
+        except ValueError:
+            found.unused(UNREADABLE, text)
+    at = 0
+    while at < len(words):
+        flag, following = words[at], words[at + 1] if at + 1 < len(words) else None
+        alone = "=" in flag or following is None or (following.startswith("-") and _name(flag) not in _TAKES_WORD)
+        yield (flag, None) if alone else (flag, following)
+        at += 1 if alone else 2
+
+
+def _name(flag: str) -> str:
+    """A flag without its dashes and value; nvcc takes one dash for two."""
+    return flag.lstrip("-").partition("=")[0].replace("_", "-")
+
+
+class _Reader:
+    """Takes one flag after the other."""
+
+    def __init__(self, *, emulated: bool, is_own: Callable[[Path], bool]) -> None:
+        self.flags = RequestedFlags()
+        self._emulated, self._is_own = emulated, is_own
+
+    def unused(self, reason: str, flag: str, value: str | None = None) -> None:
+        text = flag if value is None else f"{flag} {value}"
+        self.flags.unused.setdefault(reason, []).append(text)
+
+    def host(self, flag: str, value: str | None) -> None:
+        """A flag of g++."""
+        name = _name(flag)
+        if flag[:2] in ("-D", "-U", "-I"):
+            text = flag[2:] if len(flag) > 2 else value or ""
+            self._macro_or_directory(flag[1], text, flag, value if len(flag) == 2 else None)
+        elif name == "std":
+            standard = flag.partition("=")[2] or value or ""
+            if standard.removeprefix("gnu").removeprefix("c") != "++20":
+                self.unused(STANDARD, flag, value)
+        elif _LEVEL.fullmatch(name) is not None:
+            if name != ("O2" if self._emulated else "O3"):  # which it is compiled with
+                self.unused(EMULATED if self._emulated else LEVEL, flag)
+        elif name not in _ALWAYS | _QUIET and _WARNING.fullmatch(flag) is None:
+            self.unused(OTHER, flag, value)
+
+    def device(self, flag: str, value: str | None) -> None:
+        """A flag of nvcc."""
+        name = _name(flag)
+        given = flag.partition("=")[2] if "=" in flag else value
+        if name in ("Xcompiler", "compiler-options") and given is not None:
+            for one in given.split(","):
+                self.host(one, None)
+        elif name in _ARCHITECTURES:
+            self.unused(EMULATED if self._emulated else ARCHITECTURE, flag, value)
+        elif (words := _device_words(name, given)) is not None:
+            if not self._emulated:
+                self.flags.device += words
+            elif set(words) != {"-Xptxas=-v"}:
+                self.unused(EMULATED, flag, value)
+        else:
+            self.host(flag, value)
+
+    def linker(self, flag: str, value: str | None) -> None:
+        """A flag of the linker."""
+        library = (value or "") if flag == "-l" else flag.removeprefix("-l") if flag.startswith("-l") else ""
+        if _LIBRARY.fullmatch(library) is None:
+            self.unused(OTHER, flag, value)
+        elif self._emulated:
+            self.unused(EMULATED, flag, value)
+        else:
+            self.flags.libraries.append(f"-l{library}")
+
+    def _macro_or_directory(self, letter: str, text: str, flag: str, value: str | None) -> None:
+        if letter == "I":
+            if self._is_own(Path(text)):
+                self.flags.include_dirs.append(text)
+            else:
+                self.unused(DIRECTORY, flag, value)
+        elif not text.isprintable() or _MACRO.fullmatch(text) is None:
+            self.unused(OTHER, flag, value)
+        else:
+            self.flags.macros[re.split(r"[(=]", text)[0]] = text if letter == "D" else None
+
+
+def _device_words(name: str, value: str | None) -> tuple[str, ...] | None:
+    """nvcc's words for a flag that chooses how device code is optimised; None for any other."""
+    if name in _DEVICE_SWITCHES and value is None:
+        return (_DEVICE_SWITCHES[name],)
+    if name in _DEVICE_VALUES and value is not None and _DEVICE_VALUES[name].fullmatch(value) is not None:
+        return (f"--{name}={value}",)
+    if name in ("Xptxas", "ptxas-options") and value is not None and all(_PTXAS.fullmatch(one) for one in value.split(",")):
+        return tuple(f"-Xptxas={one}" for one in value.split(","))
+    return None

@@ -1,0 +1,73 @@
+"""Lets a module's Numba kernels be launched where there is no GPU, and notes with which types: nothing is run.
+
+Numba compiles a kernel for the types of the arguments that it meets, so that somebody has to call it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Kernels and the types they are for, in their order, each pair once; of a kernel with signatures those alone."""
+
+    pairs: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
+    signed: set[int] = field(default_factory=set)
+
+    def add(self, dispatcher: Any, types: tuple[Any, ...]) -> None:
+        """Note a kernel for these types."""
+        if not any(one is dispatcher and those == types for one, those in self.pairs):
+            self.pairs.append((dispatcher, types))
+
+
+def install(torch: Any, architecture: int) -> Recorded:
+    """Replace what would ask for a GPU, until the process ends. architecture: the GPU's, such as 90. Raises ImportError without Numba."""
+    recorded = Recorded()
+    cuda: Any = importlib.import_module("numba.cuda")
+    dispatchers: Any = importlib.import_module("numba.cuda.dispatcher")
+    dispatcher, device = dispatchers.CUDADispatcher, SimpleNamespace(compute_capability=divmod(architecture, 10))
+    normalized: Callable[[Any], Any] = importlib.import_module("numba.cuda.core.sigutils").normalize_signature
+
+    def array_of(value: Any) -> Any:
+        return value.detach().numpy() if isinstance(value, torch.Tensor) else value
+
+    def launch(self: Any, *arguments: Any) -> None:
+        if id(self) not in recorded.signed:
+            recorded.add(self, tuple(self.typeof_pyval(array_of(one)) for one in arguments))
+
+    def configured(self: Any, *configuration: Any, **named: Any) -> Callable[..., None]:
+        return lambda *arguments: launch(self, *arguments)
+
+    def compile_for(self: Any, signature: Any) -> None:
+        recorded.signed.add(id(self))
+        recorded.add(self, normalized(signature)[0])
+
+    dispatchers.get_current_device = lambda: device  # which a device function is compiled for
+    dispatcher.configure = dispatcher.forall = configured
+    dispatcher.compile = compile_for
+    dispatcher.disable_compile = lambda self, val=True: None
+    dispatcher.specialize = lambda self, *arguments: self
+    replaced: dict[str, Callable[..., Any]] = {
+        "as_cuda_array": lambda value, sync=True: array_of(value),
+        "to_device": lambda value, *arguments, **named: array_of(value),
+        "synchronize": lambda: None,
+        "is_available": lambda: True,
+        "stream": lambda: 0,
+        "external_stream": lambda pointer: 0,
+        "default_stream": lambda: 0,
+    }
+    with contextlib.suppress(ImportError):
+        np: Any = importlib.import_module("numpy")
+        replaced |= {
+            "device_array": lambda shape, dtype=np.float64, **named: np.empty(shape, dtype),
+            "device_array_like": lambda value, **named: np.empty_like(array_of(value)),
+        }
+    for name, value in replaced.items():
+        setattr(cuda, name, value)
+    return recorded

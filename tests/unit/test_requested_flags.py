@@ -1,0 +1,140 @@
+"""Which flags of a submission count: an allow list, and a reason for each that does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.compilers import requested_flags
+from sandbox.compilers.requested_flags import RequestedFlags
+
+
+def read(*, host=(), device=(), linker=(), emulated=False) -> RequestedFlags:
+    return requested_flags.read(host=host, device=device, linker=linker, emulated=emulated, is_own=lambda path: not path.is_absolute())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--use_fast_math"], ["--use_fast_math"]),
+        (["-use_fast_math"], ["--use_fast_math"]),
+        (["--use_fast_math -ftz=true"], ["--use_fast_math", "--ftz=true"]),
+        (["-prec-div", "false"], ["--prec-div=false"]),
+        (["--maxrregcount=64"], ["--maxrregcount=64"]),
+        (["-maxrregcount", "64"], ["--maxrregcount=64"]),
+        (["--extra-device-vectorization"], ["--extra-device-vectorization"]),
+        (["-Xptxas", "-v,-dlcm=ca"], ["-Xptxas=-v", "-Xptxas=-dlcm=ca"]),
+        (["--ptxas-options=-O2"], ["-Xptxas=-O2"]),
+    ],
+)
+def test_flags_that_optimise_device_code_reach_nvcc(given, words):
+    """In one spelling, and without a remark; on the emulated device they change nothing, and that is said."""
+    assert (read(device=given).device, read(device=given).remarks("x")) == (words, ())
+    emulated = read(device=given, emulated=True)
+    assert emulated.device == [] and "no effect on the emulated device" in emulated.remarks("x")[0]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["-O3"],
+        ["-std=c++20"],
+        ["-lineinfo"],
+        ["--expt-relaxed-constexpr"],
+        ["--extended-lambda"],
+        ["-Xcompiler", "-fPIC,-Wall"],
+        ["-w"],
+        ["-Wno-x"],
+    ],
+)
+def test_what_is_always_done_needs_no_words(given):
+    """Nor a remark."""
+    assert read(device=given) == RequestedFlags()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (["-arch=sm_70"], "kernels are compiled for the device"),
+        (["-gencode", "arch=compute_70,code=sm_70"], "kernels are compiled for the device"),
+        (["--gpu-architecture", "sm_70"], "kernels are compiled for the device"),
+        (["-std=c++17"], "sources are compiled as C++20"),
+        (["-O1"], "host code, which is compiled with -O3"),
+        (["-I/usr/include"], "only directories that the submission itself makes"),
+        (["-march=native"], "can't choose it"),
+        (["-G"], "can't choose it"),
+        (["--maxrregcount=0"], "can't choose it"),
+        (["--use_fast_math=x"], "can't choose it"),
+        (["-D'a"], "a quote in it is not closed"),
+    ],
+)
+def test_a_flag_that_is_not_used_is_reported_with_the_reason(given, reason):
+    """As it was written."""
+    flags = read(device=given)
+    assert flags.device == [] and flags.macros == {} and flags.include_dirs == []
+    assert flags.remarks("mine")[0].startswith(f"mine: {' '.join(given)}: not used") and reason in flags.remarks("mine")[0]
+
+
+@pytest.mark.parametrize("where", ["host", "device", "linker"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["-fplugin=/tmp/x.so"],
+        ["-wrapper", "/tmp/x"],
+        ["@/tmp/x"],
+        ["--options-file", "/tmp/x"],
+        ["--options-file=/tmp/x"],
+        ["-optf", "/tmp/x"],
+        ["-include", "/etc/passwd"],
+        ["-imacros", "/etc/passwd"],
+        ["-isystem", "/etc"],
+        ["-B/tmp"],
+        ["-specs=/tmp/x"],
+        ["-o", "/tmp/x"],
+        ["-ccbin", "/tmp/x"],
+        ["--compiler-bindir=/tmp"],
+        ["-Wl,--wrap=memcmp"],
+        ["-Wp,-MD,/tmp/x"],
+        ["-Wa,-a=/tmp/x"],
+        ["-Xcompiler", "-wrapper,/tmp/x"],
+        ["-Xcompiler=-fplugin=/tmp/x"],
+        ["-Xptxas", "--output-file=/tmp/x"],
+        ["-Xptxas", "-v,-o=/tmp/x"],
+        ["-Xlinker", "-T/tmp/x"],
+        ["-fuse-ld=/tmp/x"],
+        ["-l../x"],
+        ["-l", "/tmp/x.so"],
+        ["-DX=1\n  command = sh"],
+        ["-D", "X y z"],
+        ["-MF/tmp/x"],
+        ["-fdump-tree-all=/tmp/x"],
+        ["-save-temps"],
+        ["--keep-dir", "/tmp"],
+        ["--dryrun"],
+    ],
+)
+def test_nothing_that_reads_writes_or_starts_a_file_gets_through(where, given):
+    """Whichever list it stands in, in one word or two."""
+    flags = read(**{where: given})
+    # `-DX=1` before a line break is a macro of its own; what follows it is not.
+    assert flags == RequestedFlags(macros=flags.macros, unused=flags.unused) and set(flags.macros) <= {"X"}
+    assert "\n" not in "".join(filter(None, flags.macros.values())) and flags.unused
+
+
+def test_macros_and_directories_are_for_every_compiler():
+    """Later ones count; `-U` takes back one of the compiler's own."""
+    flags = read(host=["-DN=1", "-Iparts"], device=["-DN=2", "-U__CUDA_NO_HALF_OPERATORS__", "-D", "M"])
+    assert flags.include_dirs == ["parts"] and flags.remarks("x") == ()
+    assert flags.defines(("__CUDA_NO_HALF_OPERATORS__", "A=1")) == ("A=1", "N=2", "M")
+
+
+def test_libraries_are_named_without_a_path():
+    """On the emulated device there are none of a GPU's."""
+    assert read(linker=["-lcublas", "-l", "cudnn"]).libraries == ["-lcublas", "-lcudnn"]
+    emulated = read(linker=["-lcublas"], emulated=True)
+    assert emulated.libraries == [] and "-lcublas: no effect on the emulated device" in emulated.remarks("x")[0]
+
+
+def test_flags_of_one_reason_share_a_remark():
+    """Each is named once."""
+    assert len(read(device=["-arch=sm_70", "-arch=sm_70", "-code=sm_70"]).remarks("x")) == 1
+    assert read(device=["-arch=sm_70", "-arch=sm_70"]).remarks("x")[0].count("-arch=sm_70") == 1
