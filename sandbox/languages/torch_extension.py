@@ -95,7 +95,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
             blank=blank(targets, call),
         )
 
-    return Loaded(bind=bind, uses_torch=True, own_operators=frozenset(name.partition(".")[0] for name in own))
+    return Loaded(bind=bind, uses_torch=True, own_operators=frozenset(own))
 
 
 def _functions(module: Any) -> dict[str, Callable[..., object]]:

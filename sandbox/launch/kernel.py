@@ -28,8 +28,8 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A kernel, ready. bind(call) places its arguments, outside of anybody's time. own_operators: torch's names, such as `mine::scale`, for
-    operators that the artifact itself defines."""
+    """A kernel, ready. bind(call) places its arguments, outside of anybody's time. own_operators: torch's names, such as `mine::scale.out`,
+    for operators that the artifact itself defines."""
 
     bind: Callable[[Call], Bound]
     uses_torch: bool
