@@ -104,7 +104,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         bind=bind,
         uses_torch=True,
         take_error=cuda_errors.of_shared_runtime() if errors is cuda_errors.none else errors,
-        own_operators=frozenset(name.partition(".")[0] for name in own),
+        own_operators=frozenset(own),
     )
 
 

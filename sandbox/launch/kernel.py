@@ -29,7 +29,7 @@ class Bound:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A kernel, ready. bind(call) places its arguments, outside of anybody's time. take_error() returns the last error of its CUDA runtime
-    as "name: text", or "", and clears it. own_operators: torch's names, such as `mine::scale`, for operators that the artifact defines.
+    as "name: text", or "", and clears it. own_operators: torch's names, such as `mine::scale.out`, for operators that the artifact defines.
     """
 
     bind: Callable[[Call], Bound]

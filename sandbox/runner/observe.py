@@ -52,7 +52,7 @@ def _operators(launch: Callable[[], object], own: frozenset[str]) -> list[str]:
 
     class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            if func.namespace in NAMESPACES or func.name().partition(".")[0] not in own:
+            if func.namespace in NAMESPACES or func.name() not in own:
                 called.append(f"operator {func.overloadpacket.__name__}")
             return func(*args, **(kwargs or {}))
 
