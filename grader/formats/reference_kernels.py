@@ -1,7 +1,8 @@
 """The reference_kernels format: a directory with task.yml and the files that it lists, or a competition's yaml that names such directories.
 
 Nothing is executed. reference.py and what it imports go to the judge as text; their eval.py is left out. A case's `tests` are for every
-device, its `benchmarks` for a GPU where there are tests too, for they are of a GPU's size.
+device, its `benchmarks` for a GPU where there are tests too, for they are of a GPU's size. A submission may import task.py, utils.py and
+what these import. Every other file may be a part of the reference, so it is for the judge only.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import ast
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -28,6 +31,7 @@ FILE = "task.yml"
 LANGUAGES = ("python",)
 ENTRY = "custom_kernel"
 SUBMISSION = "@SUBMISSION@"
+PUBLIC = ("task.py", "utils.py")
 REFERENCE, FUNCTIONS = "reference.py", ("generate_input", "ref_kernel", "check_implementation")
 SEED, AXIS_LIMIT, LARGEST = "seed", 16, 2**31 - 1
 YAML_LIMIT_BYTES, FILE_LIMIT_BYTES = 256 * 1024, 512 * 1024
@@ -142,11 +146,34 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     reference = trees[REFERENCE]
     if missing := [name for name in FUNCTIONS if name not in _defined(reference)]:
         raise ProblemInvalid(str(task_path.parent / REFERENCE), f"defines no {missing[0]!r}; define it at the top level")
+    modules = {name: texts[name] for name in _public(trees)}
     name = task_path.resolve().parent.name
     problem_id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
-    return Problem(
-        problem_id=problem_id, title=name, languages=LANGUAGES, spec=_spec(problem_id, task, texts, reference), statement=task.description
-    )
+    spec = replace(_spec(problem_id, task, texts, reference), modules=modules)
+    return Problem(problem_id=problem_id, title=name, languages=LANGUAGES, spec=spec, statement=task.description)
+
+
+def _public(trees: Mapping[str, ast.Module]) -> list[str]:
+    """The names of the files that a submission may import: of PUBLIC those that there are, and what they import."""
+    found, waiting = set[str](), [name for name in PUBLIC if name in trees]
+    while waiting:
+        name = waiting.pop()
+        if name != REFERENCE and name not in found:
+            found.add(name)
+            waiting += [other for other in trees if other.removesuffix(".py") in _imported(trees[name])]
+    return sorted(found)
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """The modules that a file imports anywhere in it, without what follows a dot."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=imported):
+                names |= {one.name.partition(".")[0] for one in imported}
+            case ast.ImportFrom(module=str() as name, level=0):
+                names.add(name.partition(".")[0])
+    return names
 
 
 def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:
@@ -162,7 +189,7 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         inputs=(),
         outputs=(),
         workloads=workloads,
-        tolerance=wire.Tolerance(**_tolerance(reference), budget_factor=None),
+        tolerance=_tolerance(reference),
         reference=json.dumps(texts, sort_keys=True),
         axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
@@ -243,7 +270,7 @@ def _defined(tree: ast.Module) -> set[str]:
     return names
 
 
-def _tolerance(tree: ast.Module) -> dict[str, float]:
+def _tolerance(tree: ast.Module) -> wire.Tolerance:
     """What `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)` says, to be shown; the check itself decides."""
     found = dict(TOLERANCE)
     for node in tree.body:
@@ -252,4 +279,4 @@ def _tolerance(tree: ast.Module) -> dict[str, float]:
                 for one in keywords:
                     if one.arg in found and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float)):
                         found[one.arg] = min(max(one.value.value, 0), LARGEST_TOLERANCE) * 1.0
-    return found
+    return wire.Tolerance(rtol=found["rtol"], atol=found["atol"], budget_factor=None)

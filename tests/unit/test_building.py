@@ -48,6 +48,7 @@ def test_bytes_that_are_no_text_are_cut_too() -> None:
         (BoxExit(cause=BoxCause.EXITED, exit_code=7), (BuildOutcome.REJECTED, None)),
         (BoxExit(cause=BoxCause.EXITED, exit_code=3), (BuildOutcome.REJECTED, "UNSUPPORTED")),
         (BoxExit(cause=BoxCause.EXITED, exit_code=4), (BuildOutcome.REJECTED, "ENTRY_NOT_FOUND")),
+        (BoxExit(cause=BoxCause.EXITED, exit_code=6), (BuildOutcome.REJECTED, "IMPORT_FAILED")),
         (BoxExit(cause=BoxCause.SIGNALLED, signal=11), (BuildOutcome.REJECTED, "BUILDER_DIED")),
         (BoxExit(cause=BoxCause.SANDBOX_VIOLATION, signal=31), (BuildOutcome.REJECTED, "BUILDER_DIED")),
         (BoxExit(cause=BoxCause.WALL_LIMIT), (BuildOutcome.TIMED_OUT, None)),
@@ -69,10 +70,15 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
-    said = {build_result.UNSUPPORTED: "UNSUPPORTED", build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND"}
+    said = {
+        build_result.UNSUPPORTED: "UNSUPPORTED",
+        build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND",
+        build_result.IMPORT_FAILED: "IMPORT_FAILED",
+    }
     assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_REJECTED
     assert build_result.BROKEN in build.BUILDER_BROKEN
-    assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, build_result.IMPORT_FAILED, *said}
+    assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
+    assert build_result.IMPORT_FAILED not in build.LASTING >= {build_result.UNSUPPORTED, build_result.REJECTED}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------
