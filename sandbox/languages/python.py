@@ -6,18 +6,24 @@ are compiled, and again in the run box, where they are only loaded.
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from sandbox.devices import Arena
 from sandbox.languages import python_build, python_call, python_emulated, python_extensions, python_files, python_module
+from sandbox.launch import objects
 from sandbox.launch.kernel import LaunchRefused, Loaded
 from sandbox.protocol import python_archive, wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Status
 
 NAME = "python"
+NOT_FILLED = "float4_e2m1fn_x2"  # torch fills no fresh memory of it: with the filling on, it refuses to make any
 build = python_build.build
 
 
@@ -40,11 +46,13 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         python_emulated.install(text)
     python_extensions.execute_from_anywhere()
     python_module.install_extensions(text, python_extensions.built(place.extensions))
-    kernel = _kernel(main, place, job, state_fd)
-    return Loaded(bind=lambda call: python_call.bind(kernel, call, job, arena), uses_torch=True)
+    kernel, module = _kernel(main, place, job, state_fd)
+    make_object = partial(_make_object, module, place)
+    fills = all(tensor.dtype != NOT_FILLED for tensor in (*job.inputs, *job.outputs))
+    return Loaded(bind=lambda call: python_call.bind(kernel, call, job, arena, make_object), uses_torch=True, fills=fills)
 
 
-def _kernel(main: Path, place: python_files.ModuleDirectory, job: wire.RunnerJob, state_fd: int) -> python_call.Kernel:
+def _kernel(main: Path, place: python_files.ModuleDirectory, job: wire.RunnerJob, state_fd: int) -> tuple[python_call.Kernel, ModuleType]:
     try:
         module = python_files.import_main(main, place.sources, place.modules)
         kernel = python_call.kernel_of(python_module.find_entry(module, job.entry), job, state_fd)
@@ -63,7 +71,18 @@ def _kernel(main: Path, place: python_files.ModuleDirectory, job: wire.RunnerJob
             python_module.explain(error, place.sources)
             raise
 
-    return sentence
+    return sentence, module
+
+
+def _make_object(module: ModuleType, place: python_files.ModuleDirectory, kind: str, name: str, fields: dict[str, Any]) -> Any:
+    """An object of data: of the problem's class where that is in one of its modules, else of the main file's class of the same name, else
+    of one that only has the same attributes."""
+    file, _, path = name.partition(".")
+    given = (place.modules / f"{file}.py").is_file()
+    found: Any = importlib.import_module(file) if given else module
+    for part in path.split(".") if given else path.split(".")[-1:]:
+        found = getattr(found, part, None)
+    return objects.make_object(kind, name, fields, found if isinstance(found, type) else objects.torch_class(name))
 
 
 def _seal(place: python_files.ModuleDirectory) -> None:

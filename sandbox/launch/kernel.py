@@ -28,7 +28,8 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A kernel, ready. bind(call) places its arguments, outside of anybody's time."""
+    """A kernel, ready. bind(call) places its arguments, outside of anybody's time. fills: torch can fill what the kernel allocates."""
 
     bind: Callable[[Call], Bound]
     uses_torch: bool
+    fills: bool = True

@@ -44,6 +44,15 @@ class Modules:
             self._execute(module, f"{self._label}/{name}.py", self._texts[name])
         return self._made[name]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return name in self._texts
+
+    def file_of(self, module_name: str) -> str | None:
+        """The file whose module has this name in sys.modules; None where it is none of these."""
+        file = module_name.removeprefix(f"{self._label}_")
+        return file if module_name != file and file in self._made else None
+
     def _execute(self, module: types.ModuleType, path: str, text: str) -> None:
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
         tree = ast.parse(text, path)
