@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from sandbox.launch import scaled_mm
+
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers a byte, the first in its low half; no arithmetic and few other operations
 _NUMBER_BYTE = 0x55  # neither zero nor NaN in any of them
-_FLOAT4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -33,7 +34,7 @@ def numbers(one: torch.Tensor) -> torch.Tensor:
     if one.dtype != FLOAT4:
         return one.double()
     raw = one.contiguous().view(torch.uint8)
-    values = torch.tensor(_FLOAT4_VALUES, dtype=torch.float64, device=one.device)
+    values = torch.tensor(scaled_mm.VALUES, dtype=torch.float64, device=one.device)
     return values[torch.stack((raw & 15, raw >> 4), -1).long()].flatten(-2)
 
 

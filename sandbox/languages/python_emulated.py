@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sandbox.languages import python_numba, python_triton
+from sandbox.launch import scaled_mm
 
 NAME = "emulated"
 CAPABILITY = (9, 0)
@@ -38,6 +39,8 @@ def install(text: str) -> None:
                 return answers[func]
             if func in stays:
                 return args[0]
+            if func is torch._scaled_mm:
+                return scaled_mm.emulated(*args, **(kwargs or {}))
             if func is torch.device:
                 return func(*args, **(kwargs or {}))
             named = {name: placed(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
