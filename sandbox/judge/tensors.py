@@ -20,6 +20,11 @@ def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(*both)
 
 
+def equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """`torch.equal`, also for float4."""
+    return same_bytes(left, right) if left.dtype == right.dtype == FLOAT4 else torch.equal(left, right)
+
+
 def _is_of_words(one: torch.Tensor) -> bool:
     return not any(count % 8 for count in (one.numel(), one.storage_offset(), one.data_ptr()))
 
