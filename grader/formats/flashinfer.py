@@ -86,7 +86,11 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 
 def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
     """The spec as a submission's entry takes it; see `with_destination`."""
-    return spec if new.language != "python" else with_destination(spec, new.sources[0].content, new.entry or spec.entry)
+    if new.language != "python":
+        return spec
+    entry, texts = new.entry or spec.entry, [one.content for one in new.sources if one.path.endswith(".py")]
+    main = next((text for text in texts if _entry(text, entry) is not None), "")  # the first file with an entry is the main file
+    return with_destination(spec, main, entry)
 
 
 def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:

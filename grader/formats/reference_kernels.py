@@ -11,7 +11,6 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,7 +19,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
+from grader.formats import reference_kernels_sources as sources
 from grader.formats.inside import require_inside
+from grader.formats.reference_kernels_sources import REFERENCE
 from grader.formats.validation_messages import describe
 from grader.model import Problem
 from sandbox.protocol import wire
@@ -31,13 +32,10 @@ FILE = "task.yml"
 LANGUAGES = ("python",)
 ENTRY = "custom_kernel"
 SUBMISSION = "@SUBMISSION@"
-PUBLIC = ("task.py", "utils.py")
-REFERENCE, FUNCTIONS = "reference.py", ("generate_input", "ref_kernel", "check_implementation")
+FUNCTIONS = ("generate_input", "ref_kernel", "check_implementation")
 SEED, AXIS_LIMIT, LARGEST = "seed", 16, 2**31 - 1
 YAML_LIMIT_BYTES, FILE_LIMIT_BYTES = 256 * 1024, 512 * 1024
 LONGEST_TRIAL_S = 30.0
-TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
-LARGEST_TOLERANCE = 1e300  # for a number that no float holds
 ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
 
 _Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=1000)]
@@ -142,38 +140,16 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     require_inside(task_path, root, task_path)
     task = _parsed(task_path, _TaskFile)
     texts = {one.name: _text(task_path, one, root) for one in task.files if _is_executed(one, task)}
-    trees = {name: _tree(task_path.parent / name, text) for name, text in texts.items()}
+    trees = {name: sources.parsed_file(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
-    if missing := [name for name in FUNCTIONS if name not in _defined(reference)]:
+    if missing := [name for name in FUNCTIONS if name not in sources.defined(reference)]:
         raise ProblemInvalid(str(task_path.parent / REFERENCE), f"defines no {missing[0]!r}; define it at the top level")
-    modules = {name: texts[name] for name in _public(trees)}
+    sources.check_packages(task_path.parent, trees)
+    modules = {name: texts[name] for name in sources.public(trees)}
     name = task_path.resolve().parent.name
     problem_id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
     spec = replace(_spec(problem_id, task, texts, reference), modules=modules)
     return Problem(problem_id=problem_id, title=name, languages=LANGUAGES, spec=spec, statement=task.description)
-
-
-def _public(trees: Mapping[str, ast.Module]) -> list[str]:
-    """The names of the files that a submission may import: of PUBLIC those that there are, and what they import."""
-    found, waiting = set[str](), [name for name in PUBLIC if name in trees]
-    while waiting:
-        name = waiting.pop()
-        if name != REFERENCE and name not in found:
-            found.add(name)
-            waiting += [other for other in trees if other.removesuffix(".py") in _imported(trees[name])]
-    return sorted(found)
-
-
-def _imported(tree: ast.Module) -> set[str]:
-    """The modules that a file imports anywhere in it, without what follows a dot."""
-    names = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=imported):
-                names |= {one.name.partition(".")[0] for one in imported}
-            case ast.ImportFrom(module=str() as name, level=0):
-                names.add(name.partition(".")[0])
-    return names
 
 
 def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:
@@ -189,7 +165,7 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         inputs=(),
         outputs=(),
         workloads=workloads,
-        tolerance=_tolerance(reference),
+        tolerance=sources.tolerance(reference),
         reference=json.dumps(texts, sort_keys=True),
         axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
@@ -245,38 +221,3 @@ def _text(task_path: Path, file: _File, root: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; write it as UTF-8 text") from None
-
-
-def _tree(path: Path, text: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; fix it") from None
-
-
-def _defined(tree: ast.Module) -> set[str]:
-    names = set()
-    for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Assign(targets=targets):
-                names |= {one.id for one in targets if isinstance(one, ast.Name)}
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names.add(name)
-            case ast.ImportFrom(names=imported) | ast.Import(names=imported):
-                names |= {one.asname or one.name for one in imported}
-    return names
-
-
-def _tolerance(tree: ast.Module) -> wire.Tolerance:
-    """What `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)` says, to be shown; the check itself decides."""
-    found = dict(TOLERANCE)
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="check_implementation")], value=ast.Call(keywords=keywords)):
-                for one in keywords:
-                    if one.arg in found and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float)):
-                        found[one.arg] = min(max(one.value.value, 0), LARGEST_TOLERANCE) * 1.0
-    return wire.Tolerance(rtol=found["rtol"], atol=found["atol"], budget_factor=None)

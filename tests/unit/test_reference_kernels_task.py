@@ -18,7 +18,9 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.references import ReferenceFailed, Task, load_task
+    from sandbox.judge.references.reference_kernels_code import Code
     from sandbox.judge.references.sources import Modules
+    from sandbox.judge.tensors import same_bytes
     from tests.unit.test_lane import judged
 
 
@@ -267,7 +269,7 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
             "raise RuntimeError('no')\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n",
             "reference.py raised RuntimeError: no",
         ),
-        ("import nowhere\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n", "No module named 'nowhere'"),
+        ("__import__('nowhere')\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n", "No module named 'nowhere'"),
     ],
 )
 def test_what_can_not_be_judged_is_the_problems_fault(tmp_path, reference, said):
@@ -362,3 +364,160 @@ def test_code_can_read_its_own_source():
     text = "import inspect\ndef f(x: int): return x\nSOURCE, HINT = inspect.getsource(f), f.__annotations__['x']\n"
     module = Modules({"reference": text}, "test_own_source", "cpu").load("reference")
     assert module.SOURCE == "def f(x: int): return x\n" and module.HINT is int
+
+
+# -- what GPU MODE's tasks hand out ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "dtypes"), [("scaled_fp8", {"float8_e4m3fnuz"}), ("packed_fp4", {"float4_e2m1fn_x2", "float8_e4m3fn"})])
+def test_narrow_floats_and_permuted_tensors_reach_a_kernel_as_they_were_made(name, dtypes):
+    """Contiguous on the way; the template makes the generator's strides and bytes of them again. The answer lies as the reference's."""
+    task = task_of(FIXTURES / name)
+    assert dtypes <= {one.dtype for one in task.spec.inputs}
+    workload = task.spec.workloads[1]
+    inputs = task.draw(workload, KEY)
+    assert all(one.is_contiguous() for one in inputs)
+    code = Code.of(task.spec, "cpu")
+    made = code.data(json.loads(workload.arguments)["case"], KEY)
+    given, _, output = pytree.build(task.templates[1], [*inputs, *task.reference(inputs)])
+    for one, wanted in zip(given, made, strict=True):
+        assert one.stride() == wanted.stride() and same_bytes(one, wanted)
+    returned = code.reference(made)
+    assert output.stride() == returned.stride() and torch.equal(output, returned)
+
+
+@pytest.mark.parametrize("name", ["product_out", "scaled_fp8", "packed_fp4", "decode_step"])
+def test_the_right_answer_passes_in_every_case(name):
+    """Control: a wrong one does not."""
+    task = task_of(FIXTURES / name)
+    for index in range(len(task.spec.workloads)):
+        assert set(outcomes(task, workload=index)) == {PASSED}
+        assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+
+
+def test_a_tensor_with_gaps_is_refused(tmp_path):
+    """Control: one that is only permuted is sent."""
+    rest = "def ref_kernel(data): return data * 2\ndef check_implementation(data, output): return torch.equal(output, data * 2), ''\n"
+    assert outcomes(written(tmp_path, "def generate_input(n, seed): return torch.randn(n, 3, 2).permute(2, 0, 1)\n" + rest)) == [PASSED]
+    with pytest.raises(ReferenceFailed, match=r"gaps or overlaps in its memory, which can't be sent: add .contiguous"):
+        written(tmp_path, "def generate_input(n, seed): return torch.randn(n, 3)[:, :2]\n" + rest)
+
+
+BUFFERS = """
+def generate_input(n, seed):
+    torch.manual_seed(seed)
+    return torch.randn(n, n), torch.randn(n, n), {buffer}
+def ref_kernel(data):
+    a, b, c = data
+    return {answer}
+def check_implementation(data, output): return torch.allclose(output, ref_kernel(data)), ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("buffer", "answer", "scratch"),
+    [
+        ("torch.empty(n, n)", "a @ b", (2,)),
+        ("torch.randn(n, n)", "a @ b", (2,)),
+        ("torch.empty(n, n, dtype=torch.int64)", "a @ b", (2,)),
+        ("torch.empty(1)", "(a @ b).sum()", (2,)),
+        ("torch.randn(3)", "a @ b", ()),
+        ("torch.randn(n, n)", "a @ b + c", ()),
+        ("torch.randn(n, n)", "a + c", (1,)),
+    ],
+    ids=["unwritten", "like the output", "integers", "of another shape", "unlike the output", "read", "another is not read"],
+)
+def test_a_buffer_that_the_reference_leaves_alone_may_be_written(tmp_path, buffer, answer, scratch):
+    """If the generator did not write it, or it looks like the output; never one that the answer depends on."""
+    assert written(tmp_path, BUFFERS.format(buffer=buffer, answer=answer)).scratch == scratch
+
+
+def test_an_input_that_one_case_reads_may_be_written_in_none(tmp_path):
+    """Although another case does not read it."""
+    answer = "a @ b + (c if len(a) > 2 else 0)"
+    task = written(tmp_path, BUFFERS.format(buffer="torch.randn(n, n)", answer=answer), cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}')
+    assert task.scratch == ()
+    again = written(tmp_path, BUFFERS.format(buffer="torch.randn(n, n)", answer="a @ b"), cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}')
+    assert again.scratch == (2,)
+
+
+def test_what_a_kernel_writes_to_a_buffer_does_not_reach_what_is_expected(tmp_path):
+    """A kernel that leaves its wrong answer in the buffer is compared with the reference's own; control: the right one passes."""
+    spec = written(tmp_path, BUFFERS.format(buffer="torch.empty(n, n)", answer="a @ b")).spec
+
+    def kernel(factor):
+        def run(inputs, outputs):
+            inputs[2].copy_(inputs[0] @ inputs[1] * factor)
+            outputs[0].copy_(inputs[2])
+
+        return run
+
+    for factor, outcome in ((1, PASSED), (2, MISMATCHED)):
+        place = tmp_path / outcome
+        place.mkdir()
+        assert [fact for fact in judged(place, kernel(factor), problem=spec) if isinstance(fact, wire.Trial)][-1].outcome is outcome
+
+
+def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
+    """A frozen dataclass with its methods, a named tuple, a module with a buffer: what the reference changes in one is gone in the next."""
+    task = task_of(FIXTURES / "decode_step")
+    code, workload = Code.of(task.spec, "cpu"), task.spec.workloads[0]
+    inputs = task.draw(workload, KEY)
+    first, second = (pytree.build(task.templates[0], [*inputs, None, None], code.make_object)[0] for _ in range(2))
+    config, row, cache = first
+    assert type(config).__name__ == "Config" and config.limits.high == 2.0 and torch.equal(config.clamped(row), row.clamp(-1, 2))
+    assert cache.length == 3 and cache.data.data_ptr() == inputs[2].data_ptr()
+    cache(row)
+    assert (cache.length, second[2].length) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("torch.float16", "holds a dtype"),
+        ("made()", "whose class is not at the top level of a file of the problem"),
+        ("[print]", "holds a builtin_function_or_method"),
+        ("Loop()", "nested more than"),
+    ],
+)
+def test_an_object_that_can_not_be_made_again_is_refused(tmp_path, value, said):
+    """With what it is."""
+    text = (
+        "import dataclasses\nclass Loop:\n    def __init__(self): self.me = self\n"
+        "def made():\n    @dataclasses.dataclass\n    class Inner:\n        x: int = 1\n    return Inner()\n"
+        f"def generate_input(n, seed): return torch.ones(n), {value}\ndef ref_kernel(data): return data[0]\n"
+        "def check_implementation(data, output): return ''\n"
+    )
+    with pytest.raises(ReferenceFailed, match=said):
+        written(tmp_path, text)
+
+
+def test_a_reference_that_the_emulated_device_can_not_run_says_so(tmp_path):
+    """An operation on float8 that torch has on a GPU only."""
+    text = (
+        "def generate_input(n, seed): return torch.ones(n).to(torch.float8_e4m3fn)\ndef ref_kernel(data): return data + data\n"
+        "def check_implementation(data, output): return ''\n"
+    )
+    with pytest.raises(ReferenceFailed, match="it needs an operation on float8 or float4 that the emulated device does not have"):
+        written(tmp_path, text)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"])
+def test_float8_outputs_are_compared_by_the_problems_check(tmp_path, dtype):
+    """What holds the sentinel and is right is written; where it is wrong, and every byte of a half-written answer, it is not."""
+    text = (
+        f"def generate_input(n, seed): return torch.arange(1, n + 1).float()\ndef ref_kernel(data): return data.to(torch.{dtype})\n"
+        "def check_implementation(data, output): return torch.equal(output.float(), ref_kernel(data).float()), ''\n"
+    )
+    task = written(tmp_path, text, cases='{"n": 64, "seed": 1}')
+    everywhere = lambda outputs: [torch.ones_like(one, dtype=torch.bool) for one in outputs]  # noqa: E731
+    assert outcomes(task, masks=everywhere) == [PASSED]
+
+    def half(outputs):
+        outputs[0].view(torch.uint8)[32:] = 1
+        return outputs
+
+    def second(outputs):
+        return [torch.arange(64) >= 32]
+
+    assert outcomes(task, half, second) == [UNWRITTEN]
