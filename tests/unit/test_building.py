@@ -146,6 +146,8 @@ class FakeIsolation:
         self.after_build = "toolchain 1"
         self.end = BUILT
         self.environment: dict[str, str] = {}
+        self.files: dict[str, bytes] = {}
+        self.job = wire.BuildJob(language="", entry="", device_kind="", sources=())
 
     async def fingerprint(self) -> str:
         return self.toolchain
@@ -155,7 +157,10 @@ class FakeIsolation:
         self.count += 1
         self.environment = dict(spec.environment)
         assert spec.src_dir is not None and spec.out_dir is not None
-        (spec.out_dir / "artifact").write_bytes(b"artifact of " + (spec.src_dir / "files" / "kernel.cu").read_bytes())
+        files = {path.relative_to(spec.src_dir).as_posix(): path.read_bytes() for path in spec.src_dir.rglob("*") if path.is_file()}
+        self.job = wire.decode(files.pop("job.json"))
+        self.files = files
+        (spec.out_dir / "artifact").write_bytes(b"artifact of " + files["files/kernel.cu"])
         (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light", kernels=(USE,))))
         self.toolchain = self.after_build
         yield fakes.EndedBox(self.end)
@@ -245,6 +250,31 @@ async def test_what_differs_is_built(host: FakeHost) -> None:
     host.isolation.SAFE = False
     await built(host)
     assert host.isolation.count == 9
+
+
+def with_modules(wanted: Lease, modules: dict[str, str], language: str = "python") -> Lease:
+    """The same, of a problem that gives these files to submissions."""
+    problem = replace(wanted.problem, spec=replace(wanted.problem.spec, modules=modules))
+    submission = replace(wanted.submission, new=replace(wanted.submission.new, language=language))
+    return replace(wanted, problem=problem, submission=submission)
+
+
+async def test_the_problems_modules_are_built_with_and_are_in_the_key(host: FakeHost) -> None:
+    """Two problems with other texts in task.py share no artifact, nor do a module and a source of the same text."""
+    modules = {"utils.py": "y = 2\n", "task.py": "x = 1\n"}
+    await built(host, with_modules(lease(), modules))
+    assert host.isolation.job.modules == ("task.py", "utils.py") and host.isolation.job.sources == ("kernel.cu",)
+    assert host.isolation.files == {"files/kernel.cu": b"int x;", "modules/task.py": b"x = 1\n", "modules/utils.py": b"y = 2\n"}
+    assert (await built(host, with_modules(lease(), modules)))[0].cached
+    assert not (await built(host, with_modules(lease(), {**modules, "task.py": "x = 2\n"})))[0].cached
+    assert not (await built(host, with_modules(lease(), {"utils.py": "y = 2\n"})))[0].cached
+
+
+async def test_only_python_gets_the_problems_modules(host: FakeHost) -> None:
+    """They are not in the way of other languages, nor in their key."""
+    await built(host, with_modules(lease(), {"task.py": "x = 1\n"}, "cuda"))
+    assert host.isolation.job.modules == () and set(host.isolation.files) == {"files/kernel.cu"}
+    assert (await built(host, with_modules(lease(), {}, "cuda")))[0].cached
 
 
 @pytest.mark.parametrize("architecture", ["90", "sm_90 --run", "compute_90", "sm_90\n"])
