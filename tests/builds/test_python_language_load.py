@@ -157,18 +157,11 @@ PERMUTED = '["tuple", [["tuple", [["tensor", 0], ["tensor", 1, [1, 0]]]], ["valu
 SHAPES = {"shapes": [[3], [1, 3], [1, 3]]}
 
 
-@pytest.mark.parametrize("returned", ["a[:, None] + b", "(a + b.T).T", "a[:, None].half() + b.half()"])
+@pytest.mark.parametrize("returned", ["a[:, None] + b", "(a + b.T).T"])
 def test_data_and_results_lie_as_the_template_says(made, loaded, returned):
-    """What is sent is contiguous; the kernel sees, and may return, it permuted. A narrower float is widened, as their checks do."""
+    """What is sent is contiguous; the kernel sees, and may return, it permuted."""
     text = f"def custom_kernel(data):\n    a, b = data\n    assert b.shape == (3, 1)\n    return {returned}\n"
     assert loaded(made(text).artifact, convention="data", templates=(PERMUTED,), **SHAPES) == [11.0, 22.0, 33.0]
-
-
-def test_a_result_that_is_wider_than_asked_for_is_refused(made, loaded):
-    """Its values would be rounded. Control: above."""
-    text = "def custom_kernel(data):\n    a, b = data\n    return a[:, None].double() + b\n"
-    refused = loaded(made(text).artifact, convention="data", templates=(PERMUTED,), **SHAPES)
-    assert refused[0] == "WRONG_DTYPE" and "has dtype torch.float64; the problem asks for torch.float32" in refused[1]
 
 
 OBJECTS = (

@@ -35,12 +35,17 @@ def task_of(directory: Path) -> Task:
     return load_task(dataclasses.replace(spec, workloads=tuple(one for one in spec.workloads if one.device_kind == "")), "cpu")
 
 
-def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') -> Task:
-    """The task of a problem that is one file."""
+def spec_of(tmp_path: Path, reference: str, cases: str) -> wire.ProblemSpec:
+    """The spec of a problem that is one file."""
     files = '[{"name": "reference.py", "source": "reference.py"}]'
     (tmp_path / "task.yml").write_text(f"files: {files}\nlang: py\nconfig: {{main: eval.py}}\ntests: [{cases}]\n")
     (tmp_path / "reference.py").write_text("import torch\n\n" + reference)
-    return task_of(tmp_path)
+    return reference_kernels.load(tmp_path, root=tmp_path.parent).spec
+
+
+def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') -> Task:
+    """The task of a problem that is one file."""
+    return load_task(spec_of(tmp_path, reference, cases), "cpu")
 
 
 def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0, key=KEY) -> list[wire.TrialOutcome]:
@@ -314,6 +319,17 @@ def test_cases_may_have_other_numbers_of_tensors(tmp_path):
     for index in range(3):
         assert set(outcomes(task, workload=index)) == {PASSED}
         assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+
+
+def test_what_a_runner_is_told_does_not_depend_on_hidden_workloads(tmp_path):
+    """A hidden case with more tensors would show; one with fewer does not."""
+    spec = spec_of(tmp_path, GROUPS, '{"sizes": [2], "seed": 1}, {"sizes": [3, 4], "seed": 1}')
+    few, many = spec.workloads
+    task = load_task(dataclasses.replace(spec, workloads=(many, dataclasses.replace(few, hidden=True))), "cpu")
+    assert task.spec.inputs == load_task(dataclasses.replace(spec, workloads=(many,)), "cpu").spec.inputs
+    with pytest.raises(ReferenceFailed, match="a hidden workload has tensors that no public one has") as caught:
+        load_task(dataclasses.replace(spec, workloads=(few, dataclasses.replace(many, hidden=True))), "cpu")
+    assert not {"3", "4", "test-1"} & set(str(caught.value).split())
 
 
 def test_cases_with_other_numbers_of_outputs_without_dimensions_are_refused(tmp_path):

@@ -39,7 +39,11 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     needed: set[Occurrence] = set()
     seen = [_CaseRun.of(code, workload, f"{spec.digest}{index}", needed) for index, workload in enumerate(spec.workloads)]
     seen = [case.without_needed(needed) for case in seen]
-    inputs, outputs = (_Slots.of([getattr(case, name) for case in seen]) for name in ("inputs", "outputs"))
+    shown = [case for case, workload in zip(seen, spec.workloads, strict=True) if not workload.hidden] or seen
+    inputs, outputs = (_Slots.of([getattr(case, name) for case in shown]) for name in ("inputs", "outputs"))
+    if not all(inputs.fit(case.inputs) and outputs.fit(case.outputs) for case in seen):
+        text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
+        raise references.ReferenceFailed(text)
     full = [replace(case, inputs=inputs.place(case.inputs), outputs=outputs.place(case.outputs)) for case in seen]
     around = [case.around(inputs, outputs) for case in seen]
     by_shapes = {_shapes(case.inputs): one for case, one in zip(full, around, strict=True)}
@@ -123,6 +127,10 @@ class _Slots:
     def of(cls, cases: Sequence[Sequence[torch.Tensor]]) -> _Slots:
         """As many places of each kind as a case needs at most, in the order in which cases need them."""
         return cls(places=tuple(dict.fromkeys(one for tensors in cases for one in _occurrences(tensors))))
+
+    def fit(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether there is a place for each."""
+        return set(_occurrences(tensors)) <= set(self.places)
 
     def numbers(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """The places of a case's tensors."""
