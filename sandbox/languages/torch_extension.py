@@ -116,7 +116,7 @@ def blank(targets: list[torch.Tensor], call: Call) -> Callable[[], None] | None:
 
 
 def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, *, widens: bool = False) -> None:
-    """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them. widens: float32 is taken for float64 too,
+    """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them. widens: float32 is taken for float64,
     for formats whose references compute in float64 only to be exact."""
     import torch
 
