@@ -360,6 +360,9 @@ def test_a_buffer_that_the_reference_adds_to_keeps_its_content(tmp_path):
     """Control: one that it overwrites comes without, and both come to the same again."""
     check = "def check_implementation(data, output): return torch.equal(output, ref_kernel(data)), ''\n"
     make = "def generate_input(n, seed): return torch.randn(n), torch.full((n,), 5.0)\n"
+    ones = "def generate_input(n, seed): return torch.ones(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)\n"
+    counts = written(tmp_path, ones + "def ref_kernel(data): return data[1].add_(data[0])\n" + check)
+    assert json.loads(counts.spec.workloads[0].arguments)["scratch"] == {"1": "kept"}
     for change, before in (("add_", 5.0), ("copy_", 0.0)):
         task = written(tmp_path, make + f"def ref_kernel(data): return data[1].{change}(data[0])\n" + check)
         inputs = task.draw(task.spec.workloads[0], KEY)

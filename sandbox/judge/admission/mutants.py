@@ -117,7 +117,7 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
 
         return Mutant(check=check + where, make=make, cheat=cheat, own_rule_may=own_rule_may, one_rejects=one_rejects)
 
-    yield mutant("zeros", lambda case, _: torch.zeros_like(case.right[index]), "a kernel that writes zeros" + where)
+    yield mutant("zeros", lambda case, _: _zeros(case.right[index]), "a kernel that writes zeros" + where)
     if is_narrow(getattr(torch, spec.outputs[index].dtype)):  # torch has no arithmetic for these
         cheat = "a kernel with one wrong element" + where
         yield mutant("one element", lambda case, _: _one_byte_wrong(case, index), cheat, own_rule_may=True)
@@ -154,6 +154,12 @@ def _flushed(index: int, border: Callable[[AdmissionCase], float], case: Admissi
 
 def _first_columns(index: int, count: int, case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
     return first_columns(case.right[index], count)
+
+
+def _zeros(right: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_like(right)
+    made.view(torch.uint8 if is_narrow(right.dtype) else right.dtype).zero_()  # torch fills no float4 on a GPU
+    return made
 
 
 def _mean(right: torch.Tensor) -> torch.Tensor | None:

@@ -175,8 +175,12 @@ def _scratch(
     """Which inputs a kernel may write to: those that the reference writes to, and buffers for the output that it leaves alone. What is
     expected of a kernel comes from private copies, whatever it writes. after: the inputs as the reference left them."""
 
-    def is_same_without(indices: Sequence[int]) -> bool:
-        given = [filled(one, _other_value(one)) if index in indices else one.clone() for index, one in enumerate(inputs)]
+    def is_same_without(indices: Sequence[int], integer: int) -> bool:
+        """Whether the answer is the same with other values in these inputs."""
+        values = [OTHER_VALUE if one.is_floating_point() else integer for one in inputs]
+        given = [
+            filled(one, value) if index in indices else one.clone() for index, (one, value) in enumerate(zip(inputs, values, strict=True))
+        ]
         try:
             found = [laid_out(one) for one in tensors_of(run(given))]
         except references.ReferenceFailed:  # it does not take other values
@@ -184,11 +188,12 @@ def _scratch(
         return len(found) == len(outputs) and all(map(same_bytes, found, outputs))
 
     written = [index for index, (one, before) in enumerate(zip(after, inputs, strict=True)) if not same_bytes(one, before)]
-    scratch = dict.fromkeys(written, BLANK if written and is_same_without(written) else KEPT)
+    scratch = dict.fromkeys(written, BLANK if written and is_same_without(written, OTHER_VALUE) else KEPT)
     places = _occurrences(inputs)
     known = {*written, *(index for index, place in enumerate(places) if place in needed)}
     looks = [index for index, one in enumerate(inputs) if index not in known and _looks_like_buffer(one, outputs)]
-    unused = looks if looks and is_same_without(looks) else [index for index in looks if len(looks) > 1 and is_same_without([index])]
+    # An integer that is read may be an index, and the largest, which the generator left there, is none: 0 is.
+    unused = looks if looks and is_same_without(looks, 0) else [index for index in looks if len(looks) > 1 and is_same_without([index], 0)]
     needed |= {places[index] for index in looks if index not in unused}
     return {**scratch, **dict.fromkeys(unused, UNUSED)}
 
@@ -199,11 +204,6 @@ def _looks_like_buffer(one: torch.Tensor, outputs: Sequence[torch.Tensor]) -> bo
         return any(one.shape == out.shape and one.dtype == out.dtype for out in outputs) or bool(is_nan(one).all())
     largest = True if one.dtype == torch.bool else torch.iinfo(one.dtype).max
     return bool((one == largest).all())
-
-
-def _other_value(one: torch.Tensor) -> float:
-    """Other than what a generator leaves in memory that it does not write, and a valid index."""
-    return OTHER_VALUE if one.is_floating_point() else 0
 
 
 def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
