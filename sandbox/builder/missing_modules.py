@@ -12,6 +12,7 @@ from sandbox.compilers.build_result import IMPORT_FAILED, UNSUPPORTED
 PACKAGES = ("torch", "triton", "numba", "numpy", "cupy", "cuda.bindings", "cuda.tile", "cutlass", "tilelang", "helion", "flashinfer")
 REFERENCE = "reference"
 LISTED_COUNT = 12
+SIMILAR = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
 
 
 def explained(error: ModuleNotFoundError, own: Sequence[str]) -> tuple[int, str] | None:
@@ -24,7 +25,8 @@ def explained(error: ModuleNotFoundError, own: Sequence[str]) -> tuple[int, str]
     if top == REFERENCE:
         return IMPORT_FAILED, f"no module '{REFERENCE}': a submission is not given the reference; it can import {files}"
     known = {name.partition(".")[0] for name in own}
-    similar = difflib.get_close_matches(error.name, own, n=1) or difflib.get_close_matches(top, known, n=1)
+    is_package = top in {name.partition(".")[0] for name in PACKAGES}
+    similar = [] if is_package else _similar(error.name, own) or _similar(top, sorted(known))
     if top in known or similar:
         advice = f"; did you mean '{similar[0]}'?" if similar and similar[0] != error.name else ""
         return IMPORT_FAILED, f"no module '{error.name}'; the files can be imported as {files}{advice}"
@@ -33,6 +35,11 @@ def explained(error: ModuleNotFoundError, own: Sequence[str]) -> tuple[int, str]
         UNSUPPORTED,
         f"this grader does not have the Python module '{error.name}'; it has {there}; if it is a file of yours, submit it too",
     )
+
+
+def _similar(name: str, names: Sequence[str]) -> list[str]:
+    """The name that is most like this one, if one may be meant."""
+    return difflib.get_close_matches(name, names, n=1, cutoff=SIMILAR)
 
 
 def available() -> list[str]:
