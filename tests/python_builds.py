@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,21 @@ class Builder:
         device_kind: str = "emulated",
         entry: str = "solve",
         call: wire.EntryCall | None = None,
+        others: Mapping[str, str] | None = None,
+        modules: Mapping[str, str] | None = None,
     ) -> Made:
+        """others: further files of the submission, by path, named after the first; modules: the problem's files."""
         self._count += 1
         place = self._place / str(self._count)
         (place / "out").mkdir(parents=True)
-        (place / "src/files" / path).parent.mkdir(parents=True)
-        (place / "src/files" / path).write_text(text.replace("OUT", repr(str(place / "out"))))
-        job = wire.BuildJob(language="python", entry=entry, device_kind=device_kind, sources=(path,), call=call)
+        sources, given = {path: text, **(others or {})}, modules or {}
+        for part, files in (("files", sources), ("modules", given)):
+            for name, content in files.items():
+                (place / "src" / part / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / "src" / part / name).write_text(content.replace("OUT", repr(str(place / "out"))))
+        job = wire.BuildJob(
+            language="python", entry=entry, device_kind=device_kind, sources=tuple(sources), modules=tuple(given), call=call
+        )
         (place / "src/job.json").write_bytes(wire.encode(job))
         self._capfd.readouterr()
         code = build.build(place / "src", place / "out")

@@ -27,10 +27,9 @@ def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.
             return dataclasses.replace(spec, convention=wire.Convention.DESTINATION) if match[1] == "true" else spec
     if new.language != "python":
         return spec
-    entry = new.entry or spec.entry
-    defines = re.compile(rf"^def {re.escape(entry)}\b", re.MULTILINE)
-    main = next((one for one in new.sources if defines.search(one.content)), new.sources[0])
-    return with_destination(spec, main.content, entry)
+    entry, texts = new.entry or spec.entry, [one.content for one in new.sources if one.path.endswith(".py")]
+    main = next((text for text in texts if _entry(text, entry) is not None), "")  # the first file with an entry is the main file
+    return with_destination(spec, main, entry)
 
 
 def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:

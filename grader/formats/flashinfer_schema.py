@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from grader.formats.arithmetic import LENGTH_LIMIT, ExpressionInvalid, evaluate
 
+NARROW_DTYPES = {"float8_e4m3fn", "float8_e5m2"}  # which only Python submissions can take
 SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
 TENSOR_LIMIT, RANK_LIMIT = 24, 8
 RUN = "run"
@@ -272,8 +273,8 @@ def not_judged(definition: Definition) -> str | None:
     if len(tensors) > TENSOR_LIMIT:
         return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
     for name, tensor in tensors.items():
-        if tensor.dtype.startswith("float4") or (name in definition.outputs and tensor.dtype not in SAFE_DTYPES):
-            known = f"{', '.join(sorted(SAFE_DTYPES))}; and inputs of float8"
+        if tensor.dtype not in SAFE_DTYPES | NARROW_DTYPES:  # the shape of float4 counts numbers, and torch's counts bytes
+            known = ", ".join(sorted(SAFE_DTYPES | NARROW_DTYPES))
             return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {known}"
         if len(tensor.shape or ()) > RANK_LIMIT:
             return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"

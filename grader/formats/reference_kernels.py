@@ -1,7 +1,8 @@
 """The reference_kernels format: a directory with task.yml and the files that it lists, or a competition's yaml that names such directories.
 
 Nothing is executed. reference.py and what it imports go to the judge as text; their eval.py is left out. A case's `tests` are for every
-device, its `benchmarks` for a GPU where there are tests too, for they are of a GPU's size.
+device, its `benchmarks` for a GPU where there are tests too, for they are of a GPU's size. A submission may import task.py, utils.py and
+what these import. Every other file may be a part of the reference, so it is for the judge only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,7 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grader.errors import ProblemInvalid
 from grader.formats import needed_packages
+from grader.formats import reference_kernels_sources as sources
 from grader.formats.inside import require_inside
+from grader.formats.reference_kernels_sources import REFERENCE
 from grader.formats.validation_messages import describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
@@ -32,12 +36,10 @@ FILE = "task.yml"
 LANGUAGES = ("python",)
 ENTRY = "custom_kernel"
 SUBMISSION = "@SUBMISSION@"
-REFERENCE, FUNCTIONS = "reference.py", ("generate_input", "ref_kernel", "check_implementation")
+FUNCTIONS = ("generate_input", "ref_kernel", "check_implementation")
 SEED, AXIS_LIMIT, LARGEST = "seed", 16, 2**31 - 1
 YAML_LIMIT_BYTES, FILE_LIMIT_BYTES = 256 * 1024, 512 * 1024
 LONGEST_TRIAL_S = 30.0
-TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
-LARGEST_TOLERANCE = 1e300  # for a number that no float holds
 
 _Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=1000)]
 _Case = dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")], _Scalar | Annotated[list[_Scalar], Field(max_length=256)]]
@@ -147,15 +149,15 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     require_inside(task_path, root, task_path)
     task = _parsed(task_path, _TaskFile)
     texts = {one.name: _text(task_path, one, root) for one in task.files if _is_executed(one, task)}
-    trees = {name: _tree(task_path.parent / name, text) for name, text in texts.items()}
+    trees = {name: sources.parsed_file(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
-    if missing := [name for name in FUNCTIONS if name not in (defined := _defined(reference))]:
+    if missing := [name for name in FUNCTIONS if name not in (defined := sources.defined(reference))]:
         raise ProblemInvalid(str(task_path.parent / REFERENCE), _missing_functions(missing, defined))
+    modules = {name: texts[name] for name in sources.public(trees)}
     name = task_path.resolve().parent.name
     problem_id = problem_id_of(name)
-    return Problem(
-        problem_id=problem_id, title=name, languages=LANGUAGES, spec=_spec(problem_id, task, texts, reference), statement=task.description
-    )
+    spec = replace(_spec(problem_id, task, texts, reference), modules=modules)
+    return Problem(problem_id=problem_id, title=name, languages=LANGUAGES, spec=spec, statement=task.description)
 
 
 def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:
@@ -171,7 +173,7 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         inputs=(),
         outputs=(),
         workloads=workloads,
-        tolerance=_tolerance(reference),
+        tolerance=sources.tolerance(reference),
         reference=json.dumps(texts, sort_keys=True),
         axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
@@ -244,38 +246,3 @@ def _text(task_path: Path, file: _File, root: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; write it as UTF-8 text") from None
-
-
-def _tree(path: Path, text: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; fix it") from None
-
-
-def _defined(tree: ast.Module) -> set[str]:
-    names = set()
-    for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Assign(targets=targets):
-                names |= {one.id for one in targets if isinstance(one, ast.Name)}
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names.add(name)
-            case ast.ImportFrom(names=imported) | ast.Import(names=imported):
-                names |= {one.asname or one.name for one in imported}
-    return names
-
-
-def _tolerance(tree: ast.Module) -> wire.Tolerance:
-    """What `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)` says, to be shown; the check itself decides."""
-    found = dict(TOLERANCE)
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="check_implementation")], value=ast.Call(keywords=keywords)):
-                for one in keywords:
-                    if one.arg in found and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float)):
-                        found[one.arg] = min(max(one.value.value, 0), LARGEST_TOLERANCE) * 1.0
-    return wire.Tolerance(atol=found["atol"], rtol=found["rtol"], budget_factor=None)

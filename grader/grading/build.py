@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 
 import structlog
@@ -20,14 +20,15 @@ from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading.ports import Host, Workspace
 from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.isolation.pickup import Refusal, pick_up
-from grader.model import Lease, NewSubmission, Reason, SourceFile
+from grader.model import Lease, NewSubmission, Reason
 from sandbox.protocol import wire
-from sandbox.protocol.languages import module_of
+from sandbox.protocol.languages import languages, module_of
 from sandbox.protocol.signatures import declaration, entry_in
 from sandbox.protocol.wire import BoxCause, BuildOutcome
 
 log = structlog.get_logger()
 
+FILES, MODULES = "files", "modules"  # the submission's and the problem's, where a build box reads them
 ARTIFACT, NOTE = "artifact", "note.json"
 NOTE_LIMIT_BYTES = 64 * 1024
 KERNEL_LIMIT, NAME_LIMIT_CHARS = 32, 200
@@ -37,7 +38,8 @@ REMARK_LIMIT, REMARK_LIMIT_CHARS = 16, 400
 HEADERS = frozenset({"", "light", "full"})
 # The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
 COMPILER_REJECTED = 7
-BUILD_REASONS = {3: Reason.UNSUPPORTED, 4: Reason.ENTRY_NOT_FOUND}
+BUILD_REASONS = {3: Reason.UNSUPPORTED, 4: Reason.ENTRY_NOT_FOUND, 6: Reason.IMPORT_FAILED}
+LASTING = frozenset({3, 4, COMPILER_REJECTED})  # every other build of the same source would end so
 BUILDER_BROKEN = frozenset({1, 2, 5, 127})
 # So that __DATE__ and __TIME__ are the same in every build of the same source.
 BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
@@ -46,14 +48,19 @@ BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 async def build_artifact(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> wire.Build:
     """Leave the artifact at `work.artifact_path`, and say how it was come by."""
     begun_ns = time.monotonic_ns()
-    job, sources = _build_job(lease, environment), lease.submission.new.sources
+    job, new, modules = _build_job(lease, environment), lease.submission.new, lease.problem.spec.modules
+    # In the order in which the job names them: which file is which is in the key.
+    files = {
+        **{f"{FILES}/{source.path}": source.content.encode() for source in new.sources},
+        **{f"{MODULES}/{name}": modules[name].encode() for name in job.modules},
+    }
 
     async def in_a_box() -> Made:
         async with host.builder():
-            _write_sources(job, sources, work)
+            _write_sources(job, files, work)
             return await _build(host, work)
 
-    made = await in_a_box() if host.cache is None else await _fetch(job, lease.submission.new, host, in_a_box)
+    made = await in_a_box() if host.cache is None else await _fetch(job, new, files, host, in_a_box)
     if made.artifact is not None:
         work.artifact_path.write_bytes(made.artifact)
     build = replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
@@ -66,14 +73,16 @@ def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
     return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
 
 
-async def _fetch(job: wire.BuildJob, new: NewSubmission, host: Host, build: Callable[[], Awaitable[Made]]) -> Made:
+async def _fetch(
+    job: wire.BuildJob, new: NewSubmission, files: Mapping[str, bytes], host: Host, build: Callable[[], Awaitable[Made]]
+) -> Made:
     """Ask the cache. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
     assert host.cache is not None
     begun_ns, toolchain = time.monotonic_ns(), await host.isolation.fingerprint()
     # What an isolation makes that keeps nobody in is not for those that do. And each user has entries of its own: a hit, or how soon it
     # comes, would tell that another user submitted the same source.
     settings = (f"user={new.user}", toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
-    key = artifact_key(job, ((source.path, source.content.encode()) for source in new.sources), settings)
+    key = artifact_key(job, files.items(), settings)
 
     async def build_steadily() -> Made:
         made = await build()
@@ -190,13 +199,14 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
 
 def _compiler_rejected(end: BoxExit) -> bool:
     """Whether the source is at fault, so that every other build of it would be rejected too."""
-    return end.cause is BoxCause.EXITED and end.exit_code in {COMPILER_REJECTED, *BUILD_REASONS}
+    return end.cause is BoxCause.EXITED and end.exit_code in LASTING
 
 
 def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
     if environment.architecture and ARCHITECTURE.fullmatch(environment.architecture) is None:
         raise JudgeBroken(f"the judge's device has the architecture {environment.architecture!r}, which nvcc does not know")
     new = lease.submission.new
+    info = languages().get(new.language)
     return wire.BuildJob(
         language=new.language,
         language_module=module_of(new.language),
@@ -204,6 +214,7 @@ def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
         device_kind=environment.device_kind,
         architecture=environment.architecture,
         sources=tuple(source.path for source in new.sources),
+        modules=tuple(sorted(lease.problem.spec.modules)) if info is not None and info.takes_modules else (),
         call=_entry_call(lease.problem.spec, environment.device_kind),
     )
 
@@ -223,11 +234,11 @@ def _entry_call(spec: wire.ProblemSpec, device_kind: str) -> wire.EntryCall | No
     )
 
 
-def _write_sources(job: wire.BuildJob, sources: tuple[SourceFile, ...], work: Workspace) -> None:
-    for source in sources:
-        path = work.source_dir / "files" / source.path  # checked at intake: relative, normalized, no '..'
+def _write_sources(job: wire.BuildJob, files: Mapping[str, bytes], work: Workspace) -> None:
+    for name, content in files.items():
+        path = work.source_dir / name  # checked at intake, or by the problem's format: relative, normalized, no '..'
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(source.content.encode())
+        path.write_bytes(content)
     (work.source_dir / "job.json").write_bytes(wire.encode(job))
     for path in work.source_dir.rglob("*"):  # the box's uid reads them, whatever the server's umask is
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -9,6 +9,7 @@ import posixpath
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from grader import devices
 from grader.api import messages
@@ -100,7 +101,7 @@ def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:
         elif (above := _file_above(source.path, sources)) is not None:
             text = f"{source.path!r} lies in {above!r}, which is a file here; rename one"
             violations.append(FieldViolation(f"sources[{index}].path", text))
-        if not source.content.strip():
+        if not source.content.strip() and PurePosixPath(source.path).name != "__init__.py":  # it makes its directory a package
             violations.append(FieldViolation(f"sources[{index}].content", "is empty; leave the file out, or send what it holds"))
         elif "\0" in source.content:
             violations.append(FieldViolation(f"sources[{index}].content", "holds a NUL character, so it is no text; send source code"))

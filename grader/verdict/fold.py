@@ -109,7 +109,8 @@ def _build(build: wire.Build) -> Decision:
                 "The compiler printed too much; fix the first error in the log.",
             )
     sentences = {
-        Reason.UNSUPPORTED: "The source uses what this device does not have; the log names the line.",
+        Reason.UNSUPPORTED: "The source uses what this device, or this grader, does not have; the log names the line.",
+        Reason.IMPORT_FAILED: "The module could not be imported; the log has file and line.",
         Reason.ENTRY_NOT_FOUND: "It compiled, but the entry point is not in it; the log says what to add.",
     }
     default = "The compiler rejected the source; the log has file and line."

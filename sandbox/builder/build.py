@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import float64, ptxas, steps
+from sandbox.compilers import float64, hip, ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
@@ -122,6 +122,8 @@ def compile_sources(
         return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
+    if tried.code == REJECTED and hip.is_wanted(tried.log):
+        return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {hip.SENTENCE}\n"), note
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]

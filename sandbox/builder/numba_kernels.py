@@ -1,7 +1,7 @@
 """Compiles a module's Numba kernels for the types that its entry calls them with, and reports what they are made of.
 
-Usage: `numba_kernels PLACE REPORT`; PLACE is that of `python_import`. A process of its own, without Numba's simulator. Whatever fails,
-or takes too long, leaves no report: it is for remarks only, and a claim like all that a build box says.
+Usage: `numba_kernels PLACE REPORT MAIN`; PLACE and MAIN are those of `python_import`. A process of its own, without Numba's simulator.
+Whatever fails, or takes too long, leaves no report: it is for remarks only, and a claim like all that a build box says.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ from typing import Any
 
 from sandbox.compilers import numba_float64, numba_ptx, nvcc
 from sandbox.compilers.build_result import BUILT
-from sandbox.languages import numba_recorder, python_emulated, python_extensions, python_module, python_numba, python_stubs
+from sandbox.languages import numba_recorder, python_emulated, python_extensions, python_files, python_module, python_numba, python_stubs
 from sandbox.protocol import wire
 
 KERNEL_LIMIT = 8
 
 
 def main() -> None:
-    """Import the module, call its entry once on zeros, compile what it launched."""
-    place, report = Path(sys.argv[1]), Path(sys.argv[2])
+    """Import the main file, call its entry once on zeros, compile what it launched."""
+    place, report, main_path = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    note = described(job, python_module.ModuleDirectory(directory=place / "module").sources)
+    note = described(job, python_files.ModuleDirectory(directory=place / "module"), main_path)
     written = report.with_suffix(".part")
     written.write_text(json.dumps({"code": BUILT, "log": "", "note": wire.encode(note).decode()}), "utf-8")
     os.replace(written, report)
     os._exit(0)
 
 
-def described(job: wire.BuildJob, sources: Path) -> wire.BuildNote:
+def described(job: wire.BuildJob, module: python_files.ModuleDirectory, main_path: str) -> wire.BuildNote:
     """What the kernels take of the device, and why some compute in float64."""
     import torch
 
-    source = sources / job.sources[0]
-    text = source.read_text("utf-8")
+    text = module.text()
     python_numba.answer_without_runtime()
     architecture = int(re.sub(r"\D", "", nvcc.target(job.architecture or nvcc.ARCHITECTURE)))
     recorded = numba_recorder.install(torch, architecture)
@@ -51,14 +50,15 @@ def described(job: wire.BuildJob, sources: Path) -> wire.BuildNote:
     python_module.install_extensions(text, _no_extension)
     # From here on untrusted code has run in this process. Where it fails, what it launched until then counts.
     with contextlib.suppress(Exception, SystemExit):
-        _call(job, python_module.find_entry(python_module.import_file(source), job.entry))
+        imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
+        _call(job, python_module.find_entry(imported, job.entry))
     uses: list[wire.KernelUse] = []
     remarks: dict[str, None] = {}
     for dispatcher, types in recorded.pairs[:KERNEL_LIMIT]:
         with contextlib.suppress(Exception):  # Numba's own refusal comes again where the kernel is run
             kernel = numba_ptx.compiled(dispatcher, types, architecture)
             uses.append(numba_ptx.use(kernel, architecture))
-            remarks |= dict.fromkeys(numba_float64.remarks(kernel, _path(dispatcher, sources)))
+            remarks |= dict.fromkeys(numba_float64.remarks(kernel, _path(dispatcher, module.sources)))
     return wire.BuildNote(kernels=tuple(uses), remarks=tuple(remarks))
 
 

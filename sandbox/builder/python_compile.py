@@ -1,14 +1,14 @@
 """Compiles the extensions that a Python module asks for, in the build box.
 
-Texts that stand in the module word for word are compiled under its own name and lines, so that errors are found where they were written.
+Texts that stand in a submitted file word for word are compiled under its name and lines, so that errors are found where they were written.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
+import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sandbox.builder import build
@@ -21,6 +21,7 @@ from sandbox.languages.python_extensions import Extension
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
 
+HEADER_SUFFIXES, HEADER_LIMIT_BYTES = (".cuh", ".h", ".hpp", ".inl"), 1 << 20
 SURE_CHARS = 20  # a shorter text may stand there for something else
 
 
@@ -34,14 +35,14 @@ class CompileFailed(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Language:
-    """A torch extension with flags of its own. user_path: errors may name that file too."""
+    """A torch extension with flags of its own. user_paths: errors may name these files too."""
 
     extension: Extension
     flags: requested_flags.RequestedFlags
-    user_path: str
+    user_paths: tuple[str, ...]
 
     def headers(self, job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
-        for one in torch_extension.headers_of({**sources, self.user_path: ""}, place, job.device_kind):
+        for one in torch_extension.headers_of({**dict.fromkeys(self.user_paths, ""), **sources}, place, job.device_kind):
             if isinstance(one, str):
                 yield one
             else:
@@ -59,9 +60,10 @@ class Compiling:
     """Provides extensions by compiling them. notes: what is said of each that was built; logs: what the compiler said of it; remarks: what
     their author should know."""
 
-    def __init__(self, job: wire.BuildJob, source: Path, *, extensions: Path, work: Path) -> None:
-        self._job, self._source, self._extensions, self._work = job, source, extensions, work
-        self._user_path, self._text = job.sources[0], source.read_text("utf-8")
+    def __init__(self, job: wire.BuildJob, sources: Path, *, extensions: Path, work: Path) -> None:
+        self._job, self._extensions, self._work = job, extensions, work
+        self._texts = {path: (sources / path).read_text("utf-8", "replace") for path in job.sources}
+        self._compiler = os.environ.get("CXX")  # what a module sets there is for another machine
         self.notes: list[wire.BuildNote] = []
         self.logs: list[str] = []
         self.remarks: list[str] = []
@@ -74,19 +76,25 @@ class Compiling:
         place = self._work / f"{len(self.logs)}-{extension.key}"
         files = place / "files"
         files.mkdir(parents=True)
-        if self._user_path not in extension.files:
-            (files / self._user_path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(self._source, files / self._user_path)  # so that the compiler can quote it
-        for name, texts in extension.files.items():
-            (files / name).write_text("".join(placed for placed, _ in self._placed(texts, name)), "utf-8")
-        job = dataclasses.replace(self._job, entry="", sources=tuple(extension.files))
+        for path, text in self._texts.items():  # so that the compiler can quote them
+            (files / path).parent.mkdir(parents=True, exist_ok=True)
+            (files / path).write_text(text, "utf-8")
+        asked = {self._free_name(name, texts): texts for name, texts in extension.files.items()}
+        for name, texts in asked.items():
+            (files / name).write_text("".join(placed for placed, *_ in self._placed(texts, name)), "utf-8")
+        headers = {name: text for name, text in _headers_in(extension.include_dirs) if name not in asked}
+        for name, text in headers.items():  # next to the sources: the emulated device compiles no header that it has not translated
+            (files / name).write_text(text, "utf-8")
+        job = dataclasses.replace(self._job, entry="", sources=(*asked, *headers))
         (place / "made").mkdir()
         flags = self._flags(extension)
-        language = _Language(extension=extension, flags=flags, user_path=self._user_path)
+        language = _Language(extension=extension, flags=flags, user_paths=tuple(self._texts))
+        os.environ.pop("CXX", None)
+        os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
         try:
             tried, note = build.compile_sources(job, language, files, place / "made", flags=flags.device)
         except Unsupported as refusal:
-            raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, extension)) from None
+            raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, asked)) from None
         self.logs.append(tried.log)
         if tried.artifact is None or tried.code != BUILT:
             raise CompileFailed(extension.name, tried.code, tried.log)
@@ -109,29 +117,50 @@ class Compiling:
         self.remarks += flags.remarks(extension.name)
         return flags
 
-    def _placed(self, texts: tuple[str, ...], name: str) -> Iterator[tuple[str, int]]:
-        """The texts as they are compiled, each with its line in the module, or 0; a directive says where it stands."""
+    def _placed(self, texts: tuple[str, ...], name: str) -> Iterator[tuple[str, str, int]]:
+        """The texts as they are compiled, each with its file and line in the submission, or "" and 0; a directive says where it stands."""
         own, elsewhere = 1, False
         for text in texts:
-            line = self._line_of(text)
-            directive = f'#line {line} "{self._quoted()}"\n' if line else f'#line {own} "{name}"\n' if elsewhere else ""
-            yield f"{directive}{text}\n", line
+            path, line = self._place_of(text)
+            if (path, line) == (name, own):  # a file that is compiled as it is
+                directive = ""
+            else:
+                directive = f'#line {line} "{_quoted(path)}"\n' if line else f'#line {own} "{name}"\n' if elsewhere else ""
+            yield f"{directive}{text}\n", path, line
             own += text.count("\n") + 1
-            elsewhere = line > 0
+            elsewhere = bool(directive) and line > 0
 
-    def _refused(self, refusal: Unsupported, extension: Extension) -> str:
-        """The sentence, with the line of the module where that is known."""
+    def _free_name(self, name: str, texts: tuple[str, ...]) -> str:
+        """A name for a file of an extension: its own, unless another file of the submission has that."""
+        return f"inline_{name}" if name in self._texts and texts != (self._texts[name],) else name
+
+    def _refused(self, refusal: Unsupported, asked: Mapping[str, tuple[str, ...]]) -> str:
+        """The sentence, with the line of the submission where that is known."""
         where, end = f"{refusal.path}:{refusal.line}", 0
-        for placed, line in self._placed(extension.files.get(refusal.path, ()), refusal.path):
+        for placed, path, line in self._placed(asked.get(refusal.path, ()), refusal.path):
             begin, end = end + 1, end + placed.count("\n")
             if line and begin < refusal.line <= end:
-                where = f"{self._user_path}:{line + refusal.line - begin - 1}"
+                where = f"{path}:{line + refusal.line - begin - 1}"
         return f"{where}: error: {refusal.sentence}\n"
 
-    def _line_of(self, text: str) -> int:
-        """Where a text begins in the module; 0 where it does not stand there once, as one that was put together."""
-        known = len(text.strip()) >= SURE_CHARS and self._text.count(text) == 1
-        return self._text.count("\n", 0, self._text.index(text)) + 1 if known else 0
+    def _place_of(self, text: str) -> tuple[str, int]:
+        """The file and line where a text begins; "" and 0 where it does not stand in one place, as one that was put together."""
+        known = [path for path, whole in self._texts.items() if text in whole] if len(text.strip()) >= SURE_CHARS else []
+        if len(known) != 1 or self._texts[known[0]].count(text) != 1:
+            return "", 0
+        whole = self._texts[known[0]]
+        return known[0], whole.count("\n", 0, whole.index(text)) + 1
 
-    def _quoted(self) -> str:
-        return self._user_path.replace("\\", "\\\\").replace('"', '\\"')
+
+def _headers_in(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The headers that lie directly in these directories, the first of each name."""
+    seen: set[str] = set()
+    for directory in map(Path, directories):
+        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if path.suffix in HEADER_SUFFIXES and path.name not in seen and path.is_file() and path.stat().st_size <= HEADER_LIMIT_BYTES:
+                seen.add(path.name)
+                yield path.name, path.read_text("utf-8", "replace")
+
+
+def _quoted(path: str) -> str:
+    return path.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,7 +1,7 @@
 """Imports a submitted module in the build box, in a process of its own, so that what it compiles is compiled.
 
-Usage: `python_import PLACE REPORT`; PLACE has job.json and module/sources. What it leaves in REPORT is a claim: it shares its process
-with the submission.
+Usage: `python_import PLACE REPORT MAIN`; PLACE has job.json and module/sources, in which MAIN is the path of the main file. What it leaves
+in REPORT is a claim: it shares its process with the submission.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from sandbox.builder import missing_modules
 from sandbox.builder.python_compile import CompileFailed, Compiling
-from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED
-from sandbox.languages import python_emulated, python_module, python_stubs
+from sandbox.compilers import hip
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED
+from sandbox.languages import python_emulated, python_files, python_module, python_stubs
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
 
+HIP_COMPILER = "hipcc"
 # What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
 WANTS_GPU = (
     "no cuda gpus are available",
@@ -38,10 +41,10 @@ WANTS_GPU = (
 
 def main() -> None:
     """Import, look for the entry, report; the process ends at once, whatever threads the module has left."""
-    place, report = Path(sys.argv[1]), Path(sys.argv[2])
+    place, report, main_path = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    code, log, note = import_once(job, place)
+    code, log, note = import_once(job, place, main_path)
     report.write_text(json.dumps({"code": code, "log": log, "note": wire.encode(note).decode()}), "utf-8")
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -49,12 +52,11 @@ def main() -> None:
     os._exit(0)
 
 
-def import_once(job: wire.BuildJob, place: Path) -> tuple[int, str, wire.BuildNote]:
-    """Import the module: exit code, log, and what is said of its extensions."""
-    module = python_module.ModuleDirectory(directory=place / "module")
-    source = module.sources / job.sources[0]
-    compiling = Compiling(job, source, extensions=module.extensions, work=place / "work")
-    text = source.read_text("utf-8")
+def import_once(job: wire.BuildJob, place: Path, main_path: str) -> tuple[int, str, wire.BuildNote]:
+    """Import the main file: exit code, log, and what is said of its extensions."""
+    module = python_files.ModuleDirectory(directory=place / "module")
+    compiling = Compiling(job, module.sources, extensions=module.extensions, work=place / "work")
+    text = module.text()
     remarks = compiling.remarks
     python_stubs.install(text, remarks.append)
     if device_info(job.device_kind).emulates_cuda:
@@ -62,19 +64,25 @@ def import_once(job: wire.BuildJob, place: Path) -> tuple[int, str, wire.BuildNo
     python_module.install_extensions(text, compiling.provide)
     try:
         # From here on untrusted code has run in this process.
-        code, log = _imported(job, source)
+        code, log = _imported(job, module, main_path)
     except BaseException as error:  # noqa: BLE001  SystemExit too: whatever the module's own code throws
         code, log = _failed(error, module, job.device_kind)
     note = replace(_joined(compiling.notes), remarks=tuple(dict.fromkeys(remarks)))
     return code, f"{''.join(compiling.logs) if code == BUILT else ''}{log}", note
 
 
-def _failed(error: BaseException, module: python_module.ModuleDirectory, device_kind: str) -> tuple[int, str]:
+def _failed(error: BaseException, module: python_files.ModuleDirectory, device_kind: str) -> tuple[int, str]:
     """What an import that raised comes to."""
     failed = next((one for one in chain(error) if isinstance(one, CompileFailed)), None)
     if failed is not None:
         at = python_module.where(failed, module.sources)
         return failed.code, failed.log + (f"{at}: note: asked for here\n" if at else "")
+    if isinstance(error, ModuleNotFoundError):
+        own = python_files.own_modules(module.sources, module.modules)
+        if (explained := missing_modules.explained(error, own)) is not None:
+            return explained[0], python_module.complaint(error, module.sources, explained[1])
+    if HIP_COMPILER in str(error):
+        return UNSUPPORTED, python_module.complaint(error, module.sources, hip.SENTENCE)
     log = python_module.complaint(error, module.sources)
     if device_info(device_kind).needs_gpu_access and wants_gpu(error):
         return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"
@@ -96,12 +104,12 @@ def wants_gpu(error: BaseException) -> bool:
     return any(words in message for words in WANTS_GPU)
 
 
-def _imported(job: wire.BuildJob, source: Path) -> tuple[int, str]:
-    module = python_module.import_file(source)
+def _imported(job: wire.BuildJob, module: python_files.ModuleDirectory, main_path: str) -> tuple[int, str]:
+    imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
     try:
-        entry = python_module.find_entry(module, job.entry)
+        entry = python_module.find_entry(imported, job.entry)
     except python_module.NoEntry as missing:
-        return ENTRY_NOT_FOUND, f"error: {missing}\n"
+        return ENTRY_NOT_FOUND, f"{main_path}: error: {missing}{_other_main(job, module)}\n"
     if inspect.isclass(entry):
         try:
             entry()  # it may compile, too
@@ -110,6 +118,16 @@ def _imported(job: wire.BuildJob, source: Path) -> tuple[int, str]:
             if any(isinstance(one, CompileFailed) for one in chain(error)):
                 raise
     return BUILT, ""
+
+
+def _other_main(job: wire.BuildJob, module: python_files.ModuleDirectory) -> str:
+    """What to say of files that could be the main file, where there are several."""
+    if len(job.sources) == 1:
+        return ""
+    texts = {path: (module.sources / path).read_text("utf-8", "replace") for path in job.sources}
+    others = python_files.defining_files(job.sources, texts, python_module.entries(job.entry))
+    where = f"; {' and '.join(others)} define one: name the main file first" if others else ""
+    return f" (the main file is the first one that is named{where})"
 
 
 def _joined(notes: list[wire.BuildNote]) -> wire.BuildNote:

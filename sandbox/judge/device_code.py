@@ -41,7 +41,7 @@ class DeviceCode:
                 break
             if content.startswith(elf.MAGIC):
                 self._symbols.update(map(source_name, islice(_kernels_of(content), NAME_COUNT_LIMIT)))
-            elif path.startswith(f"{SOURCES}/"):
+            elif path.startswith(f"{SOURCES}/") and path.endswith(".py"):
                 self._functions.update(islice(jit_functions(content), NAME_COUNT_LIMIT))
 
     def defines(self, kernel: str) -> bool:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from sandbox.launch import scaled_mm
+
+FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers a byte, the first in its low half; no arithmetic and few other operations
+_NUMBER_BYTE = 0x55  # neither zero nor NaN in any of them
+
 
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two tensors have one shape and the same bits, NaN and all."""
@@ -15,8 +20,41 @@ def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(*both)
 
 
+def equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """`torch.equal`, also for float4."""
+    return same_bytes(left, right) if left.dtype == right.dtype == FLOAT4 else torch.equal(left, right)
+
+
 def _is_of_words(one: torch.Tensor) -> bool:
     return not any(count % 8 for count in (one.numel(), one.storage_offset(), one.data_ptr()))
+
+
+def is_narrow(dtype: torch.dtype) -> bool:
+    """Whether it is a float of eight or four bits: each byte of it is a number or one of few NaNs, and torch computes nothing in it."""
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
+def numbers(one: torch.Tensor) -> torch.Tensor:
+    """The values in double precision; of float4 the last axis is twice as long."""
+    if one.dtype != FLOAT4:
+        return one.double()
+    raw = one.contiguous().view(torch.uint8)
+    values = torch.tensor(scaled_mm.VALUES, dtype=torch.float64, device=one.device)
+    return values[torch.stack((raw & 15, raw >> 4), -1).long()].flatten(-2)
+
+
+def is_nan(one: torch.Tensor) -> torch.Tensor:
+    """A mask of the values that are NaN; of float4 as long as `numbers`."""
+    return (numbers(one) if is_narrow(one.dtype) else one).isnan()
+
+
+def filled(one: torch.Tensor, value: float) -> torch.Tensor:
+    """A tensor like this one with the value everywhere; of narrow floats with one of their bytes that is a number other than zero."""
+    if not is_narrow(one.dtype):
+        return torch.full_like(one, value)
+    made = one.clone()
+    made.view(torch.uint8).fill_(_NUMBER_BYTE)
+    return made
 
 
 def dtype_name(one: torch.Tensor) -> str:

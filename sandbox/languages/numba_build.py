@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sandbox.languages.python_module import ModuleDirectory
+from sandbox.languages.python_files import ModuleDirectory
 from sandbox.languages.python_numba import SIMULATOR
 from sandbox.protocol import wire
 
@@ -18,10 +18,10 @@ WAIT_S = 20.0  # once the import has ended
 
 
 @contextmanager
-def compiling(command: Sequence[str], place: Path, device_kind: str, source: bytes) -> Iterator[NumbaKernels | None]:
-    """Compile the kernels of a module meanwhile; None for one that does not name Numba. command: is called with the directory of the build
-    and the path of a report."""
-    if b"numba" not in source:
+def compiling(command: Sequence[str], place: Path, device_kind: str, main: str, text: str) -> Iterator[NumbaKernels | None]:
+    """Compile the kernels of a submission meanwhile; None where its text does not name Numba. command: is called with the directory of the
+    build, the path of a report and that of the main file."""
+    if "numba" not in text:
         yield None
         return
     directory = place / "numba"
@@ -31,7 +31,7 @@ def compiling(command: Sequence[str], place: Path, device_kind: str, source: byt
     environment.pop(SIMULATOR, None)  # which has no types
     nowhere = subprocess.DEVNULL
     with subprocess.Popen(
-        [*command, str(place), str(report_path)],
+        [*command, str(place), str(report_path), main],
         cwd=directory,
         env=environment,
         stdin=nowhere,

@@ -1,4 +1,4 @@
-"""Builds a Python submission: has it imported once, in a process of its own, and packs it with what was compiled then."""
+"""Builds a Python submission: has its main file imported once, in a process of its own, and packs it with what was compiled then."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.languages import numba_build
-from sandbox.languages.python_module import ModuleDirectory, names_extensions
-from sandbox.protocol import python_archive, wire
+from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_main, seal
+from sandbox.languages.python_module import entries, names_extensions
+from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
+from sandbox.protocol.python_archive import MODULES, ArchiveRefused, pack
 
 OUTPUT_KEPT_BYTES = 16 * 1024
 REPORT_LIMIT_BYTES = 512 * 1024
@@ -31,34 +34,46 @@ CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED}
 
 
 def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Import the one file of a job in `place`, an empty directory, and pack it."""
-    if len(job.sources) != 1:
-        log = f"error: a submission in Python is one file, and these are {len(job.sources)}; join them\n"
-        return BuildAttempt(code=REJECTED, log=log), wire.BuildNote()
-    path, module = job.sources[0], ModuleDirectory(directory=place / "module")
-    source = (files / path).read_bytes()
+    """Import the main file of a job in `place`, an empty directory, and pack all files. The problem's modules lie next to `files`."""
+    module = ModuleDirectory(directory=place / "module")
+    sources = {path: (files / path).read_bytes() for path in job.sources}
+    modules = {name: (files.parent / MODULES / name).read_bytes() for name in job.modules}
+    texts = {path: content.decode("utf-8", "replace") for path, content in sources.items()}
+    try:
+        main = choose_main(job.sources, texts, entries(job.entry))
+    except NoMainFile as refused:
+        return BuildAttempt(code=REJECTED, log=f"error: {refused}\n"), wire.BuildNote()
     program = device_info(job.device_kind).toolkit_program
-    if program and names_extensions(source.decode("utf-8", "replace")) and shutil.which(program) is None:
+    if program and any(map(names_extensions, texts.values())) and shutil.which(program) is None:
         raise nvcc.NoCompiler  # our fault, and reported where it is believed
-    for directory in ((module.sources / path).parent, module.extensions, place / "work"):
+    _write(sources, module.sources)
+    _write(modules, module.modules)
+    seal(module.modules)
+    for directory in (module.extensions, place / "work"):
         directory.mkdir(parents=True)
-    (module.sources / path).write_bytes(source)
     (place / "job.json").write_bytes(wire.encode(job))
     report_path = place / "report.json"
     words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2])]
-    process = _started(
-        [*words, IMPORTER, str(place), str(report_path)], place / "work", {**os.environ, **module.environment(job.device_kind)}
-    )
+    work = module.place_work(module.sources / main)
+    process = _started([*words, IMPORTER, str(place), str(report_path), main], work, {**os.environ, **module.environment(job.device_kind)})
+    packed = partial(pack, sources, module.directory, modules=modules, main=main if len(sources) > 1 else "")
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
-        with numba_build.compiling([*words, KERNEL_COMPILER], place, job.device_kind, source) as kernels:
-            tried, note = _made(process, report_path, module, path, source)
+        with numba_build.compiling([*words, KERNEL_COMPILER], place, job.device_kind, main, module.text()) as kernels:
+            tried, note = _made(process, report_path, packed)
             if kernels is None or tried.code != BUILT:
                 return tried, note
             kernels.wait()
             return tried, numba_build.joined(note, _reported(kernels.report_path)[1])
     except Exception as error:  # noqa: BLE001  it may have filled or locked every place, and taken memory and threads
         return spoiled(error), wire.BuildNote()
+
+
+def _write(files: Mapping[str, bytes], directory: Path) -> None:
+    directory.mkdir(parents=True)
+    for path, content in files.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(content)
 
 
 def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -73,9 +88,7 @@ def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> 
     )
 
 
-def _made(
-    process: subprocess.Popen[bytes], report_path: Path, module: ModuleDirectory, path: str, source: bytes
-) -> tuple[BuildAttempt, wire.BuildNote]:
+def _made(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[], bytes]) -> tuple[BuildAttempt, wire.BuildNote]:
     """What came of an import."""
     output, exit_code = _ended(process)
     reported, note = _reported(report_path)
@@ -85,8 +98,8 @@ def _made(
     if reported.code != BUILT:
         return BuildAttempt(code=reported.code, log=f"{reported.log}{output}"), note
     try:
-        artifact = python_archive.pack({path: source}, module.directory)
-    except python_archive.ArchiveRefused as refused:
+        artifact = pack()
+    except ArchiveRefused as refused:
         return BuildAttempt(code=REJECTED, log=f"error: {refused}\n{output}"), note
     return BuildAttempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,18 +28,19 @@ def kernel_of(entry: Any, job: wire.RunnerJob, state_fd: int) -> Kernel:
     return ready(model_state.make(entry, state, device_info(job.device_kind).torch_device) if state and inspect.isclass(entry) else entry)
 
 
-def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena) -> Bound:
-    """A kernel with the arguments of one call."""
+def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_object: pytree.MakeObject = pytree.no_objects) -> Bound:
+    """A kernel with the arguments of one call. make_object: makes the objects of data."""
     inputs = [torch_extension.argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
     match job.convention:
         case wire.Convention.DESTINATION:
             return Bound(launch=lambda: kernel(*inputs, *targets))
         case wire.Convention.DATA:
-            data = _data(job.templates[call.template], inputs, targets)
+            node = json.loads(job.templates[call.template])
+            data, views = _data(node, inputs, targets, make_object)
             return Bound(
-                launch=lambda: kernel(data),
-                finish=lambda result: torch_extension.copy_out(_flat(result), targets, job),
+                launch=lambda: kernel(data()),
+                finish=lambda result: torch_extension.copy_out(_flat(result), views, job, widens=True),
                 blank=torch_extension.blank(targets, call),
             )
         case wire.Convention.POSITIONAL | wire.Convention.MODEL | wire.Convention.ARGUMENTS:
@@ -51,25 +53,23 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena) -> Bound
             )
 
 
-def _data(template: str, inputs: list[object], targets: list[torch.Tensor]) -> object:
-    """The nest that an entry is given. A template may have the outputs' nest as its second half; theirs are the later numbers."""
-    made = pytree.build(template, [*inputs, *targets])
-    used = _tensor_count(template)
-    return made[0] if used > len(inputs) and isinstance(made, tuple) else made
-
-
-def _tensor_count(template: str) -> int:
-    found, _ = pytree.flatten(
-        pytree.build(template, list(map(_TensorSlot, range(template.count('"tensor"'))))), lambda one: isinstance(one, _TensorSlot)
-    )
-    return len(found)
-
-
-class _TensorSlot:
-    """Stands for a tensor while they are counted."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+def _data(
+    node: list[Any], inputs: list[object], targets: list[torch.Tensor], make_object: pytree.MakeObject
+) -> tuple[Callable[[], object], list[torch.Tensor]]:
+    """What an entry is given, and the outputs as it is to return them. A template may have the outputs' nest as its last part; theirs are
+    the later numbers. An object is made for each launch, for a kernel may change it."""
+    all_of, views = [*inputs, *targets], targets
+    if any(number >= len(inputs) for number, _ in pytree.leaves(node)):
+        node, *_, behind = node[1]
+        views = [
+            targets[number - len(inputs)] if dimensions is None else targets[number - len(inputs)].permute(dimensions)
+            for number, dimensions in pytree.leaves(behind)
+        ]
+    make = pytree.builder(node, make_object)
+    if pytree.has_objects(node):
+        return lambda: make(all_of), views
+    made = make(all_of)
+    return lambda: made, views
 
 
 def _flat(result: object) -> list[Any]:

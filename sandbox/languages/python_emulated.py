@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.languages import emulated_torch, python_numba, python_triton
+from sandbox.launch import scaled_mm
 
 NAME = emulated_torch.NAME
 _COMPILES = re.compile(r"\btorch\.compile\b")
@@ -36,6 +37,8 @@ def install(text: str, remark: Callable[[str], None] = lambda sentence: None) ->
                 return answers[func]
             if func in stays:
                 return args[0]
+            if func is torch._scaled_mm:
+                return scaled_mm.emulated(*args, **(kwargs or {}))
             if func is torch.device:
                 return func(*args, **(kwargs or {}))
             named = {name: placed(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}

@@ -1,74 +1,28 @@
-"""A submitted Python module: where it lies, how it is imported, what in it is the kernel, and how its errors read.
+"""A submitted Python module: what in it is the kernel, and how its errors read.
 
 The same in the build box, where it is imported to compile what it compiles, and in the run box.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import os
-import shutil
-import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from sandbox.languages.python_extensions import Extension, Loader
-from sandbox.protocol.devices import device_info
-from sandbox.protocol.python_archive import CACHES, EXTENSIONS, SOURCES
+from sandbox.protocol.python_archive import MODULES
 
-MODULE = "submission"
 MODEL, FUNCTIONS = "ModelNew", ("custom_kernel", "run", "solution")
 LISTED_COUNT = 12
 FRAME_COUNT, MESSAGE_LIMIT_CHARS = 6, 4000
-# Where compilers that a module may use keep what they make, below CACHES.
-CACHE_VARIABLES = {
-    "TRITON_CACHE_DIR": "triton",
-    "NUMBA_CACHE_DIR": "numba",
-    "CUDA_CACHE_PATH": "cuda",
-    "CUPY_CACHE_DIR": "cupy",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    "XDG_CACHE_HOME": "other",
-}
-# Triton and Numba bring interpreters of their own.
-EMULATED_VARIABLES = {"TRITON_INTERPRET": "1", "NUMBA_ENABLE_CUDASIM": "1"}
 
 
 class NoEntry(Exception):
     """The module has no function that is surely the kernel; the sentence says what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleDirectory:
-    """The directory of one module: its source, the extensions compiled from it, and other compilers' caches."""
-
-    directory: Path
-
-    @property
-    def sources(self) -> Path:
-        """Where the submitted file lies, under the path that it was submitted with."""
-        return self.directory / SOURCES
-
-    @property
-    def extensions(self) -> Path:
-        """Where what `load_inline` compiled lies."""
-        return self.directory / EXTENSIONS
-
-    def environment(self, device_kind: str) -> dict[str, str]:
-        """What is set before anything is imported."""
-        device = device_info(device_kind)
-        compiler = shutil.which(device.toolkit_program) if device.toolkit_program else None
-        toolkit = {device.toolkit_variable: str(Path(compiler).resolve().parents[1])} if compiler else {}
-        interpreters = EMULATED_VARIABLES if device.emulates_cuda else {}
-        return {**self.caches(), "TORCH_EXTENSIONS_DIR": str(self.extensions), **toolkit, **interpreters}
-
-    def caches(self) -> dict[str, str]:
-        """The variables that name the directories of other compilers' caches."""
-        return {name: str(self.directory / CACHES / part) for name, part in CACHE_VARIABLES.items()}
 
 
 def install_extensions(text: str, provide: Callable[[Extension], Path]) -> None:
@@ -82,27 +36,14 @@ def names_extensions(text: str) -> bool:
     return "cpp_extension" in text
 
 
-def import_file(path: Path) -> ModuleType:
-    """Import the submitted file; its body runs here. Whatever that raises goes through."""
-    spec = importlib.util.spec_from_file_location(MODULE, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def only_file(directory: Path) -> Path:
-    """The one file below a directory."""
-    files = [Path(at, name) for at, _, names in os.walk(directory) for name in names]
-    if len(files) != 1:
-        raise NoEntry(f"a submission in Python is one file, and this one has {len(files)}; join them")
-    return files[0]
+def entries(wanted: str) -> tuple[str, ...]:
+    """The names that an entry may have, best first."""
+    return (wanted, MODEL, *FUNCTIONS)
 
 
 def find_entry(module: ModuleType, wanted: str) -> Any:
     """The function or class that is the kernel: by its usual names, or as the only one that it can be."""
-    for name in (wanted, MODEL, *FUNCTIONS):
+    for name in entries(wanted):
         found = getattr(module, name, None)
         if callable(found):
             return found
@@ -124,14 +65,17 @@ def ready(entry: Any) -> Callable[..., object]:
     return made  # type: ignore[no-any-return]
 
 
-def complaint(error: BaseException, sources: Path) -> str:
-    """An exception of the submission as lines for people: where in its own file, and what."""
+def complaint(error: BaseException, sources: Path, sentence: str = "") -> str:
+    """An exception of the submission as lines for people: where in its own files, and what. sentence: says it instead of its message."""
     if isinstance(error, SyntaxError) and _own(error.filename, sources):
         line = f"{_own(error.filename, sources)}:{error.lineno}: error: {type(error).__name__}: {error.msg}\n"
         shown = (error.text or "").rstrip("\n")
         return line + (f"{shown}\n{' ' * ((error.offset or 1) - 1)}^\n" if shown.isprintable() and shown else "")
     frames = _frames(error, sources)
-    message = "".join(traceback.format_exception_only(error)).strip().replace(f"{sources}{os.sep}", "")[:MESSAGE_LIMIT_CHARS]
+    message = sentence or "".join(traceback.format_exception_only(error)).strip()
+    for part in (sources, sources.parent / MODULES):
+        message = message.replace(f"{part}{os.sep}", "")
+    message = message[:MESSAGE_LIMIT_CHARS]
     if not frames:
         return f"error: {message}\n"
     lines = [f"{_own(frames[-1].filename, sources)}:{frames[-1].lineno}: error: {message}\n"]
@@ -160,6 +104,9 @@ def _is_own_function(module: ModuleType, value: object) -> bool:
 
 
 def _own(filename: str | None, sources: Path) -> str:
-    """The file's path as it was submitted; "" for one that was not."""
-    prefix = f"{sources}{os.sep}"
-    return (filename or "").removeprefix(prefix) if (filename or "").startswith(prefix) else ""
+    """The file's path as it was submitted, or the name of a file of the problem; "" for any other."""
+    for part in (sources, sources.parent / MODULES):
+        prefix = f"{part}{os.sep}"
+        if (filename or "").startswith(prefix):
+            return (filename or "").removeprefix(prefix)
+    return ""

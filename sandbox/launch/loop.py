@@ -103,7 +103,7 @@ def failure(error: Exception, device: Device) -> Answer:
 def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed:
     kernel = kernels[call.variant]
     if kernel.uses_torch and not device.STIR_POISONS:
-        _poison_allocations(call.poison)
+        _poison_allocations(call.poison and kernel.fills)
     return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-TENSOR_LIMIT = 24
+TENSOR_LIMIT = 128
 RANK_LIMIT = 8
 SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
 AXIS_LIMIT = TENSOR_LIMIT * RANK_LIMIT  # where every size of every tensor is passed

@@ -28,7 +28,7 @@ class LanguageInfo:
     with the same suffixes; None: it is the one that remains. file_limit: how many files a submission may have; 0: no limit of its own.
     is_c: comments are removed before marker and missing_entry see the text. missing_entry(text, entry): what to do about an entry point
     that is surely not there, or None. returns_outputs: kernels return their outputs, which are then copied to where the judge looks.
-    needs_torch: the runner imports torch before there is a job.
+    needs_torch: the runner imports torch before there is a job. takes_modules: submissions can import the problem's modules.
     """
 
     name: str
@@ -40,6 +40,7 @@ class LanguageInfo:
     missing_entry: Callable[[str, str], str | None] = _no_rule
     returns_outputs: bool = False
     needs_torch: bool = False
+    takes_modules: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -110,7 +111,7 @@ BUILT_IN = (
         name="python",
         module="sandbox.languages.python",
         suffixes=(".py",),
-        file_limit=1,
+        takes_modules=True,
         missing_entry=_missing_python_entry,
         returns_outputs=True,
         needs_torch=True,

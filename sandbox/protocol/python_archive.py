@@ -1,4 +1,4 @@
-"""The artifact of a Python module: its source and what was compiled when it was imported, as one plain tar.
+"""The artifact of a Python module: its sources and what was compiled when it was imported, as one plain tar.
 
 Made in the build box and unpacked in the run box, where a stranger may have written it: only plain files below TOP, only by paths that
 mean what they say. The same files make the same bytes.
@@ -13,9 +13,11 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-# The parts of an artifact: the submitted file, the extensions compiled from it, and what other compilers have kept.
-SOURCES, EXTENSIONS, CACHES = "sources", "extensions", "caches"
-TOP = frozenset({SOURCES, EXTENSIONS, CACHES})
+# The parts of an artifact: the submitted files, the problem's files that they may import, which of them is the main file, the extensions
+# compiled from them, and what other compilers have kept.
+SOURCES, MODULES, MAIN, EXTENSIONS, CACHES = "sources", "modules", "main", "extensions", "caches"
+TOP = frozenset({SOURCES, MODULES, MAIN, EXTENSIONS, CACHES})
+MAIN_FILE = f"{MAIN}/path"  # holds a path below SOURCES
 SIZE_LIMIT_BYTES = 48 << 20  # a build box may leave a file of 64 MiB
 FILE_COUNT_LIMIT = 2000
 PATH_LIMIT_BYTES = 240
@@ -25,9 +27,12 @@ class ArchiveRefused(Exception):
     """An artifact, or what should become one, is not as it must be; the sentence says what."""
 
 
-def pack(sources: Mapping[str, bytes], place: Path) -> bytes:
-    """The sources as submitted, and the files that lie in a part of `place`. Links, pipes and empty directories are left out."""
+def pack(sources: Mapping[str, bytes], place: Path, *, modules: Mapping[str, bytes] | None = None, main: str = "") -> bytes:
+    """The sources as submitted, the problem's modules, and the files that lie in a part of `place`. Links, pipes and empty directories are
+    left out. main: the path of the main file, where it is not the only one."""
     files: dict[str, bytes | Path] = {f"{SOURCES}/{path}": content for path, content in sources.items()}
+    files |= {f"{MODULES}/{name}": content for name, content in (modules or {}).items()}
+    files |= {MAIN_FILE: main.encode()} if main else {}
     files |= {path: place / path for path in _files(place)}
     made, total = io.BytesIO(), 0
     with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:

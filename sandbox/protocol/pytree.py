@@ -1,71 +1,153 @@
-"""Nests of tensors and plain values (tuples, lists, dicts), as a JSON text and a flat list of the tensors in it.
+"""Nests of tensors, plain values and objects, as a JSON text and a flat list of the tensors in it.
 
-Judge and runner meet by the list; the text says what goes around it. Standard library only: what a tensor is, the caller says.
+Judge and runner meet by the list; the text says what goes around it. Standard library only: what a tensor is, and what an object is made
+of, the caller says.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 DEPTH_LIMIT = 16
 TEXT_LIMIT = 64 * 1024
 
 Make = Callable[[Sequence[Any]], Any]
+Dimensions = list[int] | None
+MakeObject = Callable[[str, str, dict[str, Any]], Any]
 
 
 class NestInvalid(ValueError):
     """A value that is no nest; the message says what is wrong with it."""
 
 
-def flatten(value: object, is_tensor: Callable[[object], bool]) -> tuple[list[Any], str]:
-    """The tensors in the order in which they are met, and the text around them."""
-    found: list[Any] = []
-    text = json.dumps(_take(value, is_tensor, found, 0))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectParts:
+    """What an object is made of. kind: how it is put together (`sandbox/launch/objects.py`). name: its file's and its class's, as in
+    "task.Config"."""
+
+    kind: str
+    name: str
+    fields: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flattening:
+    """How values are taken apart, and the tensors that were met."""
+
+    is_tensor: Callable[[object], bool]
+    dimensions: Callable[[Any], Dimensions]
+    parts: Callable[[object], ObjectParts | None]
+    found: list[Any] = field(default_factory=list)
+
+
+def flatten(
+    value: object,
+    is_tensor: Callable[[object], bool],
+    *,
+    dimensions: Callable[[Any], Dimensions] = lambda tensor: None,
+    parts: Callable[[object], ObjectParts | None] = lambda value: None,
+) -> tuple[list[Any], str]:
+    """The tensors in the order in which they are met, and the text around them. dimensions: of a tensor, how `permute` makes it of the
+    contiguous one that is sent; None: it is that one. parts: of an object; None where it can't be sent."""
+    how = _Flattening(is_tensor=is_tensor, dimensions=dimensions, parts=parts)
+    text = json.dumps(_take(value, how, 0))
     if len(text) > TEXT_LIMIT:
         raise NestInvalid(f"its plain values take {len(text)} characters; {TEXT_LIMIT} may be sent")
-    return found, text
+    return how.found, text
 
 
-def build(text: str, tensors: Sequence[Any]) -> Any:
+def no_objects(kind: str, name: str, fields: dict[str, Any]) -> Any:
+    """For nests without objects."""
+    raise NestInvalid(f"it holds a {name}, which can not be made here")
+
+
+def build(text: str, tensors: Sequence[Any], make_object: MakeObject = no_objects) -> Any:
     """The nest with these tensors in it."""
-    return builder(json.loads(text))(tensors)
+    return builder(json.loads(text), make_object)(tensors)
 
 
-def builder(node: list[Any]) -> Make:
+def builder(node: list[Any], make_object: MakeObject = no_objects) -> Make:
     """A function that makes the nest of a template's node of tensors, without delay: a reference does it at every call."""
     match node:
         case ["tensor", int() as index]:
             return lambda tensors: tensors[index]
         case ["element", int() as index]:  # a tensor without dimensions: of a tensor of one element, for others travel as numbers
             return lambda tensors: tensors[index].reshape(())
+        case ["tensor", int() as index, [*dimensions]]:
+            return lambda tensors: tensors[index].permute(dimensions)
         case ["value", value]:
             return lambda _: value
         case ["list", [*nodes]]:
-            parts = [builder(one) for one in nodes]
+            parts = [builder(one, make_object) for one in nodes]
             return lambda tensors: [make(tensors) for make in parts]
         case ["tuple", [*nodes]]:
-            parts = [builder(one) for one in nodes]
+            parts = [builder(one, make_object) for one in nodes]
             return lambda tensors: tuple([make(tensors) for make in parts])
         case ["dict", [*pairs]]:
-            items = [(key, builder(one)) for key, one in pairs]
+            items = [(key, builder(one, make_object)) for key, one in pairs]
             return lambda tensors: {key: make(tensors) for key, make in items}
+        case ["object", str() as kind, str() as name, [*pairs]]:
+            items = [(key, builder(one, make_object)) for key, one in pairs]
+            return lambda tensors: make_object(kind, name, {key: make(tensors) for key, make in items})
     raise NestInvalid(f"{node!r} is no nest")
 
 
-def _take(value: object, is_tensor: Callable[[object], bool], found: list[Any], depth: int) -> list[Any]:
+def leaves(node: list[Any]) -> Iterator[tuple[int, Dimensions]]:
+    """The tensors of a template's node, in the order in which they are met: number and dimensions."""
+    match node:
+        case ["tensor", int() as index, *dimensions]:
+            yield index, dimensions[0] if dimensions else None
+        case ["list" | "tuple", [*nodes]]:
+            for one in nodes:
+                yield from leaves(one)
+        case ["dict", [*pairs]] | ["object", _, _, [*pairs]]:
+            for _, one in pairs:
+                yield from leaves(one)
+
+
+def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
+    """The node with other numbers for its tensors; those that it has are indices of numbers."""
+    match node:
+        case ["tensor", int() as index, *dimensions]:
+            return ["tensor", numbers[index], *dimensions]
+        case ["list" | "tuple" as kind, [*nodes]]:
+            return [kind, [renumbered(one, numbers) for one in nodes]]
+        case [*head, [*pairs]] if head[:1] in (["dict"], ["object"]):
+            return [*head, [[key, renumbered(one, numbers)] for key, one in pairs]]
+    return node
+
+
+def has_objects(node: list[Any]) -> bool:
+    """Whether there is an object in a template's node: a kernel may change one, so each launch gets its own."""
+    match node:
+        case ["object", *_]:
+            return True
+        case ["list" | "tuple", [*nodes]]:
+            return any(map(has_objects, nodes))
+        case ["dict", [*pairs]]:
+            return any(has_objects(one) for _, one in pairs)
+    return False
+
+
+def _take(value: object, how: _Flattening, depth: int) -> list[Any]:
     if depth > DEPTH_LIMIT:
         raise NestInvalid(f"it is nested more than {DEPTH_LIMIT} deep")
-    if is_tensor(value):
-        found.append(value)
-        return ["tensor", len(found) - 1]
+    if how.is_tensor(value):
+        how.found.append(value)
+        dimensions = how.dimensions(value)
+        return ["tensor", len(how.found) - 1] if dimensions is None else ["tensor", len(how.found) - 1, dimensions]
     if value is None or isinstance(value, (bool, int, float, str)):
         return ["value", value]
+    if (parts := how.parts(value)) is not None:
+        return ["object", parts.kind, parts.name, [[key, _take(one, how, depth + 1)] for key, one in parts.fields.items()]]
     if isinstance(value, (list, tuple)):
-        return ["list" if isinstance(value, list) else "tuple", [_take(one, is_tensor, found, depth + 1) for one in value]]
+        return ["list" if isinstance(value, list) else "tuple", [_take(one, how, depth + 1) for one in value]]
     if isinstance(value, dict):
         if not all(isinstance(key, (str, int)) for key in value):
             raise NestInvalid("a dict has a key that is neither a string nor an integer")
-        return ["dict", [[key, _take(one, is_tensor, found, depth + 1)] for key, one in value.items()]]
-    raise NestInvalid(f"it holds a {type(value).__name__}; tensors, numbers, strings, lists, tuples and dicts can be sent")
+        return ["dict", [[key, _take(one, how, depth + 1)] for key, one in value.items()]]
+    known = "tensors, numbers, strings, lists, tuples, dicts and objects of the problem's own classes can be sent"
+    raise NestInvalid(f"it holds a {type(value).__name__}; {known}")

@@ -152,7 +152,7 @@ class TensorSpec:
     """A tensor argument. shape holds axis names and integers; () is a scalar passed by value (inputs only)."""
 
     name: str
-    dtype: str  # torch's name: float32, float16, bfloat16, float64, int32, int64, int8, uint8, bool
+    dtype: str  # torch's name: float32, float16, bfloat16, float64, int64, int32, int16, int8, uint8, bool; float8_*, float4_e2m1fn_x2
     shape: tuple[str | int, ...]
     distribution: Distribution = field(default_factory=Distribution)
 

@@ -25,10 +25,10 @@ from sandbox.protocol.gate import Call, Operation, Slot
 import torch
 class Arena:
     def __init__(self): self.made = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.full((3,), float("nan"))}}
-    def tensor(self, offset, dtype, shape): return self.made[offset]
+    def tensor(self, offset, dtype, shape): return self.made[offset].view(shape)
 def load(artifact, state, given):
     one = lambda name: wire.TensorSpec(name=name, dtype="float32", shape=(3,))
-    tensors = dict(inputs=(one("a"), one("b")), outputs=(one("c"),))
+    tensors, shapes = dict(inputs=(one("a"), one("b")), outputs=(one("c"),)), given.pop("shapes", [[3]] * 3)
     job = wire.RunnerJob(device_kind="emulated", language="python", entry="solve", arena_bytes=64, **tensors)
     given["templates"] = tuple(given.get("templates", ()))
     job = dataclasses.replace(job, **{{**given, "convention": wire.Convention(given.get("convention", job.convention))}})
@@ -37,8 +37,9 @@ def load(artifact, state, given):
     arena = Arena()
     try:
         loaded = python.load(os.open(artifact, os.O_RDONLY), state_fd, job, arena)
-        slot = lambda offset: Slot(offset=offset, shape=(3,))
-        bound = loaded.bind(Call(operation=Operation.CALL, inputs=(slot(0), slot(12)), outputs=(slot(24),)))
+        a, b, c = (Slot(offset=12 * number, shape=tuple(shape)) for number, shape in enumerate(shapes))
+        bound = loaded.bind(Call(operation=Operation.CALL, inputs=(a, b), outputs=(c,)))
+        bound.launch()
         result = bound.launch()
         if bound.finish: bound.finish(result)
         return arena.made[24].tolist()
@@ -150,6 +151,44 @@ def test_data_is_given_as_the_template_says(made, loaded):
     assert loaded(made(text).artifact, convention="data", templates=(template,)) == [31.0, 62.0, 93.0]
     whole = f'["tuple", [{template}, ["value", null], ["tensor", 2]]]'
     assert loaded(made(text).artifact, convention="data", templates=(whole,)) == [31.0, 62.0, 93.0]
+
+
+PERMUTED = '["tuple", [["tuple", [["tensor", 0], ["tensor", 1, [1, 0]]]], ["value", null], ["tensor", 2, [1, 0]]]]'
+SHAPES = {"shapes": [[3], [1, 3], [1, 3]]}
+
+
+@pytest.mark.parametrize("returned", ["a[:, None] + b", "(a + b.T).T"])
+def test_data_and_results_lie_as_the_template_says(made, loaded, returned):
+    """What is sent is contiguous; the kernel sees, and may return, it permuted."""
+    text = f"def custom_kernel(data):\n    a, b = data\n    assert b.shape == (3, 1)\n    return {returned}\n"
+    assert loaded(made(text).artifact, convention="data", templates=(PERMUTED,), **SHAPES) == [11.0, 22.0, 33.0]
+
+
+OBJECTS = (
+    '["tuple", [["object", "plain", "task.Config", [["a", ["tensor", 0]], ["count", ["value", 1]]]], '
+    '["object", "module", "reference.Cache", [["buffer:data", ["tensor", 1]], ["attribute:training", ["value", true]]]], '
+    '["object", "namedtuple", "reference.Pair", [["first", ["value", 2]], ["second", ["value", 3]]]]]]'
+)
+USES = """
+def custom_kernel(data):
+    config, cache, pair = data
+    config.count += 1
+    assert config.count == 2 and pair == (2, 3) and pair.second == 3
+    return KERNEL
+"""
+
+
+def test_objects_are_of_the_problems_class_or_of_the_submissions_or_have_the_attributes(made, loaded):
+    """Each launch gets its own: a count is as it was."""
+    task = {"task.py": "class Config:\n    def sum(self, b):\n        return self.a + b\n"}
+    own = "import torch\nclass Cache(torch.nn.Module):\n    def forward(self):\n        return self.data\n"
+    given = {"convention": "data", "templates": (OBJECTS,)}
+    both = made(own + USES.replace("KERNEL", "config.sum(cache())"), modules=task)
+    assert loaded(both.artifact, **given) == [11.0, 22.0, 33.0]
+    neither = made(USES.replace("KERNEL", "config.a + dict(cache.named_buffers())['data']"))
+    assert loaded(neither.artifact, **given) == [11.0, 22.0, 33.0]
+    kind, message = loaded(neither.artifact, convention="data", templates=(OBJECTS.replace("3]", "4]"),))
+    assert kind == "AssertionError" and message.startswith("mine/kernel.py:5: error")
 
 
 def test_a_destination_is_passed(made, loaded):

@@ -10,6 +10,7 @@ import shutil
 import signal
 import tarfile
 import time
+import types
 
 import pytest
 
@@ -160,13 +161,12 @@ def test_flags_reach_the_kernels_of_a_gpu(made, device_kind, flag, found, tmp_pa
         ("import torch\ndef solution(a, b):\n    return (a + b\n", "mine/kernel.py:3: error: SyntaxError: '(' was never closed"),
         ("def solution(a, b):\n  return a\n return b\n", "mine/kernel.py:3: error: IndentationError"),
         ("def check():\n    raise ValueError('no good')\ncheck()\n", "mine/kernel.py:2: error: ValueError: no good"),
-        ("import nothing_of_that_name\n", "mine/kernel.py:1: error: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         ("import torch\nx = torch.ones(2) @ torch.ones(3)\n", "mine/kernel.py:2: error: RuntimeError"),
         ("import sys\nsys.exit(0)\n", "mine/kernel.py:2: error: SystemExit: 0"),
         ("# coding: nothing\n", "mine/kernel.py:"),
         (f"x = {'(' * 5000}{')' * 5000}\n", "mine/kernel.py:1: error: SyntaxError: too many nested parentheses"),
     ],
-    ids=["syntax", "indentation", "raises", "no_module", "in_torch", "exit", "coding", "nested"],
+    ids=["syntax", "indentation", "raises", "in_torch", "exit", "coding", "nested"],
 )
 def test_an_import_that_fails_is_told_at_the_users_line(made, text, line):
     """The first line says where in the submitted file, and no frame is ours or torch's."""
@@ -234,11 +234,10 @@ def test_a_reported_code_is_a_number_that_a_build_ends_with(made, code, found):
         ("from os.path import join", "solve", None),
     ],
 )
-def test_the_entry_is_found_by_its_names_or_as_the_only_function(tmp_path, text, entry, found):
+def test_the_entry_is_found_by_its_names_or_as_the_only_function(text, entry, found):
     """The name given, the usual ones, the only public function that the module itself defines."""
-    path = tmp_path / "kernel.py"
-    path.write_text(text)
-    module = python_module.import_file(path)
+    module = types.ModuleType("kernel")
+    exec(text, vars(module))
     if found is None:
         with pytest.raises(python_module.NoEntry, match="name one of them"):
             python_module.find_entry(module, entry)

@@ -48,6 +48,7 @@ def test_bytes_that_are_no_text_are_cut_too() -> None:
         (BoxExit(cause=BoxCause.EXITED, exit_code=7), (BuildOutcome.REJECTED, None)),
         (BoxExit(cause=BoxCause.EXITED, exit_code=3), (BuildOutcome.REJECTED, "UNSUPPORTED")),
         (BoxExit(cause=BoxCause.EXITED, exit_code=4), (BuildOutcome.REJECTED, "ENTRY_NOT_FOUND")),
+        (BoxExit(cause=BoxCause.EXITED, exit_code=6), (BuildOutcome.REJECTED, "IMPORT_FAILED")),
         (BoxExit(cause=BoxCause.SIGNALLED, signal=11), (BuildOutcome.REJECTED, "BUILDER_DIED")),
         (BoxExit(cause=BoxCause.SANDBOX_VIOLATION, signal=31), (BuildOutcome.REJECTED, "BUILDER_DIED")),
         (BoxExit(cause=BoxCause.WALL_LIMIT), (BuildOutcome.TIMED_OUT, None)),
@@ -69,10 +70,15 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
-    said = {build_result.UNSUPPORTED: "UNSUPPORTED", build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND"}
+    said = {
+        build_result.UNSUPPORTED: "UNSUPPORTED",
+        build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND",
+        build_result.IMPORT_FAILED: "IMPORT_FAILED",
+    }
     assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_REJECTED
     assert build_result.BROKEN in build.BUILDER_BROKEN
-    assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, build_result.IMPORT_FAILED, *said}
+    assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
+    assert build_result.IMPORT_FAILED not in build.LASTING >= {build_result.UNSUPPORTED, build_result.REJECTED}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------
@@ -140,7 +146,8 @@ class FakeIsolation:
         self.after_build = "toolchain 1"
         self.end = BUILT
         self.environment: dict[str, str] = {}
-        self.job: object = None
+        self.files: dict[str, bytes] = {}
+        self.job = wire.BuildJob(language="", entry="", device_kind="", sources=())
 
     async def fingerprint(self) -> str:
         return self.toolchain
@@ -150,8 +157,10 @@ class FakeIsolation:
         self.count += 1
         self.environment = dict(spec.environment)
         assert spec.src_dir is not None and spec.out_dir is not None
-        self.job = wire.decode((spec.src_dir / "job.json").read_bytes())
-        (spec.out_dir / "artifact").write_bytes(b"artifact of " + (spec.src_dir / "files" / "kernel.cu").read_bytes())
+        files = {path.relative_to(spec.src_dir).as_posix(): path.read_bytes() for path in spec.src_dir.rglob("*") if path.is_file()}
+        self.job = wire.decode(files.pop("job.json"))
+        self.files = files
+        (spec.out_dir / "artifact").write_bytes(b"artifact of " + files["files/kernel.cu"])
         (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light", kernels=(USE,))))
         self.toolchain = self.after_build
         yield fakes.EndedBox(self.end)
@@ -261,6 +270,31 @@ async def test_a_call_that_only_the_problem_knows_is_left_out(host: FakeHost) ->
     wanted = lease()
     await built(host, replace(wanted, problem=replace(wanted.problem, spec=replace(wanted.problem.spec, inputs=(), outputs=()))))
     assert isinstance(host.isolation.job, wire.BuildJob) and host.isolation.job.call is None
+
+
+def with_modules(wanted: Lease, modules: dict[str, str], language: str = "python") -> Lease:
+    """The same, of a problem that gives these files to submissions."""
+    problem = replace(wanted.problem, spec=replace(wanted.problem.spec, modules=modules))
+    submission = replace(wanted.submission, new=replace(wanted.submission.new, language=language))
+    return replace(wanted, problem=problem, submission=submission)
+
+
+async def test_the_problems_modules_are_built_with_and_are_in_the_key(host: FakeHost) -> None:
+    """Two problems with other texts in task.py share no artifact, nor do a module and a source of the same text."""
+    modules = {"utils.py": "y = 2\n", "task.py": "x = 1\n"}
+    await built(host, with_modules(lease(), modules))
+    assert host.isolation.job.modules == ("task.py", "utils.py") and host.isolation.job.sources == ("kernel.cu",)
+    assert host.isolation.files == {"files/kernel.cu": b"int x;", "modules/task.py": b"x = 1\n", "modules/utils.py": b"y = 2\n"}
+    assert (await built(host, with_modules(lease(), modules)))[0].cached
+    assert not (await built(host, with_modules(lease(), {**modules, "task.py": "x = 2\n"})))[0].cached
+    assert not (await built(host, with_modules(lease(), {"utils.py": "y = 2\n"})))[0].cached
+
+
+async def test_only_python_gets_the_problems_modules(host: FakeHost) -> None:
+    """They are not in the way of other languages, nor in their key."""
+    await built(host, with_modules(lease(), {"task.py": "x = 1\n"}, "cuda"))
+    assert host.isolation.job.modules == () and set(host.isolation.files) == {"files/kernel.cu"}
+    assert (await built(host, with_modules(lease(), {}, "cuda")))[0].cached
 
 
 @pytest.mark.parametrize("architecture", ["90", "sm_90 --run", "compute_90", "sm_90\n"])

@@ -123,8 +123,8 @@ def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:
     ("init", "said"),
     [
         (
-            "self.all = nn.ParameterList([torch.ones(2) for _ in range(30)])",
-            "it has 30 weights and buffers, and an entry can take 24 tensors",
+            "self.all = nn.ParameterList([torch.ones(2) for _ in range(130)])",
+            "it has 130 weights and buffers, and an entry can take 128 tensors",
         ),
         ("self.register_buffer('c', torch.zeros(2, dtype=torch.uint16))", "'c' is uint16 with 1 axes"),
     ],

@@ -45,10 +45,17 @@ def test_a_module_that_can_have_no_entry_is_refused_at_once(text, sure):
     assert (said is not None) is sure and (said is None or "define a function `solve`" in said)
 
 
-def test_a_submission_in_python_is_one_file():
-    """Two are refused with what to do."""
-    request = grader_service_pb2.SubmitRequest(submission=submission_pb2.Submission(problem="problems/vector_add"))
-    for path in ("a.py", "b.cu"):
-        request.submission.sources.add(path=path, content=PLAIN)
-    with pytest.raises(InvalidSubmission, match=r"must be a single file .got 2.; embed CUDA sources as strings"):
-        submission_check.check(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"])
+def test_a_submission_in_python_may_have_several_files():
+    """Python, data, and an empty __init__.py; their order is kept. Control: another empty file is refused."""
+
+    def checked(*files):
+        request = grader_service_pb2.SubmitRequest(submission=submission_pb2.Submission(problem="problems/vector_add"))
+        for path, content in files:
+            request.submission.sources.add(path=path, content=content)
+        return submission_check.check(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"]).new
+
+    files = [("z.py", PLAIN), ("kernels/__init__.py", ""), ("kernels/add.py", PLAIN), ("kernel.cu", "int x;")]
+    new = checked(*files)
+    assert (new.language, [one.path for one in new.sources]) == ("python", [path for path, _ in files])
+    with pytest.raises(InvalidSubmission, match="is empty"):
+        checked(*files, ("other.py", ""))

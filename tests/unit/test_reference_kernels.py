@@ -191,3 +191,56 @@ def test_a_problem_goes_over_the_wire():
     spec = reference_kernels.load(FIXTURES / "masked_sums", root=FIXTURES).spec
     job = wire.AdmissionJob(job_id="j", problem=spec)
     assert wire.decode(wire.encode(job)) == job and dataclasses.is_dataclass(spec)
+
+
+def listed(place: Path, **texts: str) -> Path:
+    """A problem of these files, task.yml among them."""
+    place.mkdir(parents=True)
+    names = [f"{name}.py" for name in texts]
+    files = [{"name": "submission.py", "source": "@SUBMISSION@"}, *({"name": name, "source": name} for name in names)]
+    keys = {"files": files, "lang": "py", "config": {"main": "eval.py"}, "tests": [{"n": 1, "seed": 1}]}
+    (place / "task.yml").write_text(yaml.safe_dump(keys))
+    for name, text in texts.items():
+        (place / f"{name}.py").write_text(text)
+    return place
+
+
+FUNCTIONS = "def generate_input(n): ...\ndef ref_kernel(data): ...\ndef check_implementation(data, output): ...\n"
+
+
+def test_a_submission_is_given_task_and_utils_and_what_they_import(tmp_path):
+    """Never the reference, nor what only that imports, nor the harness; not even where utils imports it."""
+    problem = listed(
+        tmp_path / "p",
+        reference=f"import task, secret\nfrom utils import x\n{FUNCTIONS}",
+        task="import torch\ninput_t = object\n",
+        utils="import os, reference\ndef x():\n    from helpers import y\n",
+        helpers="from deeper import z\n",
+        deeper="z = 1\n",
+        secret="def ref(): ...\n",
+        eval="import reference\n",
+        spare="unused = 1\n",
+    )
+    spec = reference_kernels.load(problem).spec
+    assert set(spec.modules) == {"task.py", "utils.py", "helpers.py", "deeper.py"}
+    assert spec.modules["deeper.py"] == "z = 1\n"
+    assert set(json.loads(spec.reference)) == {*spec.modules, "reference.py", "secret.py", "spare.py"}
+
+
+def test_a_change_in_what_is_given_makes_it_another_problem(tmp_path):
+    """Its digest is of all files."""
+    first = listed(tmp_path / "a" / "p", reference=FUNCTIONS, task="x = 1\n")
+    second = listed(tmp_path / "b" / "p", reference=FUNCTIONS, task="x = 2\n")
+    assert reference_kernels.load(first).digest != reference_kernels.load(second).digest
+
+
+@pytest.mark.parametrize("text", ["import nowhere.deep\n", "from nowhere import y\n"])
+def test_a_package_that_is_not_installed_is_named(tmp_path, text):
+    """Also of a file that the reference imports. Control: what is imported on a condition may be missing."""
+    direct = {"reference": f"{text}{FUNCTIONS}"}
+    through = {"reference": f"import utils\n{FUNCTIONS}", "utils": text}
+    for name, files in (("direct", direct), ("through", through)):
+        problem = reference_kernels.load(listed(tmp_path / name / "p", **files))
+        assert "its reference needs nowhere, not installed here" in reference_kernels.unusable(problem)
+    lax = f"try:\n    {text}except ImportError: pass\ndef f():\n    {text}{FUNCTIONS}"
+    assert reference_kernels.unusable(reference_kernels.load(listed(tmp_path / "lax" / "p", reference=lax, spare=text))) == ""

@@ -18,7 +18,9 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.references import ReferenceFailed, Task, load_task
+    from sandbox.judge.references.reference_kernels_code import Code
     from sandbox.judge.references.sources import Modules
+    from sandbox.judge.tensors import same_bytes
     from tests.unit.test_lane import judged
 
 
@@ -33,12 +35,17 @@ def task_of(directory: Path) -> Task:
     return load_task(dataclasses.replace(spec, workloads=tuple(one for one in spec.workloads if one.device_kind == "")), "cpu")
 
 
-def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') -> Task:
-    """The task of a problem that is one file."""
+def spec_of(tmp_path: Path, reference: str, cases: str) -> wire.ProblemSpec:
+    """The spec of a problem that is one file."""
     files = '[{"name": "reference.py", "source": "reference.py"}]'
     (tmp_path / "task.yml").write_text(f"files: {files}\nlang: py\nconfig: {{main: eval.py}}\ntests: [{cases}]\n")
     (tmp_path / "reference.py").write_text("import torch\n\n" + reference)
-    return task_of(tmp_path)
+    return reference_kernels.load(tmp_path, root=tmp_path.parent).spec
+
+
+def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') -> Task:
+    """The task of a problem that is one file."""
+    return load_task(spec_of(tmp_path, reference, cases), "cpu")
 
 
 def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0, key=KEY) -> list[wire.TrialOutcome]:
@@ -255,9 +262,9 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
         ("def generate_input(n, seed): return torch.ones(n, n).T[1:]\ndef ref_kernel(data): return data\n", "add .contiguous()"),
         ("def generate_input(n, seed): return torch.tensor(1.0)\ndef ref_kernel(data): return data\n", "0 dimensions"),
         ("def generate_input(n, seed): return torch.ones(n).cfloat()\ndef ref_kernel(data): return data\n", "torch.complex64"),
-        ("def generate_input(n, seed): return [torch.ones(n)] * 24\ndef ref_kernel(data): return data[0]\n", "24 can be sent"),
+        ("def generate_input(n, seed): return [torch.ones(n)] * 128\ndef ref_kernel(data): return data[0]\n", "128 can be sent"),
         ("def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return 7\n", "returns no tensor"),
-        ("def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return data.to(torch.float8_e5m2)\n", "float8_e5m2"),
+        ("def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return data.cfloat()\n", "torch.complex64"),
         (
             "def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return 1 / 0\n",
             "ref_kernel at 'test-0' raised ZeroDivisionError",
@@ -267,7 +274,7 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
             "raise RuntimeError('no')\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n",
             "reference.py raised RuntimeError: no",
         ),
-        ("import nowhere\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n", "No module named 'nowhere'"),
+        ("__import__('nowhere')\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n", "No module named 'nowhere'"),
     ],
 )
 def test_what_can_not_be_judged_is_the_problems_fault(tmp_path, reference, said):
@@ -288,12 +295,49 @@ def test_data_that_differs_from_seed_to_seed_in_shape_is_the_problems_fault(tmp_
         task.draw(task.spec.workloads[0], KEY)
 
 
-def test_cases_whose_tensors_are_of_other_kinds_are_refused(tmp_path):
-    """One job has one list of tensors."""
+GROUPS = """
+def generate_input(sizes, seed):
+    torch.manual_seed(seed)
+    return [(torch.randn(n, n).half(), torch.randn(n)) for n in sizes], [torch.empty(n) for n in sizes]
+def ref_kernel(data):
+    groups, outs = data
+    for (a, x), out in zip(groups, outs):
+        out.copy_(a.float() @ x)
+    return outs
+def check_implementation(data, output):
+    return len(output) == len(data[1]) and all(torch.allclose(one, ref) for one, ref in zip(output, ref_kernel(data))), ""
+"""
+
+
+def test_cases_may_have_other_numbers_of_tensors(tmp_path):
+    """As grouped matrix products do: a case that needs fewer than another has tensors without elements in their place."""
+    task = written(tmp_path, GROUPS, cases='{"sizes": [2], "seed": 1}, {"sizes": [3, 4], "seed": 1}, {"sizes": [5], "seed": 1}')
+    assert [one.dtype for one in task.spec.inputs] == ["float16", "float32", "float32", "float16", "float32", "float32"]
+    assert [one.dtype for one in task.spec.outputs] == ["float32", "float32"]
+    shapes = [[tuple(one.shape) for one in task.draw(workload, KEY)] for workload in task.spec.workloads]
+    assert shapes[0] == [(2, 2), (2,), (2,), (0, 0), (0,), (0,)]
+    for index in range(3):
+        assert set(outcomes(task, workload=index)) == {PASSED}
+        assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+
+
+def test_what_a_runner_is_told_does_not_depend_on_hidden_workloads(tmp_path):
+    """A hidden case with more tensors would show; one with fewer does not."""
+    spec = spec_of(tmp_path, GROUPS, '{"sizes": [2], "seed": 1}, {"sizes": [3, 4], "seed": 1}')
+    few, many = spec.workloads
+    task = load_task(dataclasses.replace(spec, workloads=(many, dataclasses.replace(few, hidden=True))), "cpu")
+    assert task.spec.inputs == load_task(dataclasses.replace(spec, workloads=(many,)), "cpu").spec.inputs
+    with pytest.raises(ReferenceFailed, match="a hidden workload has tensors that no public one has") as caught:
+        load_task(dataclasses.replace(spec, workloads=(few, dataclasses.replace(many, hidden=True))), "cpu")
+    assert not {"3", "4", "test-1"} & set(str(caught.value).split())
+
+
+def test_cases_with_other_numbers_of_outputs_without_dimensions_are_refused(tmp_path):
+    """None of these can be without elements."""
     with pytest.raises(ReferenceFailed, match="make problems of their own of these"):
         written(
             tmp_path,
-            "def generate_input(n, seed): return [torch.ones(3)] * n\ndef ref_kernel(data): return data[0]\n"
+            "def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return [data.sum()] * len(data)\n"
             "def check_implementation(data, output): return ''\n",
             cases='{"n": 1, "seed": 1}, {"n": 2, "seed": 1}',
         )
@@ -316,10 +360,13 @@ def test_a_buffer_that_the_reference_adds_to_keeps_its_content(tmp_path):
     """Control: one that it overwrites comes without, and both come to the same again."""
     check = "def check_implementation(data, output): return torch.equal(output, ref_kernel(data)), ''\n"
     make = "def generate_input(n, seed): return torch.randn(n), torch.full((n,), 5.0)\n"
-    for change, expected in (("add_", 6.0), ("copy_", 1.0)):
-        task = written(tmp_path, make + f"def ref_kernel(data): return data[1].{change}(data[0] * 0 + 1)\n" + check)
+    ones = "def generate_input(n, seed): return torch.ones(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)\n"
+    counts = written(tmp_path, ones + "def ref_kernel(data): return data[1].add_(data[0])\n" + check)
+    assert json.loads(counts.spec.workloads[0].arguments)["scratch"] == {"1": "kept"}
+    for change, before in (("add_", 5.0), ("copy_", 0.0)):
+        task = written(tmp_path, make + f"def ref_kernel(data): return data[1].{change}(data[0])\n" + check)
         inputs = task.draw(task.spec.workloads[0], KEY)
-        assert all(float(task.reference(inputs)[0][0]) == expected for _ in range(2)) and task.scratch == (1,)
+        assert all(torch.equal(task.reference(inputs)[0], inputs[0] + before) for _ in range(2)) and task.scratch == (1,)
         kinds = [json.loads(one.arguments)["scratch"] for one in task.spec.workloads]
         assert kinds == [{"1": "kept" if change == "add_" else "blank"}]
 
@@ -336,3 +383,160 @@ def test_code_can_read_its_own_source():
     text = "import inspect\ndef f(x: int): return x\nSOURCE, HINT = inspect.getsource(f), f.__annotations__['x']\n"
     module = Modules({"reference": text}, "test_own_source", "cpu").load("reference")
     assert module.SOURCE == "def f(x: int): return x\n" and module.HINT is int
+
+
+# -- what GPU MODE's tasks hand out ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "dtypes"), [("scaled_fp8", {"float8_e4m3fnuz"}), ("packed_fp4", {"float4_e2m1fn_x2", "float8_e4m3fn"})])
+def test_narrow_floats_and_permuted_tensors_reach_a_kernel_as_they_were_made(name, dtypes):
+    """Contiguous on the way; the template makes the generator's strides and bytes of them again. The answer lies as the reference's."""
+    task = task_of(FIXTURES / name)
+    assert dtypes <= {one.dtype for one in task.spec.inputs}
+    workload = task.spec.workloads[1]
+    inputs = task.draw(workload, KEY)
+    assert all(one.is_contiguous() for one in inputs)
+    code = Code.of(task.spec, "cpu")
+    made = code.data(json.loads(workload.arguments)["case"], KEY)
+    given, _, output = pytree.build(task.templates[1], [*inputs, *task.reference(inputs)])
+    for one, wanted in zip(given, made, strict=True):
+        assert one.stride() == wanted.stride() and same_bytes(one, wanted)
+    returned = code.reference(made)
+    assert output.stride() == returned.stride() and torch.equal(output, returned)
+
+
+@pytest.mark.parametrize("name", ["product_out", "scaled_fp8", "packed_fp4", "decode_step"])
+def test_the_right_answer_passes_in_every_case(name):
+    """Control: a wrong one does not."""
+    task = task_of(FIXTURES / name)
+    for index in range(len(task.spec.workloads)):
+        assert set(outcomes(task, workload=index)) == {PASSED}
+        assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+
+
+def test_a_tensor_with_gaps_is_refused(tmp_path):
+    """Control: one that is only permuted is sent."""
+    rest = "def ref_kernel(data): return data * 2\ndef check_implementation(data, output): return torch.equal(output, data * 2), ''\n"
+    assert outcomes(written(tmp_path, "def generate_input(n, seed): return torch.randn(n, 3, 2).permute(2, 0, 1)\n" + rest)) == [PASSED]
+    with pytest.raises(ReferenceFailed, match=r"gaps or overlaps in its memory, which can't be sent: add .contiguous"):
+        written(tmp_path, "def generate_input(n, seed): return torch.randn(n, 3)[:, :2]\n" + rest)
+
+
+BUFFERS = """
+def generate_input(n, seed):
+    torch.manual_seed(seed)
+    return torch.randn(n, n), torch.randn(n, n), {buffer}
+def ref_kernel(data):
+    a, b, c = data
+    return {answer}
+def check_implementation(data, output): return torch.allclose(output, ref_kernel(data)), ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("buffer", "answer", "scratch"),
+    [
+        ("torch.empty(n, n)", "a @ b", (2,)),
+        ("torch.randn(n, n)", "a @ b", (2,)),
+        ("torch.empty(n, n, dtype=torch.int64)", "a @ b", (2,)),
+        ("torch.empty(1)", "(a @ b).sum()", (2,)),
+        ("torch.randn(3)", "a @ b", ()),
+        ("torch.randn(n, n)", "a @ b + c", ()),
+        ("torch.randn(n, n)", "a + c", (1,)),
+    ],
+    ids=["unwritten", "like the output", "integers", "of another shape", "unlike the output", "read", "another is not read"],
+)
+def test_a_buffer_that_the_reference_leaves_alone_may_be_written(tmp_path, buffer, answer, scratch):
+    """If the generator did not write it, or it looks like the output; never one that the answer depends on."""
+    assert written(tmp_path, BUFFERS.format(buffer=buffer, answer=answer)).scratch == scratch
+
+
+def test_an_input_that_one_case_reads_may_be_written_in_none(tmp_path):
+    """Although another case does not read it."""
+    answer = "a @ b + (c if len(a) > 2 else 0)"
+    task = written(tmp_path, BUFFERS.format(buffer="torch.randn(n, n)", answer=answer), cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}')
+    assert task.scratch == ()
+    again = written(tmp_path, BUFFERS.format(buffer="torch.randn(n, n)", answer="a @ b"), cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}')
+    assert again.scratch == (2,)
+
+
+def test_what_a_kernel_writes_to_a_buffer_does_not_reach_what_is_expected(tmp_path):
+    """A kernel that leaves its wrong answer in the buffer is compared with the reference's own; control: the right one passes."""
+    spec = written(tmp_path, BUFFERS.format(buffer="torch.empty(n, n)", answer="a @ b")).spec
+
+    def kernel(factor):
+        def run(inputs, outputs):
+            inputs[2].copy_(inputs[0] @ inputs[1] * factor)
+            outputs[0].copy_(inputs[2])
+
+        return run
+
+    for factor, outcome in ((1, PASSED), (2, MISMATCHED)):
+        place = tmp_path / outcome
+        place.mkdir()
+        assert [fact for fact in judged(place, kernel(factor), problem=spec) if isinstance(fact, wire.Trial)][-1].outcome is outcome
+
+
+def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
+    """A frozen dataclass with its methods, a named tuple, a module with a buffer: what the reference changes in one is gone in the next."""
+    task = task_of(FIXTURES / "decode_step")
+    code, workload = Code.of(task.spec, "cpu"), task.spec.workloads[0]
+    inputs = task.draw(workload, KEY)
+    first, second = (pytree.build(task.templates[0], [*inputs, None, None], code.make_object)[0] for _ in range(2))
+    config, row, cache = first
+    assert type(config).__name__ == "Config" and config.limits.high == 2.0 and torch.equal(config.clamped(row), row.clamp(-1, 2))
+    assert cache.length == 3 and cache.data.data_ptr() == inputs[2].data_ptr()
+    cache(row)
+    assert (cache.length, second[2].length) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("torch.float16", "holds a dtype"),
+        ("made()", "whose class is not at the top level of a file of the problem"),
+        ("[print]", "holds a builtin_function_or_method"),
+        ("Loop()", "nested more than"),
+    ],
+)
+def test_an_object_that_can_not_be_made_again_is_refused(tmp_path, value, said):
+    """With what it is."""
+    text = (
+        "import dataclasses\nclass Loop:\n    def __init__(self): self.me = self\n"
+        "def made():\n    @dataclasses.dataclass\n    class Inner:\n        x: int = 1\n    return Inner()\n"
+        f"def generate_input(n, seed): return torch.ones(n), {value}\ndef ref_kernel(data): return data[0]\n"
+        "def check_implementation(data, output): return ''\n"
+    )
+    with pytest.raises(ReferenceFailed, match=said):
+        written(tmp_path, text)
+
+
+def test_a_reference_that_the_emulated_device_can_not_run_says_so(tmp_path):
+    """An operation on float8 that torch has on a GPU only."""
+    text = (
+        "def generate_input(n, seed): return torch.ones(n).to(torch.float8_e4m3fn)\ndef ref_kernel(data): return data + data\n"
+        "def check_implementation(data, output): return ''\n"
+    )
+    with pytest.raises(ReferenceFailed, match="it needs an operation on float8 or float4 that the emulated device does not have"):
+        written(tmp_path, text)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"])
+def test_float8_outputs_are_compared_by_the_problems_check(tmp_path, dtype):
+    """What holds the sentinel and is right is written; where it is wrong, and every byte of a half-written answer, it is not."""
+    text = (
+        f"def generate_input(n, seed): return torch.arange(1, n + 1).float()\ndef ref_kernel(data): return data.to(torch.{dtype})\n"
+        "def check_implementation(data, output): return torch.equal(output.float(), ref_kernel(data).float()), ''\n"
+    )
+    task = written(tmp_path, text, cases='{"n": 64, "seed": 1}')
+    everywhere = lambda outputs: [torch.ones_like(one, dtype=torch.bool) for one in outputs]  # noqa: E731
+    assert outcomes(task, masks=everywhere) == [PASSED]
+
+    def half(outputs):
+        outputs[0].view(torch.uint8)[32:] = 1
+        return outputs
+
+    def second(outputs):
+        return [torch.arange(64) >= 32]
+
+    assert outcomes(task, half, second) == [UNWRITTEN]

@@ -91,7 +91,8 @@ def test_the_directive_works_without_a_solution_file() -> None:
     """In any file, in a comment of its own; it is not for raw CUDA, which has its outputs anyway."""
 
     def convention(language: str, *contents: str) -> wire.Convention:
-        files = tuple(SourceFile(path=f"{index}.x", content=one) for index, one in enumerate(contents))
+        suffix = "py" if language == "python" else "cu"
+        files = tuple(SourceFile(path=f"part_{index}.{suffix}", content=one) for index, one in enumerate(contents))
         return flashinfer_calls.with_calling_convention(SPEC, NewSubmission(problem_id="p", language=language, sources=files)).convention
 
     run = "def run(*arguments):\n    pass\n"

@@ -18,6 +18,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.compare.tolerance import Comparison, _rms, compare
     from sandbox.judge.run import poison
     from sandbox.judge.run.trial import Run, WorkloadContext
+    from sandbox.judge.tensors import numbers
     from sandbox.judge.verify import judge_run
 
 
@@ -70,6 +71,53 @@ def test_what_lies_in_memory_of_the_kernels_own_is_unwritten_too(dtype: torch.dt
     output[8:] = reference[8:]
     found = compare(output, reference, None, poison.unwritten(output, 5), LOOSE)
     assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
+
+
+NARROW = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
+
+
+@pytest.mark.parametrize("dtype", NARROW, indirect=True)
+def test_an_unwritten_byte_of_a_narrow_float_is_a_wrong_answer(dtype: torch.dtype) -> None:
+    """They have few NaNs or none: a random byte shows instead, where it is not the right answer. Control: all of it written."""
+    output = torch.empty(64, 64, dtype=torch.uint8).view(dtype)
+    bits = poison.fill(output)
+    reference = torch.full((64, 64), bits ^ 1, dtype=torch.uint8).view(dtype)
+    output.view(torch.uint8)[1:] = reference.view(torch.uint8)[1:]
+    found = compare(output, reference, None, poison.unwritten(output, bits), LOOSE)
+    count = 128 if dtype == torch.float4_e2m1fn_x2 else 64
+    assert (found.outcome, found.unwritten_count, found.element_count) == (wire.TrialOutcome.UNWRITTEN, count, 64 * count)
+    output.view(torch.uint8)[0] = reference.view(torch.uint8)[0]
+    assert compare(output, reference, None, poison.unwritten(output, bits), LOOSE).unwritten_count == 0
+
+
+@pytest.mark.parametrize("dtype", NARROW, indirect=True)
+def test_a_sentinel_that_is_the_right_answer_is_written(dtype: torch.dtype) -> None:
+    """As of integers; and where it is not, it counts, whatever the kernel's fresh memory holds."""
+    right = torch.full((16,), 0x31, dtype=torch.uint8).view(dtype)
+    assert compare(right.clone(), right, None, poison.unwritten(right, 0x31), LOOSE).outcome is PASSED
+    fresh = torch.full((16,), 0xFF, dtype=torch.uint8).view(dtype)
+    assert compare(fresh, right, None, poison.unwritten(fresh, 0x31), LOOSE).outcome is wire.TrialOutcome.UNWRITTEN
+
+
+@pytest.mark.parametrize("dtype", [name for name in NARROW if name != "float4_e2m1fn_x2"], indirect=True)
+def test_float8_is_compared_by_its_numbers(dtype: torch.dtype) -> None:
+    """Within the tolerance, and beyond."""
+    reference = torch.tensor([1.0, 2.0, 4.0, 8.0]).to(dtype)
+    near, far = (torch.tensor([1.0, 2.0, 4.0, last]).to(dtype) for last in (16.0, 64.0))
+    allowed = wire.Tolerance(atol=8.0, rtol=0.0, budget_factor=None)
+    assert compared(near, reference, allowed).outcome is PASSED
+    found = compared(far, reference, allowed)
+    assert (found.outcome, found.mismatched_count, found.max_absolute_error) == (wire.TrialOutcome.MISMATCHED, 1, 56.0)
+    assert compared(near, reference, TIGHT).mismatched_count == 1
+
+
+def test_float4_is_two_numbers_in_a_byte_the_first_in_its_low_half() -> None:
+    """0x2F is -6 and 1."""
+    one = torch.tensor([[0x2F, 0x80]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    assert numbers(one).tolist() == [[-6.0, 1.0, 0.0, 0.0]] and math.copysign(1, numbers(one)[0, 3]) == -1
+    other = torch.tensor([[0x3F, 0x00]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    found = compared(other, one, TIGHT)
+    assert (found.outcome, found.mismatched_count, found.max_absolute_error) == (wire.TrialOutcome.MISMATCHED, 1, 0.5)
 
 
 def test_two_poisons_differ() -> None:

@@ -12,6 +12,7 @@ from sandbox.devices import Device
 from sandbox.judge.inputs import of_workload, shape_of
 from sandbox.judge.references import ReferenceFailed, Task
 from sandbox.judge.run.trial import Run, WorkloadContext
+from sandbox.judge.tensors import equal, is_narrow
 from sandbox.judge.verify import expected, judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE
@@ -69,18 +70,18 @@ class AdmissionCase:
 
     def is_right(self, outputs: Tensors) -> bool:
         """Whether these are the right answers to the last bit."""
-        return all(torch.equal(one, right) for one, right in zip(outputs, self.right, strict=True))
+        return all(equal(one, right) for one, right in zip(outputs, self.right, strict=True))
 
     def _exactly(self, inputs: Tensors) -> Tensors:
         """The right answers in double: known for the case's own inputs, and not for shaken ones."""
-        own = all(torch.equal(one, mine.to(one.dtype)) for one, mine in zip(inputs, self.inputs, strict=True))
+        own = all(equal(one, mine.to(one.dtype)) for one, mine in zip(inputs, self.inputs, strict=True))
         return self.exact if own and self.exact is not None else list((self.task.reference64 or self.task.reference)(inputs))
 
     def _in_double(self) -> Tensors | None:
-        if not any(one.is_floating_point() for one in self.right):
+        if not any(one.is_floating_point() and not is_narrow(one.dtype) for one in self.right):
             return None
         tolerance = self.workload.tolerance or self.task.spec.tolerance
-        widened = [one.double() if one.is_floating_point() else one for one in self.inputs]
+        widened = [one.double() if one.is_floating_point() and not is_narrow(one.dtype) else one for one in self.inputs]
         try:
             return expected(self.task.reference64 or self.task.reference, widened, self.task.spec)
         except ReferenceFailed as failure:

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sandbox.judge.admission.case import AdmissionCase, Tensors
 from sandbox.judge.references import ReferenceFailed, native
+from sandbox.judge.tensors import equal
 from sandbox.protocol import wire
 
 TILE = 16
@@ -40,7 +41,7 @@ class Idle:
             for operation, changed in watch.changed.items():
                 self._done[operation] = self._done.get(operation, False) or changed
         for index, (mine, theirs) in enumerate(zip(case.inputs, other.inputs, strict=True)):
-            self._same[index] &= mine.is_floating_point() and torch.equal(mine, theirs)
+            self._same[index] &= mine.is_floating_point() and equal(mine, theirs)
 
     def findings(self) -> Iterator[wire.Finding]:
         """What is to be said once every workload has been seen. A published set is as it is: there it is a warning."""

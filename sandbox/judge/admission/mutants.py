@@ -19,6 +19,7 @@ from sandbox.judge.admission.numerics import (
     without_maximum,
 )
 from sandbox.judge.references import ReferenceFailed, Task
+from sandbox.judge.tensors import FLOAT4, equal, is_narrow
 from sandbox.protocol import wire
 
 SYMMETRIC = 1e-9  # relative; in double nothing but rounding is that small
@@ -64,7 +65,8 @@ def mutants(task: Task) -> Iterator[Mutant]:
             make=partial(_other_input, index),
             cheat=f"a kernel that ignores {one.name!r}",
             remedy=f"use {one.name!r} in the reference or leave it out of the inputs; where it is used, {_INPUTS}",
-            vital=index not in task.scratch,  # what is only written to may hold anything
+            # What is only written to may hold anything, and a nest of data may hold the same numbers in two orders.
+            vital=index not in task.scratch and spec.convention is not wire.Convention.DATA,
             needs_no_input=True,
         )
     yield Mutant(
@@ -117,13 +119,18 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
         return Mutant(check=check + where, make=make, cheat=cheat)
 
     constants: dict[str, tuple[Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None], str]] = {
-        "zeros": (lambda case, _: torch.zeros_like(case.right[index]), "zeros"),
+        "zeros": (lambda case, _: _zeros(case.right[index]), "zeros"),
         "ones": (lambda case, _: torch.ones_like(case.right[index]), "ones"),
         "constant mean": (lambda _, other: _mean(other.right[index]), "one constant"),
         "nan": (lambda case, _: _nan(case.right[index]), "NaN"),
     }
+    narrow = is_narrow(getattr(torch, spec.outputs[index].dtype))  # torch has no arithmetic for these
     for check, (change, what) in constants.items():
-        yield replace(mutant(check, change, f"a kernel that writes {what}{where}"), needs_no_input=True)
+        if check == "zeros" or not narrow:
+            yield replace(mutant(check, change, f"a kernel that writes {what}{where}"), needs_no_input=True)
+    if narrow:
+        yield mutant("one element", lambda case, _: _one_byte_wrong(case, index), "a kernel with one wrong element" + where)
+        return
     for number, one in enumerate(spec.inputs):
         if one.shape:
             yield mutant(
@@ -156,6 +163,12 @@ def _first_columns(index: int, count: int, case: AdmissionCase, other: Admission
     return first_columns(case.right[index], count)
 
 
+def _zeros(right: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_like(right)
+    made.view(torch.uint8 if is_narrow(right.dtype) else right.dtype).zero_()  # torch fills no float4 on a GPU
+    return made
+
+
 def _mean(right: torch.Tensor) -> torch.Tensor | None:
     values = right.double()
     values = values[values.isfinite()]
@@ -171,6 +184,8 @@ def _nan(right: torch.Tensor) -> torch.Tensor | None:
 
 def _copy(number: int, index: int, case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
     given, right = case.inputs[number], case.right[index]
+    if FLOAT4 in (given.dtype, right.dtype):
+        return None
     return given.to(right.dtype) if given.shape == right.shape else None
 
 
@@ -205,17 +220,28 @@ def _one_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
     return wrong
 
 
+def _one_byte_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
+    """One element with another exponent."""
+    right = case.right[index]
+    if not right.numel():
+        return None
+    wrong = right.clone(memory_format=torch.contiguous_format)
+    wrong.view(torch.uint8).view(-1)[random.Random(case.key).randrange(right.numel())] ^= 0x20
+    return wrong
+
+
 def _lower_precision(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     floats = {one.dtype for one in case.right if one.is_floating_point()}
     lower = _LOWER.get(floats.pop()) if len(floats) == 1 else None
     if lower is None or not any(one.is_floating_point() and one.dim() for one in case.inputs):
         return None
-    return _answer(case, [one.to(lower).to(one.dtype) if one.is_floating_point() and one.dim() else one for one in case.inputs])
+    rounded = (one.to(lower).to(one.dtype) if one.dtype != FLOAT4 and one.is_floating_point() and one.dim() else one for one in case.inputs)
+    return _answer(case, list(rounded))
 
 
 def _every_second(index: int, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     given = case.inputs[index]
-    if not given.is_floating_point() or given.dim() == 0 or given.shape[-1] < 2:
+    if not given.is_floating_point() or is_narrow(given.dtype) or given.dim() == 0 or given.shape[-1] < 2:
         return None
     sampled = given.clone()
     sampled[..., 1::2] = 0
@@ -224,7 +250,7 @@ def _every_second(index: int, case: AdmissionCase, other: AdmissionCase) -> Tens
 
 
 def _other_input(index: int, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
-    if torch.equal(case.inputs[index], other.inputs[index]):
+    if equal(case.inputs[index], other.inputs[index]):
         return None  # always the same: a constant of the problem
     return _answer(case, [*case.inputs[:index], other.inputs[index], *case.inputs[index + 1 :]])
 

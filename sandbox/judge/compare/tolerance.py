@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from sandbox.judge.tensors import FLOAT4, is_narrow, numbers
 from sandbox.protocol import wire
 
 FLOAT64_FLOOR = 1e-12
@@ -60,6 +61,10 @@ def compare(
     results for shaken inputs."""
     if not reference.dtype.is_floating_point:
         return _compare_exact(output, reference, unwritten)
+    if is_narrow(reference.dtype):  # a byte's sentinel may be the right answer, as an integer's
+        unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
+    if reference.dtype == FLOAT4:
+        output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)
     out, ref = output.double(), reference.double()
     ref64 = ref if reference64 is None else reference64.double()
     error = (out - ref).abs_()

@@ -1,14 +1,80 @@
-"""The tensors of a nest without its text: taken out at every call of a reference, so without delay."""
+"""Takes data apart: which tensors are in it, how they lie in memory, and what its objects are made of."""
 
 from __future__ import annotations
 
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
 import torch
+
+from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
+from sandbox.protocol import pytree
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:
-    """The tensors of a nest, in the order in which `nest.flatten` meets them."""
+    """The tensors of a nest without objects, in the order in which `pytree.flatten` meets them. It is done at every call of a reference, so
+    it makes no text."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
     return [tensor for one in value for tensor in tensors_of(one)] if isinstance(value, (list, tuple)) else []
+
+
+def dimensions(one: torch.Tensor) -> list[int] | None:
+    """How `permute` makes the tensor of `in_memory` of it; None where it is contiguous, or has gaps or overlaps."""
+    order = _memory_order(one)
+    return None if order is None else [order.index(dim) for dim in range(one.dim())]
+
+
+def in_memory(one: torch.Tensor) -> torch.Tensor:
+    """The tensor with its dimensions in the order in which they lie in memory: contiguous, unless it has gaps or overlaps."""
+    order = _memory_order(one)
+    return one if order is None else one.permute(order)
+
+
+def _memory_order(one: torch.Tensor) -> list[int] | None:
+    if one.layout != torch.strided or one.is_contiguous():
+        return None
+    order = sorted(range(one.dim()), key=one.stride, reverse=True)
+    return order if one.permute(order).is_contiguous() else None
+
+
+def object_parts(value: object, name_of: Callable[[type], str | None]) -> pytree.ObjectParts | None:
+    """What an object is made of; None for what is no object of a problem. name_of: the name of a class that can be found again."""
+    kind = type(value)
+    if isinstance(value, torch.nn.Module):
+        return _parts(MODULE, kind, _module_fields(value), name_of)
+    if isinstance(value, tuple):
+        named = getattr(kind, "_fields", None)
+        return None if named is None else _parts(NAMED_TUPLE, kind, dict(zip(named, value, strict=True)), name_of)
+    if isinstance(value, types.SimpleNamespace):
+        return pytree.ObjectParts(kind=PLAIN, name="types.SimpleNamespace", fields=vars(value))
+    if isinstance(value, (list, dict, type)) or (name_of(kind) is None and not dataclasses.is_dataclass(kind)):
+        return None
+    slots = [name for base in reversed(kind.__mro__) for name in _slots(base) if hasattr(value, name)]
+    return _parts(PLAIN, kind, {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}, name_of)
+
+
+def _parts(kind: str, of: type, fields: dict[str, object], name_of: Callable[[type], str | None]) -> pytree.ObjectParts:
+    name = name_of(of)
+    if name is None:
+        raise pytree.NestInvalid(
+            f"it holds a {of.__name__}, whose class is not at the top level of a file of the problem; define it there, such as in task.py"
+        )
+    return pytree.ObjectParts(kind=kind, name=name, fields=fields)
+
+
+def _slots(of: type) -> tuple[str, ...]:
+    found: Any = vars(of).get("__slots__", ())
+    return tuple(name for name in ((found,) if isinstance(found, str) else found) if not name.startswith("__"))
+
+
+def _module_fields(module: torch.nn.Module) -> dict[str, object]:
+    """Of a module all but the hooks, which belong to torch."""
+    of_torch = vars(torch.nn.Module())
+    attributes = {name: value for name, value in vars(module).items() if name not in of_torch or name == "training"}
+    parts = ((PARAMETER, module._parameters), (BUFFER, module._buffers), (SUBMODULE, module._modules), (ATTRIBUTE, attributes))
+    return {f"{what}:{name}": value for what, values in parts for name, value in values.items()}

@@ -1,6 +1,7 @@
 """The judge's half of reference_kernels: `generate_input(**case)`, `ref_kernel(data)`, `check_implementation(data, output)`.
 
-Their eval.py is never run. What goes to a runner is the flat list of the tensors in `data`; the template has what lies around them.
+Their eval.py is never run. What goes to a runner is the flat list of the tensors in `data`, each as it lies in memory; the template has
+what lies around them.
 Booleans and lists of a case are passed as what they are (their own harness passes the text "False", which is true).
 """
 
@@ -15,10 +16,10 @@ import torch
 
 from sandbox.judge import references
 from sandbox.judge.compare import tolerance
-from sandbox.judge.references import reference_kernels_code as written
+from sandbox.judge.references import reference_kernels_cases as seen
 from sandbox.judge.references.nests import tensors_of
-from sandbox.judge.references.reference_kernels_code import Code
-from sandbox.judge.tensors import dtype_name
+from sandbox.judge.references.reference_kernels_code import GENERATE, REFERENCE, Code
+from sandbox.judge.tensors import dtype_name, is_nan, is_narrow
 from sandbox.protocol import pytree, wire
 
 NAME = "reference_kernels"
@@ -28,8 +29,8 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the files once, and every case once if its shapes are not known yet."""
     code = Code.of(spec, where)
     if not spec.outputs:
-        spec = written.described(spec, code)
-    cases = {one.shapes(): one for one in (_TaskCase.of(spec, workload) for workload in spec.workloads)}
+        spec = seen.described(spec, code)
+    cases = {one.shapes(): one for one in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
 
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return cases[tuple(one.shape for one in inputs)].run(code.reference, inputs)
@@ -37,7 +38,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     reference.__code__ = reference.__code__.replace()  # its own: what torch.compile makes is kept with the code object
 
     def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
-        return _TaskCase.of(spec, workload).draw(code, key)
+        return _TaskCase.of(spec, workload, code).draw(code, key)
 
     def compare(
         workload: wire.Workload,
@@ -46,13 +47,11 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         expected: list[torch.Tensor],
         unwritten: list[torch.Tensor],
     ) -> list[tolerance.Comparison]:
-        case = _TaskCase.of(spec, workload)
+        case = _TaskCase.of(spec, workload, code)
         case.check_outputs(expected)
         allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
         pairs = list(zip(outputs, expected, unwritten, strict=True))
-        if any(out.is_floating_point() and bool(mask.any()) for out, _, mask in pairs) or not code.accepts(
-            case.both, inputs, outputs, expected
-        ):
+        if any(_is_certain(out) and bool(mask.any()) for out, _, mask in pairs) or not code.accepts(case.both, inputs, outputs, expected):
             return _refused([tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in pairs])
         return [_accepted(out, ref, mask, allowed) for out, ref, mask in pairs]
 
@@ -70,13 +69,16 @@ class _TaskCase:
     data_text: str
     data: pytree.Make
     output: pytree.Make
+    input_numbers: list[int]
+    output_numbers: list[int]
+    output_orders: list[list[int] | None]  # how `permute` makes what is sent of what is returned
     scratch: dict[int, str]
     mark: int | None
     inputs: tuple[tuple[str, tuple[int, ...]], ...]
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload) -> _TaskCase:
+    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> _TaskCase:
         """As the described spec has it."""
         found = json.loads(workload.arguments)
         data, _, output = json.loads(found["template"])[1]
@@ -88,8 +90,11 @@ class _TaskCase:
             name=workload.workload_id,
             arguments=found["case"],
             data_text=json.dumps(data),
-            data=pytree.builder(data),
+            data=pytree.builder(data, code.make_object),
             output=pytree.builder(output),
+            input_numbers=[number for number, _ in pytree.leaves(data)],
+            output_numbers=[number - len(spec.inputs) for number, _ in pytree.leaves(output)],
+            output_orders=[seen.inverse(dimensions) for _, dimensions in pytree.leaves(output)],
             scratch={int(index): kind for index, kind in found["scratch"].items()},
             mark=found["mark"],
             inputs=sizes(spec.inputs),
@@ -108,24 +113,46 @@ class _TaskCase:
         """The outputs. Inputs that the reference writes to are its own: those that it only writes come without their content."""
         given = list(inputs)
         for index, kind in self.scratch.items():
-            given[index] = torch.empty_like(inputs[index]) if kind == written.BLANK else inputs[index].clone()
-        return [one.detach().contiguous() for one in tensors_of(reference(self.data(given)))]
+            if kind != seen.UNUSED:
+                given[index] = torch.empty_like(inputs[index]) if kind == seen.BLANK else inputs[index].clone()
+        returned = tensors_of(reference(self.data(given)))
+        if len(returned) != len(self.output_numbers):
+            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
+        found = [
+            (one if order is None or one.dim() != len(order) else one.permute(order)).detach().contiguous()
+            for one, order in zip(returned, self.output_orders, strict=True)
+        ]
+        return found if len(found) == len(self.outputs) else seen.placed(found, self.output_numbers, self.outputs, str(found[0].device))
 
     def draw(self, code: Code, key: str) -> list[torch.Tensor]:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
-        tensors, text = written.flat(code.data(self.arguments, key), f"{written.GENERATE} at {self.name!r}")
-        written.check_inputs(tensors, self.name)
-        found = [written.moved(one, code.where) for one in tensors]
-        found += [] if self.mark is None else [written.marker(self.mark, code.where)]
-        if json.dumps(json.loads(text)) != self.data_text or tuple((dtype_name(one), tuple(one.shape)) for one in found) != self.inputs:
+        tensors, text = code.flat(code.data(self.arguments, key), f"{GENERATE} at {self.name!r}")
+        seen.check_inputs(tensors, self.name)
+        found = [seen.moved(one, code.where) for one in tensors]
+        kinds = [(dtype_name(one), tuple(one.shape)) for one in found]
+        same_count = len(found) == len(self.input_numbers)
+        if (
+            not same_count
+            or kinds != [self.inputs[number] for number in self.input_numbers]
+            or json.dumps(pytree.renumbered(json.loads(text), self.input_numbers)) != self.data_text
+        ):
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
-            raise references.ReferenceFailed(f"{written.GENERATE} at {self.name!r} makes {text}")
-        return found
+            raise references.ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
+        own = len(self.inputs) - (self.mark is not None)
+        return [
+            *seen.placed(found, self.input_numbers, self.inputs[:own], code.where),
+            *([] if self.mark is None else [seen.marker(self.mark, code.where)]),
+        ]
 
     def check_outputs(self, expected: list[torch.Tensor]) -> None:
         """That the reference returned what it did at first."""
         if tuple((dtype_name(one), tuple(one.shape)) for one in expected) != self.outputs:
-            raise references.ReferenceFailed(f"{written.REFERENCE} at {self.name!r} returns shapes or dtypes that differ from seed to seed")
+            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns shapes or dtypes that differ from seed to seed")
+
+
+def _is_certain(out: torch.Tensor) -> bool:
+    """Whether what still holds the poison was not written: a float of one byte may be right and look so."""
+    return out.is_floating_point() and not is_narrow(out.dtype)
 
 
 def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed: wire.Tolerance) -> tolerance.Comparison:
@@ -133,8 +160,9 @@ def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed:
     found = tolerance.compare(out, ref, None, mask, allowed)
     # A byte may hold the sentinel and be right within the check's own tolerance.
     unwritten = found.unwritten_count if out.dtype == torch.bool or out.dtype.itemsize > 2 else 0
-    wrong = out.is_floating_point() and not bool(ref.isnan().any())
-    counts = replace(found, mismatched_count=unwritten, unwritten_count=unwritten, nonfinite_count=int(out.isnan().sum()) if wrong else 0)
+    wrong = out.is_floating_point() and not bool(is_nan(ref).any())
+    nan_count = int(is_nan(out).sum()) if wrong else 0
+    counts = replace(found, mismatched_count=unwritten, unwritten_count=unwritten, nonfinite_count=nan_count)
     # Indices that differ and are right all the same have no error to speak of.
     return counts if out.is_floating_point() else replace(counts, max_absolute_error=0.0, max_relative_error=0.0)
 

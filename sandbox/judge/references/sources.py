@@ -20,9 +20,11 @@ from typing import NamedTuple
 import torch
 
 from sandbox.judge import references
+from sandbox.launch import scaled_mm
 
 _CUDA = re.compile(r"cuda(:\d+)?")
 _NOTHING_TO_DO = {"torch.cuda.synchronize", "torch.cuda.empty_cache", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
+SCALED_MM = "__scaled_mm__"  # what stands for torch's function on the emulated device
 _SPARE_BYTES = 1 << 30  # of addresses: stacks of threads and the like, which are not touched
 
 
@@ -32,7 +34,7 @@ class Modules:
     def __init__(self, texts: Mapping[str, str], label: str, where: str) -> None:
         self._texts, self._label, self._where = texts, label, where
         self._made: dict[str, types.ModuleType] = {}
-        self._builtins = {**vars(builtins), "__import__": self._import}
+        self._builtins = {**vars(builtins), "__import__": self._import, SCALED_MM: scaled_mm.emulated}
 
     def load(self, name: str) -> types.ModuleType:
         """The module of that name; executed at the first time."""
@@ -43,6 +45,15 @@ class Modules:
             self._made[name] = sys.modules[module.__name__] = module
             self._execute(module, f"{self._label}/{name}.py", self._texts[name])
         return self._made[name]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return name in self._texts
+
+    def file_of(self, module_name: str) -> str | None:
+        """The file whose module has this name in sys.modules; None where it is none of these."""
+        file = module_name.removeprefix(f"{self._label}_")
+        return file if module_name != file and file in self._made else None
 
     def _execute(self, module: types.ModuleType, path: str, text: str) -> None:
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
@@ -91,6 +102,8 @@ class _ReferenceOnCpu(ast.NodeTransformer):
                 return ast.copy_location(ast.Call(ast.Attribute(inner, "cpu", ast.Load()), [], []), node)
             case ast.Attribute() as function if ast.unparse(function) in _NOTHING_TO_DO:
                 return ast.copy_location(ast.Constant(None), node)
+            case ast.Attribute() as function if ast.unparse(function) == "torch._scaled_mm":
+                return ast.copy_location(ast.Call(ast.Name(SCALED_MM, ast.Load()), node.args, node.keywords), node)
         return node
 
 

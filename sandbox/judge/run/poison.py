@@ -1,8 +1,9 @@
 """What outputs and guard bands hold before a kernel runs, and how to see what it left.
 
-Floats get a signalling NaN whose payload is random per trial, integers a random sentinel. A band around every tensor holds random bytes.
-A CPU's arithmetic makes a signalling NaN quiet and keeps its payload (Intel SDM, volume 1, 4.8.3.5), so an element that was computed
-from what its output held before, such as 0 * c, is seen to be written. A GPU's arithmetic makes its own NaN of it.
+Floats get a signalling NaN whose payload is random per trial. Integers get a random sentinel, and so do floats of one byte, which have
+too few NaNs. A band around every tensor holds random bytes. A CPU's arithmetic makes a signalling NaN quiet and keeps its payload (Intel
+SDM, volume 1, 4.8.3.5), so an element that was computed from what its output held before, such as 0 * c, is seen to be written. A GPU's
+arithmetic makes its own NaN of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import secrets
 
 import torch
 
+from sandbox.judge.tensors import FLOAT4, is_narrow
+
 # dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
 _NAN = {
     torch.float64: (torch.int64, 0x7FF8_0000_0000_0000, 51),
@@ -18,6 +21,7 @@ _NAN = {
     torch.float16: (torch.int16, 0x7E00, 9),
     torch.bfloat16: (torch.int16, 0x7FC0, 6),
 }
+ALL_BITS_OF_BYTE, ONE_BYTE_LIMIT = 255, 256
 ALL_BITS = -1  # a NaN in every float format, which no arithmetic makes
 _WIDTH = {torch.int64: torch.int64, torch.int32: torch.int32, torch.int16: torch.int16, torch.int8: torch.uint8, torch.uint8: torch.uint8}
 
@@ -33,6 +37,10 @@ def fill(output: torch.Tensor) -> int:
         return bits
     if dtype == torch.bool:
         bits = 2 + secrets.randbelow(254)  # no boolean that a kernel writes
+        output.view(torch.uint8).fill_(bits)
+        return bits
+    if is_narrow(dtype):
+        bits = secrets.randbelow(ONE_BYTE_LIMIT)
         output.view(torch.uint8).fill_(bits)
         return bits
     kind = _WIDTH[dtype]
@@ -52,8 +60,18 @@ def unwritten(output: torch.Tensor, bits: int) -> torch.Tensor:
         return (raw == bits) | (raw == nan) | (raw == ALL_BITS)
     if dtype == torch.bool:
         return output.view(torch.uint8) > 1
+    if is_narrow(dtype):
+        raw = output.view(torch.uint8)
+        return (raw == bits) | (raw == ALL_BITS_OF_BYTE) | (raw == _fresh_byte(dtype))
     raw = output.view(_WIDTH[dtype])
     return (raw == bits) | (raw == torch.iinfo(raw.dtype).max) | (raw == (ALL_BITS if raw.dtype.is_signed else 255))
+
+
+def _fresh_byte(dtype: torch.dtype) -> int:
+    """What torch fills fresh memory of a float of one byte with: its NaN; it fills none of float4, which has none."""
+    if dtype == FLOAT4:
+        return ALL_BITS_OF_BYTE
+    return int(torch.full((1,), torch.nan).to(dtype).view(torch.uint8))
 
 
 def output_read(output: torch.Tensor, bits: int) -> bool:

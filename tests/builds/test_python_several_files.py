@@ -1,0 +1,151 @@
+"""Submissions of several Python files, with the problem's modules and CUDA files: built, loaded, and their errors placed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
+from tests.builds.test_python_language_load import loaded, loader, made  # noqa: F401  fixtures
+from tests.python_builds import PLAIN
+
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]  # torch is imported in each
+MAIN = "from kernels import add\nfrom .pkg.more import also\n\ndef solution(a, b):\n    return also(add(a, b))\n"
+OTHERS = {"kernels.py": "def add(a, b):\n    return a + b\n", "pkg/__init__.py": "", "pkg/more.py": "def also(x):\n    return x\n"}
+BOUND = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_all", &add_all); }\n'
+CUDA = """#include <torch/extension.h>
+#include "kernel.cuh"
+torch::Tensor add_all(torch::Tensor a, torch::Tensor b) {
+    auto c = torch::empty_like(a);
+    add<<<(a.numel() + 255) / 256, 256>>>(a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), a.numel());
+    return c;
+}
+"""
+HEADER = """#pragma once
+__global__ void add(const float* a, const float* b, float* c, long n) {
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i]BODY;
+}
+"""
+LOADS = """from pathlib import Path
+from torch.utils.cpp_extension import load
+module = load("adds", [SOURCE])
+
+def solution(a, b):
+    return module.add_all(a, b)
+"""
+SUM = [11.0, 22.0, 33.0]
+
+
+def test_files_that_import_each_other_are_built_and_loaded(made, loaded):  # noqa: F811
+    """In both boxes; the artifact says which one is the main file."""
+    built = made(MAIN, path="run.py", others=OTHERS)
+    assert built.code == BUILT, built.log
+    assert built.names == ["main/path", *(f"sources/{name}" for name in sorted(["run.py", *OTHERS]))]
+    assert loaded(built.artifact) == SUM
+
+
+def test_the_main_file_need_not_be_the_first(made, loaded):  # noqa: F811
+    """If it alone has an entry."""
+    built = made(OTHERS["kernels.py"], path="kernels.py", others={"z.py": MAIN, **{name: OTHERS[name] for name in OTHERS if "/" in name}})
+    assert built.code == BUILT and loaded(built.artifact) == SUM, built.log
+
+
+def test_the_problems_modules_can_be_imported(made, loaded):  # noqa: F811
+    """In both boxes, by a submission's other files too; their text can be read. A file of the submission's own comes first."""
+    modules = {"task.py": "input_t = output_t = object\nWHO = 'task'\n", "utils.py": "def same(x):\n    return x\n"}
+    text = "from task import input_t\nfrom kernels import add\nimport inspect, task, utils\n"
+    text += "assert 'def same' in inspect.getsource(utils.same)\n"
+    text += "def solution(a: input_t, b):\n    return add(a, b)\n"
+    others = {"kernels.py": "from utils import same\ndef add(a, b):\n    return same(a + b)\n"}
+    built = made(text, path="run.py", others=others, modules=modules)
+    assert built.code == BUILT, built.log
+    assert loaded(built.artifact) == SUM
+    other = made(
+        f"{text}assert task.WHO == 'own'\n", path="run.py", others={**others, "task.py": "input_t, WHO = object, 'own'\n"}, modules=modules
+    )
+    assert other.code == BUILT and loaded(other.artifact) == SUM, other.log
+
+
+def test_the_problems_modules_are_read_only(made):  # noqa: F811
+    """A submission that writes to one changes nothing in its artifact."""
+    text = "import task, os\nos.chmod(task.__file__, 0o600)\nopen(task.__file__, 'w').write('x = 2')\n"
+    built = made(text + PLAIN, modules={"task.py": "x = 1"})
+    assert built.code == BUILT and b"x = 1" in built.artifact and b"x = 2" not in built.artifact.replace(b"write('x = 2')", b"")
+
+
+@pytest.mark.parametrize("source", ["Path(__file__).parent / 'kernel.cu'", "'kernel.cu'"])
+def test_cuda_files_next_to_the_main_file_are_compiled(made, loaded, source):  # noqa: F811
+    """By their path, or by their name in the working directory; with a header that has device code."""
+    others = {"kernel.cu": CUDA + BOUND, "kernel.cuh": HEADER.replace("BODY", "")}
+    built = made(LOADS.replace("SOURCE", source), path="run.py", others=others)
+    assert built.code == BUILT, built.log
+    assert loaded(built.artifact) == SUM
+
+
+def test_new_files_can_be_written_next_to_the_submitted_ones(made, loaded):  # noqa: F811
+    """In both boxes, as modules do that generate what they compile; and in the working directory."""
+    text = "from pathlib import Path\nhere = Path(__file__).parent / 'made.txt'\nhere.write_text('x')\nPath('other.txt').write_text('x')\n"
+    built = made(text + PLAIN)
+    assert built.code == BUILT and loaded(built.artifact) == SUM, built.log
+
+
+def test_an_error_is_placed_in_the_file_that_has_it(made):  # noqa: F811
+    """Of Python, of a CUDA text inside a Python file that is not the main one, of a CUDA file, of its header."""
+    failed = made("from kernels import add\n" + PLAIN, path="run.py", others={"kernels.py": "\ndef add(\n"})
+    assert failed.code == IMPORT_FAILED and failed.log.startswith("kernels.py:2: error: SyntaxError"), failed.log
+    inline = (
+        'from torch.utils.cpp_extension import load_inline\nTEXT = """\n__global__ void f(float* x) {\n'
+        '    x[0] = undefined_thing;\n}\n"""\n'
+        'module = load_inline("f", "void nothing();", TEXT)\n'
+    )
+    failed = made("import kernels\n" + PLAIN, path="run.py", others={"kernels.py": inline})
+    assert failed.code == REJECTED and "kernels.py:4:" in failed.log and "4 |     x[0] = undefined_thing;" in failed.log, failed.log
+    assert "kernels.py:7: note: asked for here" in failed.log
+    files = {"kernel.cu": CUDA.replace("empty_like", "undefined_thing") + BOUND, "kernel.cuh": HEADER.replace("BODY", "")}
+    failed = made(LOADS.replace("SOURCE", "'kernel.cu'"), path="run.py", others=files)
+    assert failed.code == REJECTED and "kernel.cu:4:" in failed.log, failed.log
+    files = {"kernel.cu": CUDA + BOUND, "kernel.cuh": HEADER.replace("BODY", " + undefined_thing")}
+    failed = made(LOADS.replace("SOURCE", "'kernel.cu'"), path="run.py", others=files)
+    assert failed.code == REJECTED and "kernel.cuh:4:" in failed.log, failed.log
+
+
+def test_a_file_may_have_the_name_that_an_inline_text_is_compiled_under(made):  # noqa: F811
+    """The error is at that file's line, though its text is compiled behind torch's headers."""
+    text = "from pathlib import Path\nfrom torch.utils.cpp_extension import load_inline\n"
+    text += "module = load_inline('f', 'void nothing();', Path(__file__).with_name('cuda.cu').read_text())\n"
+    failed = made(text + PLAIN, path="run.py", others={"cuda.cu": "\n__global__ void f(float* x) {\n    x[0] = undefined_thing;\n}\n"})
+    assert failed.code == REJECTED and "cuda.cu:3:" in failed.log and "3 |     x[0] = undefined_thing;" in failed.log, failed.log
+
+
+def test_a_missing_package_is_unsupported_and_a_missing_file_is_not(made):  # noqa: F811
+    """A package that no file is named like; a misspelt file of the submission's own; the reference, which nobody is given."""
+    failed = made(f"import tilelang.language\n{PLAIN}", path="run.py", others=OTHERS)
+    assert failed.code == UNSUPPORTED, failed.log
+    assert failed.log.startswith(
+        "run.py:1: error: this grader does not have the Python module 'tilelang'; it has torch, triton, numba, numpy"
+    )
+    failed = made(f"from kernles import add\n{PLAIN}", path="run.py", others=OTHERS)
+    assert failed.code == IMPORT_FAILED, failed.log
+    assert "no module 'kernles'; the files can be imported as kernels, run, pkg, pkg.more; did you mean 'kernels'?" in failed.log
+    failed = made(f"import pkg.less\n{PLAIN}", path="run.py", others=OTHERS)
+    assert failed.code == IMPORT_FAILED and "no module 'pkg.less'" in failed.log
+    failed = made(f"from reference import ref_kernel\n{PLAIN}", modules={"task.py": ""})
+    assert failed.code == IMPORT_FAILED and "a submission is not given the reference; it can import" in failed.log
+
+
+def test_what_is_for_amd_gpus_is_unsupported(made):  # noqa: F811
+    """A text with a header of HIP, whatever compiler the module sets; a call of hipcc."""
+    inline = 'import os\nos.environ["CXX"] = "hipcc"\nfrom torch.utils.cpp_extension import load_inline\n'
+    inline += 'module = load_inline("f", "#include <hip/hip_runtime.h>\\nint f() { return 1; }", functions="f")\n'
+    calls = "import subprocess\nsubprocess.run(['hipcc', '-c', 'x.cpp'], check=True)\n"
+    for text in (inline, calls):
+        failed = made(text + PLAIN)
+        assert failed.code == UNSUPPORTED and "HIP is for AMD GPUs, which this grader does not have" in failed.log, failed.log
+
+
+def test_a_missing_entry_is_told_with_the_files_that_have_one(made):  # noqa: F811
+    """Two of them, and none is the first."""
+    failed = made("def a(): ...\ndef b(): ...\n", path="run.py", others={"x.py": PLAIN, "y.py": PLAIN})
+    assert failed.code == ENTRY_NOT_FOUND
+    assert failed.log.startswith("run.py: error: the module has no function 'solve'")
+    assert "(the main file is the first one that is named; x.py and y.py define one: name the main file first)" in failed.log
