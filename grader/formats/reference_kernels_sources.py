@@ -36,9 +36,16 @@ def check_packages(directory: Path, trees: Mapping[str, ast.Module]) -> None:
             for name in _imported(node) if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
                 if f"{name}.py" in trees:
                     waiting += {f"{name}.py"} - seen
-                elif name not in OF_A_JUDGE and name not in sys.stdlib_module_names and find_spec(name) is None:
-                    text = f"line {node.lineno}: imports {name!r}, which is not installed here; install it for the grader's Python"
-                    raise ProblemInvalid(str(directory / file), f"{text}, or leave the problem out")
+                elif name not in OF_A_JUDGE and name not in sys.stdlib_module_names and not _is_installed(name):
+                    text = f"line {node.lineno}: imports {name!r}, which is not installed here, and which files does not list"
+                    raise ProblemInvalid(str(directory / file), f"{text}; install it for the grader's Python, or list its file")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # of a module such as __main__
+        return True
 
 
 def public(trees: Mapping[str, ast.Module]) -> list[str]:

@@ -243,6 +243,6 @@ def test_a_package_that_is_not_installed_is_named(tmp_path, text):
     ):
         with pytest.raises(ProblemInvalid) as caught:
             reference_kernels.load(listed(tmp_path / name / "p", **files))
-        assert f"{name}: line 2: imports 'nowhere', which is not installed here" in str(caught.value)
+        assert f"{name}: line 2: imports 'nowhere', which is not installed here, and which files does not list" in str(caught.value)
     lax = f"try:\n    {text}except ImportError: pass\ndef f():\n    {text}{FUNCTIONS}"
     assert reference_kernels.load(listed(tmp_path / "lax" / "p", reference=lax, spare=text)).spec.reference
