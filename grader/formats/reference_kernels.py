@@ -149,7 +149,8 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     name = task_path.resolve().parent.name
     problem_id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:ID_LIMIT_CHARS] or "problem"
     spec = replace(_spec(problem_id, task, texts, reference), modules=modules)
-    return Problem(problem_id=problem_id, title=name, languages=LANGUAGES, spec=spec, statement=task.description)
+    statement = f"{task.description}\nA submission can import {' and '.join(modules)}.\n" if modules else task.description
+    return Problem(problem_id=problem_id, title=name, languages=LANGUAGES, spec=spec, statement=statement)
 
 
 def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:

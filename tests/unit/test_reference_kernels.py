@@ -51,6 +51,7 @@ def test_a_problem_reads_back():
     assert json.loads(spec.workloads[0].arguments) == {"case": {"size": 33, "factor": 2, "seed": 4242}}
     assert set(json.loads(spec.reference)) == {"task.py", "utils.py", "reference.py"}
     assert (spec.tolerance.atol, spec.tolerance.rtol) == (1e-2, 1e-2) and "factor * b" in problem.statement
+    assert problem.statement.endswith("\nA submission can import task.py and utils.py.\n")
 
 
 def test_where_there_are_no_tests_benchmarks_are_for_every_device(tmp_path):
