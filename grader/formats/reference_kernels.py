@@ -139,7 +139,8 @@ def members(path: Path) -> tuple[Path, ...]:
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
     texts = {name.removesuffix(".py"): text for name, text in json.loads(problem.spec.reference).items()}
-    return needed_packages.sentence(needed_packages.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
+    found = needed_packages.sentence(needed_packages.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
+    return found and f"{found}, or list its file under `files`"
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
@@ -157,7 +158,8 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     name = task_path.resolve().parent.name
     problem_id = problem_id_of(name)
     spec = replace(_spec(problem_id, task, texts, reference), modules=modules)
-    return Problem(problem_id=problem_id, title=name, languages=LANGUAGES, spec=spec, statement=task.description)
+    statement = f"{task.description}\nA submission can import {' and '.join(modules)}.\n" if modules else task.description
+    return Problem(problem_id=problem_id, title=name, languages=LANGUAGES, spec=spec, statement=statement)
 
 
 def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: ast.Module) -> wire.ProblemSpec:

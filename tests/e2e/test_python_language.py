@@ -119,8 +119,12 @@ async def test_a_module_that_never_ends_its_import_is_stopped(fleet: LocalFleet)
 @pytest.mark.parametrize(
     ("text", "expected", "told"),
     [
-        ("def solution(a, b):\n    return (a + b\n", "COMPILE_ERROR REJECTED", "kernel.py:2: error: SyntaxError: '(' was never closed"),
-        ("raise KeyError('here')\n", "COMPILE_ERROR REJECTED", "kernel.py:1: error: KeyError: 'here'"),
+        (
+            "def solution(a, b):\n    return (a + b\n",
+            "COMPILE_ERROR IMPORT_FAILED",
+            "kernel.py:2: error: SyntaxError: '(' was never closed",
+        ),
+        ("raise KeyError('here')\n", "COMPILE_ERROR IMPORT_FAILED", "kernel.py:1: error: KeyError: 'here'"),
         ("def one(a): ...\ndef two(a): ...\n", "COMPILE_ERROR ENTRY_NOT_FOUND", "name one of them 'solve'"),
     ],
     ids=["syntax", "raises", "entry"],

@@ -51,6 +51,7 @@ def test_a_problem_reads_back():
     assert json.loads(spec.workloads[0].arguments) == {"case": {"size": 33, "factor": 2, "seed": 4242}}
     assert set(json.loads(spec.reference)) == {"task.py", "utils.py", "reference.py"}
     assert (spec.tolerance.atol, spec.tolerance.rtol) == (1e-2, 1e-2) and "factor * b" in problem.statement
+    assert problem.statement.endswith("\nA submission can import task.py and utils.py.\n")
 
 
 def test_where_there_are_no_tests_benchmarks_are_for_every_device(tmp_path):
@@ -241,6 +242,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path, text):
     through = {"reference": f"import utils\n{FUNCTIONS}", "utils": text}
     for name, files in (("direct", direct), ("through", through)):
         problem = reference_kernels.load(listed(tmp_path / name / "p", **files))
-        assert "its reference needs nowhere, not installed here" in reference_kernels.unusable(problem)
+        found = reference_kernels.unusable(problem)
+        assert "its reference needs nowhere, not installed here" in found and "or list its file under `files`" in found
     lax = f"try:\n    {text}except ImportError: pass\ndef f():\n    {text}{FUNCTIONS}"
     assert reference_kernels.unusable(reference_kernels.load(listed(tmp_path / "lax" / "p", reference=lax, spare=text))) == ""
