@@ -181,7 +181,14 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
         digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
         convention=wire.Convention.DATA,
+        rule=_rule(texts),
     )
+
+
+def _rule(texts: dict[str, str]) -> str:
+    """The check is code: two versions of the files can be two rules."""
+    digest = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
+    return f"what check_implementation of {REFERENCE} accepts (files {digest[:12]})"
 
 
 def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:

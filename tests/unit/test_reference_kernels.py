@@ -91,16 +91,18 @@ def _imports_of_the_server_half() -> set[str]:
 
 
 def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
-    """A new description is the same problem; a new case, and a new file that the reference imports, make another."""
+    """A new description is the same problem; a new case, and a new file that the reference imports, make another. Only the last has another rule."""
     directory = copied(tmp_path)
     task, utils = directory / "task.yml", directory.parent / "shared" / "utils.py"
-    before = reference_kernels.load(directory, root=directory.parent).digest
+    before = reference_kernels.load(directory, root=directory.parent).spec
     task.write_text(task.read_text().replace("written into", "put into"))
-    assert reference_kernels.load(directory, root=directory.parent).digest == before
+    assert reference_kernels.load(directory, root=directory.parent).digest == before.digest
     task.write_text(task.read_text().replace('"size": 33', '"size": 34'))
-    changed = reference_kernels.load(directory, root=directory.parent).digest
+    changed = reference_kernels.load(directory, root=directory.parent).spec
     utils.write_text(utils.read_text() + "\n")
-    assert len({before, changed, reference_kernels.load(directory, root=directory.parent).digest}) == 3
+    other = reference_kernels.load(directory, root=directory.parent).spec
+    assert len({before.digest, changed.digest, other.digest}) == 3
+    assert before.rule == changed.rule != other.rule and "check_implementation of reference.py" in other.rule
 
 
 @pytest.mark.parametrize(
