@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +35,15 @@ def of_shared_runtime() -> TakeError:
         for path in sorted(one for one in loaded if os.path.basename(one).startswith(RUNTIME)):
             return _of_runtime(ctypes.CDLL(path))
     return none
+
+
+def of_any(asked: Iterable[TakeError]) -> TakeError:
+    """The first error of several runtimes. All are asked, so that none keeps an error until the next call."""
+
+    def take() -> str:
+        return next(filter(None, [one() for one in asked]), "")
+
+    return take
 
 
 def _of_runtime(runtime: ctypes.CDLL) -> TakeError:

@@ -15,7 +15,16 @@ from types import ModuleType
 from typing import Any
 
 from sandbox.devices import Arena
-from sandbox.languages import python_build, python_call, python_emulated, python_extensions, python_files, python_module, python_stubs
+from sandbox.languages import (
+    cuda_errors,
+    python_build,
+    python_call,
+    python_emulated,
+    python_extensions,
+    python_files,
+    python_module,
+    python_stubs,
+)
 from sandbox.launch import objects
 from sandbox.launch.kernel import LaunchRefused, Loaded
 from sandbox.protocol import python_archive, wire
@@ -50,7 +59,12 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     kernel, module = _kernel(main, place, job, state_fd)
     make_object = partial(_make_object, module, place)
     fills = all(tensor.dtype != NOT_FILLED for tensor in (*job.inputs, *job.outputs))
-    return Loaded(bind=lambda call: python_call.bind(kernel, call, job, arena, make_object), uses_torch=True, fills=fills)
+    return Loaded(
+        bind=lambda call: python_call.bind(kernel, call, job, arena, make_object),
+        uses_torch=True,
+        fills=fills,
+        take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime())),
+    )
 
 
 def _kernel(main: Path, place: python_files.ModuleDirectory, job: wire.RunnerJob, state_fd: int) -> tuple[python_call.Kernel, ModuleType]:

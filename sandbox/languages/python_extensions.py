@@ -18,12 +18,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sandbox.languages import cuda_errors
 from sandbox.protocol import elf
 
 MAIN, CUDA = "main.cpp", "cuda.cu"
 CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
 INIT = "PyInit_"
 Texts = str | Sequence[str] | None
+_errors: list[cuda_errors.TakeError] = []  # of each library that this process has loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +164,15 @@ def load_library(path: Path, extension: Extension) -> ModuleType | None:
     """Load a library. By a descriptor, which works where files of the box's own may not be executed."""
     content = path.read_bytes()
     opened = in_memory(extension.name, content)
-    if not extension.is_module:
-        ctypes.CDLL(opened)  # registers its operators; torch.ops.load_library would ask for the file's real name, and it has none
-        return None
-    return import_library(opened, content)
+    # One that is no module registers its operators when it is opened; torch.ops.load_library would need the file's real name.
+    module = import_library(opened, content) if extension.is_module else None
+    _errors.append(cuda_errors.of_library(ctypes.CDLL(opened)))
+    return module
+
+
+def take_error() -> str:
+    """The last error of the CUDA runtimes in the libraries that this process has loaded, as "name: text", or ""; it is cleared."""
+    return cuda_errors.of_any(_errors)()
 
 
 def import_library(path: str, content: bytes) -> ModuleType | None:

@@ -99,11 +99,10 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
             blank=blank(targets, call),
         )
 
-    errors = cuda_errors.of_library(ctypes.CDLL(path))
     return Loaded(
         bind=bind,
         uses_torch=True,
-        take_error=cuda_errors.of_shared_runtime() if errors is cuda_errors.none else errors,
+        take_error=cuda_errors.of_any((cuda_errors.of_library(ctypes.CDLL(path)), cuda_errors.of_shared_runtime())),
         own_operators=frozenset(own),
     )
 

@@ -147,6 +147,31 @@ async def test_a_kernel_that_raises_is_told_its_line(fleet: LocalFleet) -> None:
     assert verdict(report) == "RUNTIME_ERROR RAISED" and "kernel.py:3: error: RuntimeError" in report.summary
 
 
+BAD_LAUNCH = """
+import torch
+from torch.utils.cpp_extension import load_inline
+CUDA = '''
+__global__ void add(const float* a, const float* b, float* c) { c[threadIdx.x] = a[threadIdx.x] + b[threadIdx.x]; }
+torch::Tensor add_of(torch::Tensor a, torch::Tensor b) {
+    auto c = torch::empty_like(a);
+    add<<<1, THREADS>>>(a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>());
+    return c;
+}
+'''
+module = load_inline("bad", "torch::Tensor add_of(torch::Tensor, torch::Tensor);", CUDA, functions=["add_of"])
+def solution(a, b):
+    return module.add_of(a, b)
+"""
+
+
+async def test_a_launch_that_failed_is_named(fleet: LocalFleet) -> None:
+    """With the runtime's error, though the host code never asked for it. Control: a launch of half the elements has none."""
+    for threads, failed in ((2048, True), (512, False)):
+        report = await graded(fleet, BAD_LAUNCH.replace("THREADS", str(threads)), sizes=("n1024",))
+        assert verdict(report) == "WRONG_ANSWER UNWRITTEN_OUTPUT"
+        assert ("A CUDA call of the kernel failed (cudaError" in report.summary) is failed, report.summary
+
+
 # -- what a module does while it is imported ---------------------------------------------------------------------------------------------
 
 NUISANCE = """

@@ -91,7 +91,7 @@ def _imports_of_the_server_half() -> set[str]:
 
 
 def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
-    """A new description is the same problem; a new case, and a new file that the reference imports, make another. Only the last has another rule."""
+    """A new description is the same problem; a new case and a new text of a file make another, the file with another rule."""
     directory = copied(tmp_path)
     task, utils = directory / "task.yml", directory.parent / "shared" / "utils.py"
     before = reference_kernels.load(directory, root=directory.parent).spec
