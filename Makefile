@@ -28,7 +28,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check lint examples seeds attack containment gpu bench-build proto clean setup setup-dev headers
+.PHONY: help demo test test-all check lint examples seeds formats public attack containment gpu bench-build proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,7 +84,13 @@ examples: setup-dev ## Grade every file of kernels_examples/ on the emulated dev
 	@$(BIN)/python -m pytest tests/gpu/test_examples.py -q --all-cases --gpu-device emulated $(EXAMPLES_ARGS)
 
 seeds: setup-dev ## Grade the kernels of the documents that this project was made from, as they are (SEEDS=DIR; SEEDS_ARGS='--only 002,003'; SEEDS_ARGS=--help lists the options)
-	@$(BIN)/python -m tools.seeds $(SEEDS) $(SEEDS_ARGS)
+	@$(BIN)/python -m tools.verdicts tools/manifests/seeds.toml $(SEEDS) $(SEEDS_ARGS)
+
+formats: setup-dev ## Import, check and submit fixtures of every problem format, and print the counts and the verdicts (FORMATS_ARGS=--help lists the options)
+	@$(BIN)/python -m tools.verdicts tools/manifests/formats.toml . $(FORMATS_ARGS)
+
+public: setup-dev ## Import and grade public repositories that lie in a directory, unchanged (PUBLIC=DIR; PUBLIC_ARGS=--help lists the options)
+	@$(BIN)/python -m tools.verdicts tools/manifests/public.toml $(PUBLIC) $(PUBLIC_ARGS)
 
 proto: setup-dev ## Generate grader/v1 from proto/
 	$(BIN)/python tools/generate_proto.py

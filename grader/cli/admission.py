@@ -20,11 +20,9 @@ from grader.cli.text import one_line, plain
 from grader.devices import EMULATED
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken, ProblemInvalid
-from grader.formats import detect_format, formats
-from grader.formats.inside import own_directory
+from grader.formats import expected_layouts, formats
 from grader.model import Problem
-from grader.problems.adjusted import AdjustedSet
-from grader.problems.store import Problems
+from grader.problems.store import Imported, import_all
 from grader.server.wiring import chosen_gpus
 from sandbox.protocol.signatures import cuda_signature, with_arguments
 from sandbox.protocol.wire import Finding, FindingOutcome
@@ -44,15 +42,19 @@ _WORDS = {
 
 
 async def check_all(path: Path, device: str, budget_s: float, place: CheckPlace, changes: AdjustOptions, *, json: bool) -> Exit:
-    """Check the problem at path, or those directly below, with what is to be changed in each; exit code 1 where one is not admitted."""
-    store, gpu, root, paths = Problems(), _gpu(device), own_directory(path), _paths(path)
-    wanted = AdjustedSet.of(path, paths, formats(), adjustments(changes))
-    problems = [store.add(one, root, wanted.of_file(one)) for one in paths]
+    """Check every problem that `problems import` would find, with what is to be changed in each; exit code 1 where one is not admitted."""
+    gpu, found = _gpu(device), _found(path, changes)
     async with check_box(place) as box:
-        found = [await checked(problem, gpu, budget_s, box, json=json) for problem in problems]
+        checks = [await checked(one.problem, gpu, budget_s, box, json=json) for one in found if one.problem and not one.unusable]
+    refused = {str(one.path): reason for one in found if (reason := _why_refused(one))}
+    admitted = not refused and all(one.admitted for one in checks)
     if json:
-        print(json_module.dumps({"admitted": all(one.admitted for one in found), "problems": [_plain(one) for one in found]}, indent=2))
-    return Exit.DONE if all(one.admitted for one in found) else Exit.OTHER_VERDICT
+        refusals = [{"path": at, "reason": reason} for at, reason in refused.items()]
+        print(json_module.dumps({"admitted": admitted, "problems": [_plain(one) for one in checks], "refused": refusals}, indent=2))
+    else:
+        for at, reason in refused.items():
+            stdout_console().print(plain(f"{at}: refused: {one_line(reason, most_chars=1000)}", "red"), soft_wrap=True)
+    return Exit.DONE if admitted else Exit.OTHER_VERDICT
 
 
 def render(found: Admission) -> Table:
@@ -83,13 +85,18 @@ async def checked(problem: Problem, gpu: Gpu | None, budget_s: float, box: Check
     return found
 
 
-def _paths(path: Path) -> list[Path]:
-    """The problem at path, or those directly in that directory."""
-    if not path.is_dir() or detect_format(path) is not None:
-        return [path]
-    if found := [one for one in sorted(path.iterdir()) if detect_format(one) is not None]:
-        return found
-    raise ProblemInvalid(str(path), f"holds no problem of a known format ({', '.join(formats())})")
+def _found(path: Path, changes: AdjustOptions) -> list[Imported]:
+    """Each problem once; ProblemInvalid where there is none."""
+    found = [one for one in import_all(path, adjustments=adjustments(changes)) if one.same_as is None]
+    if not found:
+        raise ProblemInvalid(str(path), f"holds no problem; looked for {expected_layouts(formats())}")
+    if len(found) == 1 and (reason := _why_refused(found[0])):
+        raise ProblemInvalid(str(found[0].path), reason)
+    return found
+
+
+def _why_refused(one: Imported) -> str:
+    return f"can't be judged here: {one.unusable}" if one.unusable else one.reason
 
 
 def _verdict(found: Admission) -> tuple[str, str]:

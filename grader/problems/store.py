@@ -51,7 +51,7 @@ class Problems:
                 store.add(path, root if root.is_dir() and not path.is_symlink() else None)
         return store
 
-    def add(self, path: Path, root: Path | None = None, adjustments: Adjustments = UNCHANGED) -> Problem:
+    def add(self, path: Path, root: Path | None = None) -> Problem:
         """Read the problem at path, and no file outside root; None: outside the problem's directory.
 
         The same problem twice is fine, two under one id are not.
@@ -59,7 +59,7 @@ class Problems:
         plug_in = self._format(path)
         if plug_in is None:
             raise ProblemInvalid(str(path), f"is no problem of a known format ({', '.join(self._formats)})")
-        problem = load_adjusted(plug_in, path, root=root, adjustments=adjustments)
+        problem = load_adjusted(plug_in, path, root=root, adjustments=UNCHANGED)
         before = self._by_id.get(problem.problem_id)
         if before is not None and before.digest != problem.digest:
             raise ProblemInvalid(
