@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +80,9 @@ class ProblemSet:
         """Why problems were refused, and what was warned of."""
         for reason, count in self.found.get("reasons", {}).items():
             yield f"- {self.group}: {count} refused: {reason}"
-        for one in self.found.get("imported", ()) if self.gradable is None else ():
-            yield from (f"- {self.group}: {one['problem']}: {warning}" for warning in one["warnings"])
+        if self.gradable is None:
+            warnings = Counter(warning for one in self.found.get("imported", ()) for warning in one["warnings"])
+            yield from (f"- {self.group}: {count} with a warning: {warning}" for warning, count in warnings.items())
         for one in self.checked.get("problems", ()):
             if warned := sorted({finding["check"] for finding in one["findings"] if finding["outcome"] == "warning"}):
                 yield f"- {self.group}: {one['problem_id']}: a wrong kernel could pass ({', '.join(warned)})"

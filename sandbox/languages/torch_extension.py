@@ -174,6 +174,8 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, *
             raise LaunchRefused(Status.WRONG_DTYPE, f"output {tensor.name!r} is a {type(value).__name__}; return a torch.Tensor")
         if value.dtype != target.dtype and not (widens and (value.dtype, target.dtype) == (torch.float32, torch.float64)):
             raise LaunchRefused(Status.WRONG_DTYPE, f"output {tensor.name!r} has dtype {value.dtype}; the problem asks for {target.dtype}")
+        if job.convention is wire.Convention.ARGUMENTS and target.dim() == 0 and value.numel() == 1:
+            value = value.view(())
         if value.shape != target.shape:
             sentence = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
             raise LaunchRefused(Status.WRONG_SHAPE, sentence)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sandbox.launch.kernel import LaunchRefused
@@ -58,3 +60,14 @@ def test_narrow_floats_are_copied(name: str) -> None:
     dtype = getattr(torch, name)
     copy_out(value.view(dtype), [target.view(dtype)], job(name))
     assert torch.equal(value, target)
+
+
+def test_one_element_is_a_number_where_the_format_broadcasts() -> None:
+    """Controls: in another format it is not, nor are two elements."""
+    target, broadcast = torch.zeros(()), replace(job(), convention=wire.Convention.ARGUMENTS)
+    copy_out(torch.tensor([[2.5]]), [target], broadcast)
+    assert float(target) == 2.5
+    for value, asked in ((torch.tensor([2.5]), job()), (torch.ones(2), broadcast)):
+        with pytest.raises(LaunchRefused, match="has shape") as refused:
+            copy_out(value, [target], asked)
+        assert refused.value.status is Status.WRONG_SHAPE
