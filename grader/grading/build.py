@@ -23,7 +23,7 @@ from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, NewSubmission, Reason
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages, module_of
-from sandbox.protocol.signatures import declaration, entry_in
+from sandbox.protocol.signatures import PYTHON, declaration, entry_in, without_model
 from sandbox.protocol.wire import BoxCause, BuildOutcome
 
 log = structlog.get_logger()
@@ -215,12 +215,13 @@ def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
         architecture=environment.architecture,
         sources=tuple(source.path for source in new.sources),
         modules=tuple(sorted(lease.problem.spec.modules)) if info is not None and info.takes_modules else (),
-        call=_entry_call(lease.problem.spec, environment.device_kind),
+        call=_entry_call(lease.problem.spec, new.language, environment.device_kind),
     )
 
 
-def _entry_call(spec: wire.ProblemSpec, device_kind: str) -> wire.EntryCall | None:
+def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire.EntryCall | None:
     """What everybody may know of how the entry is called; None where only the problem's own code knows it."""
+    spec = spec if language == PYTHON else without_model(spec)
     if not spec.inputs or not spec.outputs:
         return None
     shown = [one for one in spec.workloads if not one.hidden and one.device_kind in ("", device_kind)]

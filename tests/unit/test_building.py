@@ -265,6 +265,18 @@ async def test_the_box_knows_of_the_call_what_everybody_may(host: FakeHost) -> N
     assert "33" not in wire.encode(host.isolation.job).decode() and call.inputs[0].distribution == wire.Distribution()
 
 
+@pytest.mark.parametrize(("language", "count"), [("cuda", 3), ("python", 2)])
+async def test_a_compiled_entry_of_a_model_is_called_with_its_weights(host: FakeHost, language: str, count: int) -> None:
+    """A remark on its parameters would contradict `problems show` otherwise."""
+    wanted = lease()
+    wanted = replace(wanted, submission=replace(wanted.submission, new=replace(wanted.submission.new, language=language)))
+    weight = wire.TensorSpec(name="weight", dtype="float32", shape=("weight_0",))
+    spec = replace(wanted.problem.spec, weights=(weight,), axes=(), convention=wire.Convention.MODEL)
+    await built(host, replace(wanted, problem=replace(wanted.problem, spec=spec)))
+    assert isinstance(host.isolation.job, wire.BuildJob) and (call := host.isolation.job.call) is not None
+    assert len(call.inputs) == count and (call.axes == ("n", "weight_0")) is (language == "cuda")
+
+
 async def test_a_call_that_only_the_problem_knows_is_left_out(host: FakeHost) -> None:
     """As of a KernelBench file, whose inputs the judge finds out."""
     wanted = lease()
