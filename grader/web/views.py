@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from markupsafe import Markup
 
 from grader.isolations import description
 from grader.model import Competition, Phase, ScoreKind, TieRule, Visibility
+from grader.plots.bars import IntervalPosition, interval_bar, interval_positions
+from grader.plots.samples import samples_chart
 from grader.rules.leaderboard import Board, Entry
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import formatting
-from grader.web import plot
 
 PAGE_SIZE = 50
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
@@ -78,7 +80,7 @@ def board(
     place = PagePosition(page, len(found.entries))
     scores = [_score(one) for one in found.entries]
     shown = slice(place.first, place.first + PAGE_SIZE)
-    drawn = plot.bars(scores[shown], among=scores)
+    drawn = interval_positions(scores[shown], among=scores)
     ranks = [one.rank for one in found.entries]
     return {
         "competition": _head(competition, now) | _terms(competition),
@@ -114,7 +116,7 @@ def _terms(one: Competition) -> dict[str, Any]:
     }
 
 
-def _entry(one: Entry, bar: plot.Bar | None, kind: ScoreKind, *, tied: bool, linked: bool) -> dict[str, Any]:
+def _entry(one: Entry, bar: IntervalPosition | None, kind: ScoreKind, *, tied: bool, linked: bool) -> dict[str, Any]:
     return {
         "rank": one.rank,
         "tied": tied,
@@ -122,7 +124,7 @@ def _entry(one: Entry, bar: plot.Bar | None, kind: ScoreKind, *, tied: bool, lin
         "score": _figure(one.score.value, kind),
         "low": _figure(one.score.low, kind),
         "high": _figure(one.score.high, kind),
-        "bar": bar,
+        "bar": Markup(interval_bar(bar, title=f"the interval of {one.user}")),
         "time": when(one.create_time),
         "submission_id": one.submission_id if linked else "",
         "problem_count": one.problem_count,
@@ -265,8 +267,14 @@ def _times(one: report_pb2.Measurement) -> dict[str, Any]:
         "baselines": {name: formatting.median(one.baselines[name]) for name in one.baselines},
         "ratios": ratios,
         "host_clock": one.clock == report_pb2.CLOCK_HOST,
-        "plot": plot.plot({name: list(of.sample_durations_ns) for name, of in samples.items()}),
+        "plot": _samples(one.workload_id, samples),
     }
+
+
+def _samples(workload_id: str, samples: Mapping[str, report_pb2.Samples]) -> Markup:
+    """The chart of a workload's samples; empty in the basic view, which has none."""
+    times = {name: [float(one) for one in of.sample_durations_ns] for name, of in samples.items()}
+    return Markup(samples_chart(times, title=f"Samples of {workload_id}, in the order taken", label="time", value_text=formatting.time))
 
 
 def _kernel(one: report_pb2.KernelUse) -> dict[str, Any]:

@@ -85,7 +85,7 @@ async def test_pages_can_be_read_on_a_desktop_and_on_a_phone(browser, tmp_path):
             assert await overlap(page, 0, 1) and not await overlap(page, 1, 2)
             await page.locator("table.board a").first.click()
             seen["report"] = page.url
-            assert await page.locator("figure.plot > svg path.samples").count() == 3
+            assert await page.locator("figure.plot > svg path.dots").count() == 3
             box = await page.locator("figure.plot > svg").bounding_box()
             assert box["width"] > 200 and box["height"] > 100
             for name, size in (("phone", PHONE), ("desktop", DESKTOP)):

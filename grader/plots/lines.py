@@ -1,0 +1,134 @@
+"""A chart of lines over one axis, each with the band of its interval: times or rates over sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from grader.plots import svg
+from grader.plots.frames import BOTTOM, HEIGHT, LEFT, RIGHT, ROW, TOP, WIDTH, ChartAxis, LegendEntry, draw_axes, draw_legend, legend_rows
+from grader.plots.scales import Scale, scale_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartSeries:
+    """One line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing.
+
+    Raises ValueError where their counts differ.
+    """
+
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    lows: Sequence[float] = ()
+    highs: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        counts = {len(self.xs), len(self.ys), len(self.lows or self.ys), len(self.highs or self.ys)}
+        if len(counts) > 1 or bool(self.lows) != bool(self.highs):
+            raise ValueError(f"series {self.name!r}: xs, ys, lows and highs differ in length")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceLine:
+    """A level that is drawn dashed across the chart, such as a device's bandwidth."""
+
+    name: str
+    y: float
+
+
+def line_chart(
+    series: Sequence[ChartSeries],
+    *,
+    title: str,
+    description: str,
+    x: ChartAxis,
+    y: ChartAxis,
+    references: Sequence[ReferenceLine] = (),
+) -> str:
+    """An SVG of lines with marks that differ by shape and colour. Values that are not finite leave a gap.
+
+    A linear y axis begins at 0. On a logarithmic axis, values that are not positive leave a gap too.
+    """
+    entries = [LegendEntry(one.name, index) for index, one in enumerate(series)]
+    dashes = [svg.DASHES[index % len(svg.DASHES)] for index in range(len(references))]
+    entries += [LegendEntry(one.name, len(series) + index, dashes[index]) for index, one in enumerate(references)]
+    rows = legend_rows(entries, WIDTH - LEFT - RIGHT)
+    top = TOP + ROW * len(rows)
+    height = HEIGHT + ROW * len(rows)
+    made = svg.drawing(WIDTH, height, title=title, description=description, kind="lines")
+    heights = [value for one in series for values in (one.ys, one.lows, one.highs) for value in values] + [one.y for one in references]
+    across = scale_of([value for one in series for value in one.xs], LEFT, WIDTH - RIGHT, log=x.log)
+    up = scale_of(heights, height - BOTTOM, top + 8, log=y.log, from_zero=True)
+    draw_axes(made, across, up, x.label, y.label)
+    for index, reference in enumerate(references):
+        if up.drawable(reference.y):
+            number = len(series) + index
+            level = up.at(reference.y)
+            drawn = svg.line(
+                made,
+                across.start,
+                level,
+                across.end,
+                level,
+                f"reference {svg.series_class(number)}",
+                stroke=svg.color_of(number),
+                stroke_dasharray=dashes[index],
+            )
+            svg.hover(drawn, f"{reference.name}: {reference.y:.4g} {y.label}")
+    for index, one in enumerate(series):
+        _draw_band(made, one, index, across, up)
+    for index, one in enumerate(series):
+        _draw_line(made, one, index, across, up, x.label, y.label)
+    draw_legend(made, rows, LEFT, TOP)
+    return svg.text_of(made)
+
+
+def _draw_band(made: ElementTree.Element, one: ChartSeries, index: int, across: Scale, up: Scale) -> None:
+    if not one.lows:
+        return
+    values = zip(one.xs, one.lows, one.highs, strict=True)
+    color, kind = svg.color_of(index), svg.series_class(index)
+    for run in _runs([(x, low, high) for x, low, high in values], across, up):
+        if len(run) == 1:
+            x, low, high = (across.at(run[0][0]), up.at(run[0][1]), up.at(run[0][2]))
+            svg.path(made, [_move(x, low), f"V{svg.number(high)}"], f"whisker {kind}", stroke=color, stroke_width="1.5")
+            continue
+        lower = [(across.at(x), up.at(low)) for x, low, _ in run]
+        upper = [(across.at(x), up.at(high)) for x, _, high in reversed(run)]
+        svg.path(made, [*_polyline([*lower, *upper]), "z"], f"band {kind}", fill=color, fill_opacity="0.15")
+
+
+def _draw_line(made: ElementTree.Element, one: ChartSeries, index: int, across: Scale, up: Scale, x_label: str, y_label: str) -> None:
+    color, kind, shape = svg.color_of(index), svg.series_class(index), svg.shape_of(index)
+    for run in _runs(list(zip(one.xs, one.ys, strict=True)), across, up):
+        commands = _polyline([(across.at(x), up.at(y)) for x, y in run])
+        svg.path(made, commands, f"line {kind}", stroke=color, stroke_width="1.5")
+    for place, (x, y) in enumerate(zip(one.xs, one.ys, strict=True)):
+        if across.drawable(x) and up.drawable(y):
+            at = svg.mark(shape, across.at(x), up.at(y))
+            drawn = svg.path(made, [at], f"point {kind}", stroke=color, stroke_width="1.5", fill="none")
+            interval = f" ({one.lows[place]:.4g} to {one.highs[place]:.4g})" if one.lows else ""
+            svg.hover(drawn, f"{one.name}: {y:.4g}{interval} {y_label} at {x:.6g} {x_label}")
+
+
+def _runs(values: Sequence[tuple[float, ...]], across: Scale, up: Scale) -> Iterator[list[tuple[float, ...]]]:
+    """Neighbours that can be drawn, ascending by x; what can't be drawn separates them."""
+    run: list[tuple[float, ...]] = []
+    for value in sorted(values, key=lambda one: one[0]):
+        if across.drawable(value[0]) and all(up.drawable(y) for y in value[1:]):
+            run.append(value)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _move(x: float, y: float) -> str:
+    return f"M{svg.number(x)} {svg.number(y)}"
+
+
+def _polyline(points: Sequence[tuple[float, float]]) -> list[str]:
+    return [f"{'L' if place else 'M'}{svg.number(x)} {svg.number(y)}" for place, (x, y) in enumerate(points)]

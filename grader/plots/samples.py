@@ -1,0 +1,105 @@
+"""A chart of samples in the order taken, with the median of each series and a histogram on the same axis."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from xml.etree import ElementTree
+
+from grader.plots import svg
+from grader.plots.frames import BOTTOM, LEFT, ROW, TOP, LegendEntry, draw_axes, draw_legend, legend_rows
+from grader.plots.scales import Scale, scale_of
+
+WIDTH, HEIGHT = 520.0, 260.0
+HISTOGRAM = 90.0  # how wide
+SAMPLES_DRAWN = 400  # of one series: more are no clearer
+LOG_RATIO = 20.0  # from where on times are drawn as logarithms
+BINS = 30
+_SHAPES = {"circle": "M{x} {y}h0", "square": "M{x} {y}h0"}
+
+
+def samples_chart(
+    samples: Mapping[str, Sequence[float]],
+    *,
+    title: str,
+    label: str,
+    value_text: Callable[[float], str],
+) -> str:
+    """An SVG of samples by name, in the order taken; "" where there is nothing to draw.
+
+    label: of the axis of values. value_text: a value with its unit. A sample that is not positive (the cost of an empty call is
+    subtracted) is drawn at the bottom. Long series are thinned.
+    """
+    given = {name: values for name, values in samples.items() if values}
+    if not given:
+        return ""
+    floor = min((one for values in given.values() for one in values if one > 0), default=1.0)
+    known = {name: [max(float(one), floor) for one in values] for name, values in given.items()}
+    everything = [one for values in known.values() for one in values]
+    logarithmic = max(everything) / min(everything) > LOG_RATIO
+    entries = [LegendEntry(f"{name}: {value_text(statistics.median(known[name]))}", index) for index, name in enumerate(known)]
+    rows = legend_rows(entries, WIDTH - LEFT)
+    height = HEIGHT + ROW * len(rows)
+    made = svg.drawing(WIDTH, height, title=title, description=_description(given, known, value_text), kind="samples")
+    right = WIDTH - HISTOGRAM - 24
+    across = scale_of([0.0, max(map(len, known.values()))], LEFT, right, from_zero=True)
+    up = scale_of(everything, height - BOTTOM, TOP + ROW * len(rows) + 8, log=logarithmic)
+    draw_axes(made, across, up, "sample, in the order taken", label, label_y=value_text)
+    for index, values in enumerate(known.values()):
+        _draw_series(made, values, index, across, up)
+    _draw_histogram(made, list(known.values()), right + 16, up)
+    draw_legend(made, rows, LEFT, TOP)
+    return svg.text_of(made)
+
+
+def _draw_series(made: ElementTree.Element, values: Sequence[float], index: int, across: Scale, up: Scale) -> None:
+    color, kind = svg.color_of(index), svg.series_class(index)
+    middle = up.at(statistics.median(values))
+    svg.line(made, across.start, middle, across.end, middle, f"median {kind}", stroke=color, stroke_dasharray="5 3")
+    every = -(-len(values) // SAMPLES_DRAWN)
+    shape, dots = svg.shape_of(index), []
+    for place in range(0, len(values), every):
+        x, y = across.at(place + 1), up.at(values[place])
+        if shape in _SHAPES:  # a dot of the line's cap is a tenth of the bytes
+            dots.append(_SHAPES[shape].format(x=svg.number(x), y=svg.number(y)))
+        else:
+            dots.append(f"M{svg.number(x - 2)} {svg.number(y - 2)}l4 4m0 -4l-4 4")
+    cap = {"circle": ("round", "4"), "square": ("square", "3.5")}.get(shape, ("butt", "1.2"))
+    svg.path(made, dots, f"dots {kind}", stroke=color, stroke_linecap=cap[0], stroke_width=cap[1])
+
+
+def _draw_histogram(made: ElementTree.Element, known: Sequence[Sequence[float]], left: float, up: Scale) -> None:
+    """How many samples are in each of BINS equal parts of the axis, as one outline for each series."""
+    size = (up.start - up.end) / BINS
+    counted = []
+    for values in known:
+        counts = [0] * BINS
+        for value in values:
+            counts[min(int((up.start - up.at(value)) / size), BINS - 1)] += 1
+        counted.append([count / len(values) for count in counts])
+    most = max(max(parts) for parts in counted)
+    for index, parts in enumerate(counted):
+        commands = [f"M{svg.number(left)} {svg.number(up.start)}"]
+        for place, part in enumerate(parts):
+            x, y = left + HISTOGRAM * part / most, up.start - size * place
+            commands.append(f"L{svg.number(x)} {svg.number(y)}V{svg.number(y - size)}")
+        commands.append(f"L{svg.number(left)} {svg.number(up.end)}z")
+        color, kind = svg.color_of(index), svg.series_class(index)
+        svg.path(made, commands, f"histogram {kind}", stroke=color, fill=color, fill_opacity="0.15")
+    svg.text(made, left, up.start + 16, "share", "label")
+
+
+def _description(given: Mapping[str, Sequence[float]], known: Mapping[str, Sequence[float]], value_text: Callable[[float], str]) -> str:
+    sentences = []
+    for name, values in known.items():
+        every = -(-len(values) // SAMPLES_DRAWN)
+        quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+        thinned = f", one in {every} is drawn" if every > 1 else ""
+        sentences.append(
+            f"{name}: median {value_text(statistics.median(values))}, quartiles {value_text(quarters[0])} and "
+            f"{value_text(quarters[2])}, of {len(values)} samples{thinned}."
+        )
+    sunk = sum(one <= 0 for values in given.values() for one in values)
+    if sunk:
+        sentences.append(f"{sunk} took no longer than an empty call, and are drawn at the bottom.")
+    return " ".join(sentences)

@@ -1,0 +1,126 @@
+"""Builds SVG elements.  All text and attributes are escaped, and characters that could hide or reorder text are written as escapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree import ElementTree
+
+from grader.views.sanitize import one_line
+
+NAMESPACE = "http://www.w3.org/2000/svg"
+FONT = "system-ui, sans-serif"
+TEXT_PX = 12
+CHARACTER_PX = 6.6  # of an average character at TEXT_PX
+LABEL_CHARS = 40  # of one name; its <title> has more of it
+# Okabe and Ito's colours for colour-blind readers, darkened where a thin line on white needs it.
+COLORS = ("#0b5cad", "#b35309", "#6b3fa0", "#00765a", "#a3266e", "#5c5c00")
+MARKS = ("circle", "square", "cross", "triangle", "diamond", "plus")
+DASHES = ("6 4", "2 3", "10 4", "8 3 2 3")
+_MARK_PATHS = {
+    "circle": "M{x} {y}m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
+    "square": "M{x} {y}m-3 -3h6v6h-6z",
+    "cross": "M{x} {y}m-3 -3l6 6m0 -6l-6 6",
+    "triangle": "M{x} {y}m0 -4l4 7h-8z",
+    "diamond": "M{x} {y}m0 -4.5l4 4.5l-4 4.5l-4 -4.5z",
+    "plus": "M{x} {y}m-4 0h8m-4 -4v8",
+}
+
+
+def number(value: float) -> str:
+    """A coordinate: one decimal, without a useless zero."""
+    return f"{value:.1f}".rstrip("0").rstrip(".").replace("-0", "0") if abs(value) < 0.05 else f"{value:.1f}".removesuffix(".0")
+
+
+def drawing(width: float, height: float, *, title: str, description: str, kind: str) -> ElementTree.Element:
+    """An empty picture that is named and described for readers who do not see it. kind: its class."""
+    made = ElementTree.Element(
+        "svg",
+        {
+            "xmlns": NAMESPACE,
+            "class": f"chart {kind}",
+            "viewBox": f"0 0 {number(width)} {number(height)}",
+            "width": number(width),
+            "height": number(height),
+            "role": "img",
+            "fill": "none",
+            "font-family": FONT,
+            "font-size": str(TEXT_PX),
+        },
+    )
+    ElementTree.SubElement(made, "title").text = one_line(title)
+    ElementTree.SubElement(made, "desc").text = one_line(description, most_chars=2000)
+    return made
+
+
+def text_of(made: ElementTree.Element) -> str:
+    """The picture as text, for a page or a file."""
+    return ElementTree.tostring(made, encoding="unicode")
+
+
+def line(parent: ElementTree.Element, x1: float, y1: float, x2: float, y2: float, kind: str, **attributes: str) -> ElementTree.Element:
+    """A straight line. kind: its class; attributes: `_` stands for `-`."""
+    places = {"x1": number(x1), "y1": number(y1), "x2": number(x2), "y2": number(y2)}
+    return _add(parent, "line", kind, {**places, **attributes})
+
+
+def rectangle(
+    parent: ElementTree.Element, x: float, y: float, width: float, height: float, kind: str, **attributes: str
+) -> ElementTree.Element:
+    """A rectangle; one that would be too thin to be seen is a third of a pixel wide."""
+    places = {"x": number(x), "y": number(y), "width": number(max(width, 0.3)), "height": number(max(height, 0.3))}
+    return _add(parent, "rect", kind, {**places, **attributes})
+
+
+def path(parent: ElementTree.Element, commands: Iterable[str], kind: str, **attributes: str) -> ElementTree.Element:
+    """A path of commands that this package made."""
+    return _add(parent, "path", kind, {"d": "".join(commands), **attributes})
+
+
+def text(parent: ElementTree.Element, x: float, y: float, words: str, kind: str = "label", **attributes: str) -> ElementTree.Element:
+    """A text; anchor and size are attributes."""
+    made = _add(parent, "text", kind, {"x": number(x), "y": number(y), "fill": "currentColor", **attributes})
+    made.text = one_line(words)
+    return made
+
+
+def hover(parent: ElementTree.Element, words: str) -> None:
+    """What a browser shows where the pointer rests."""
+    made = ElementTree.Element("title")
+    made.text = one_line(words)
+    parent.insert(0, made)
+
+
+def mark(shape: str, x: float, y: float) -> str:
+    """The path of one mark."""
+    return _MARK_PATHS[shape].format(x=number(x), y=number(y))
+
+
+def shape_of(index: int) -> str:
+    """The shape of the series with this index."""
+    return MARKS[index % len(MARKS)]
+
+
+def color_of(index: int) -> str:
+    """The colour of the series with this index."""
+    return COLORS[index % len(COLORS)]
+
+
+def series_class(index: int) -> str:
+    """The class by which a style sheet colours the series with this index."""
+    return f"mark-{index % len(COLORS)}"
+
+
+def short(name: str) -> str:
+    """A name that fits into a legend."""
+    words = one_line(name)
+    return words if len(words) <= LABEL_CHARS else words[: LABEL_CHARS - 1] + "…"
+
+
+def width_of(words: str) -> float:
+    """About how wide a text is, in pixels."""
+    return CHARACTER_PX * len(words)
+
+
+def _add(parent: ElementTree.Element, tag: str, kind: str, attributes: dict[str, str]) -> ElementTree.Element:
+    named = {name.replace("_", "-"): value for name, value in attributes.items()}
+    return ElementTree.SubElement(parent, tag, {"class": kind, **named})

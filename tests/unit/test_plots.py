@@ -1,0 +1,215 @@
+"""The SVG that we draw: its structure, where values are, and that no text of others becomes markup."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from grader.plots.bars import BAR_WIDTH, TimelineSegment, interval_bar, interval_positions, timeline
+from grader.plots.frames import LEFT, WIDTH, ChartAxis
+from grader.plots.heat_map import MOST_CELLS, heat_map
+from grader.plots.lines import ChartSeries, ReferenceLine, line_chart
+from grader.plots.roofline import RooflineCeiling, RooflinePoint, roofline
+from grader.plots.samples import samples_chart
+from grader.plots.scales import Scale, label_of, scale_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+EVIL = "</title></svg><script>x()</script>\"onload='x()'\u202e\x1b[31m\x00]]>&"
+SIZES = [256.0, 512.0, 1024.0, 2048.0]
+
+
+def parsed(text):
+    return ElementTree.fromstring(text)
+
+
+def of_class(root, name):
+    return [one for one in root.iter() if name in one.get("class", "").split()]
+
+
+def chart(name="kernel", *, title="Rates", **changes):
+    series = [
+        ChartSeries(name=name, xs=SIZES, ys=[1.0, 2.0, 3.0, 4.0], lows=[0.9, 1.9, 2.9, 3.9], highs=[1.1, 2.1, 3.1, 4.1]),
+        ChartSeries(name="eager", xs=SIZES, ys=[1.0, 1.0, 1.0, 1.0]),
+    ]
+    wanted = {"x": ChartAxis(label="N", log=True), "y": ChartAxis(label="GB/s"), "references": [ReferenceLine(name, 5.0)]}
+    return line_chart(series, title=title, description=title, **(wanted | changes))
+
+
+def every_kind(name):
+    """One of each picture, with name wherever a text of others can be."""
+    point = RooflinePoint(name=name, intensity=2.0, rate=1e12, rate_low=9e11, rate_high=1.1e12)
+    return {
+        "lines": chart(name, title=name),
+        "samples": samples_chart({name: [1.0, 2.0], "eager": [3.0]}, title=name, label=name, value_text=lambda value: f"{value} {name}"),
+        "roofline": roofline([point], [RooflineCeiling(name, 6e13)], 3e12, title=name),
+        "timeline": timeline([TimelineSegment(name, 1.0), TimelineSegment("build", 2.0)], title=name),
+        "bar": interval_bar(interval_positions([(2.0, 1.9, 2.1)])[0], title=name),
+        "heat-map": heat_map(
+            [[0.0, 1.0]], title=name, description=name, row_label=name, column_label=name, low_label=name, high_label=name
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", list(every_kind("x")))
+def test_every_picture_is_named_described_and_allowed_by_a_strict_policy(kind):
+    """role=img, title and desc first, and neither a style nor a script nor a link; every element has a class."""
+    root = parsed(every_kind("kernel")[kind])
+    assert root.get("role") == "img" and kind in root.get("class").split()
+    assert [one.tag for one in root][:2] == [f"{SVG}title", f"{SVG}desc"] and all(one.text for one in list(root)[:2])
+    for one in root.iter():
+        assert one.tag.removeprefix(SVG) in ("svg", "title", "desc", "line", "path", "rect", "text")
+        assert not {"style", "href", "id"} & set(one.attrib) and not any(name.startswith("on") for name in one.attrib)
+
+
+@pytest.mark.parametrize("kind", list(every_kind("x")))
+def test_text_of_others_is_text_in_every_picture(kind):
+    """Markup, control characters and direction overrides are shown; the elements are those of a harmless name of that length."""
+    text = every_kind(EVIL)[kind]
+    plain = every_kind("x" * len(EVIL))[kind]
+    assert "<script" not in text and not re.search("[\u202e\x1b\x00]", text)
+    assert [one.tag for one in parsed(text).iter()] == [one.tag for one in parsed(plain).iter()]
+    assert "<script>x()</script>" in "".join(parsed(text).itertext())
+
+
+def test_series_differ_by_shape_as_well_as_by_colour():
+    """A reader who sees no colours can tell them apart."""
+    first, second = (of_class(parsed(chart()), f"mark-{index}") for index in (0, 1))
+    shapes = [re.sub(r"M[\d.]+ [\d.]+", "", next(one for one in of if "point" in one.get("class")).get("d")) for of in (first, second)]
+    assert shapes[0] != shapes[1] and first[0].get("fill") != second[0].get("stroke")
+
+
+def test_a_line_has_a_band_and_a_mark_for_each_value():
+    """The mark is between the ends of its interval; a reference is drawn across the chart above all of them."""
+    root = parsed(chart())
+    marks = [one for one in of_class(root, "point") if one.find(f"{SVG}title") is not None and "mark-0" in one.get("class")]
+    assert marks[0].find(f"{SVG}title").text == "kernel: 1 (0.9 to 1.1) GB/s at 256 N"
+    [band] = of_class(root, "band")
+    ends = [tuple(map(float, one)) for one in re.findall(r"[ML]([\d.]+) ([\d.]+)", band.get("d"))]
+    places = [tuple(map(float, re.match(r"M([\d.]+) ([\d.]+)", one.get("d")).groups())) for one in marks]
+    for (x, y), low, high in zip(places, ends[:4], reversed(ends[4:]), strict=True):
+        assert x == low[0] == high[0] and high[1] < y < low[1] and LEFT <= x <= WIDTH
+    [line] = [one for one in of_class(root, "reference") if one.find(f"{SVG}title") is not None]
+    assert float(line.get("y1")) < min(y for _, y in places)
+
+
+def test_a_value_that_is_not_there_leaves_a_gap():
+    """NaN, infinities, and zeros on a logarithmic axis; a chart of nothing still has its axes."""
+    for missing, axis in (
+        (float("nan"), ChartAxis(label="y")),
+        (float("inf"), ChartAxis(label="y")),
+        (0.0, ChartAxis(label="y", log=True)),
+    ):
+        series = [ChartSeries(name="a", xs=[1, 2, 3, 4, 5], ys=[1.0, 2.0, missing, 4.0, 5.0])]
+        root = parsed(line_chart(series, title="t", description="d", x=ChartAxis(label="x"), y=axis))
+        lines = [one for one in of_class(root, "line") if one.tag == f"{SVG}path"]
+        assert [one.get("d").count("L") for one in lines] == [1, 1]
+    empty = line_chart([], title="t", description="d", x=ChartAxis(label="x", log=True), y=ChartAxis(label="y"))
+    assert len(of_class(parsed(empty), "axis")) == 2
+
+
+def test_series_of_different_lengths_are_refused():
+    """Instead of a line through the wrong points."""
+    with pytest.raises(ValueError, match="differ in length"):
+        ChartSeries(name="a", xs=[1.0, 2.0], ys=[1.0])
+    with pytest.raises(ValueError, match="differ in length"):
+        ChartSeries(name="a", xs=[1.0], ys=[1.0], lows=[1.0])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "ticks"),
+    [
+        (0.0, 10.0, False, [0, 2, 4, 6, 8, 10]),
+        (0.0, 4100.0, False, [0, 1000, 2000, 3000, 4000]),
+        (0.9, 1100.0, True, [1, 10, 100, 1000]),
+        (1.0, 60.0, True, [1, 2, 5, 10, 20, 50]),
+        (1e-3, 1e12, True, [1e-3, 1e0, 1e3, 1e6, 1e9, 1e12]),
+        (41.0, 49.0, True, [42, 44, 46, 48]),
+    ],
+)
+def test_ticks_are_round_and_few(low, high, log, ticks):
+    """Multiples of 1, 2 and 5; on a logarithmic axis decades, finer where those are few."""
+    assert Scale(low=low, high=high, start=0, end=1, log=log).ticks() == pytest.approx(ticks)
+
+
+def test_sizes_that_are_powers_of_two_have_ticks_there():
+    """Not at 1000; labels never touch."""
+    scale = scale_of(SIZES, 0, 100, log=True)
+    assert scale.ticks() == SIZES and [label_of(one) for one in (256, 4096, 1 << 21, 0.25, 3e9)] == ["256", "4,096", "2Mi", "0.25", "3e9"]
+    wide = scale_of([2.0**power for power in range(0, 31)], 0, 100, log=True)
+    assert len(wide.ticks()) <= 9
+
+
+def test_a_scale_is_monotonic_and_stays_inside():
+    """Linear and logarithmic, upward and downward."""
+    for log in (False, True):
+        scale = scale_of([1.0, 1000.0], 300, 10, log=log)
+        places = [scale.at(value) for value in (-5, 0.5, 1, 10, 1000, 1e9, float("inf"))]
+        assert places == sorted(places, reverse=True) and 10 <= min(places) <= max(places) <= 300
+    with pytest.raises(ValueError, match="low < high"):
+        Scale(low=1, high=1, start=0, end=1)
+
+
+def test_samples_are_drawn_in_their_order():
+    """Within the frame, linear where times are alike and logarithmic where they are not; long series are thinned, and the text says so."""
+
+    def draw(samples):
+        return samples_chart(samples, title="t", label="time", value_text=lambda value: f"{value:g} ns")
+
+    text = draw({"kernel": [float(one) for one in range(1000, 2000)], "eager": [1500.0] * 3})
+    dots = of_class(parsed(text), "dots")[0].get("d")
+    places = [tuple(map(float, one.split("h")[0].split())) for one in dots.split("M")[1:]]
+    assert places == sorted(places) and [y for _, y in places] == sorted((y for _, y in places), reverse=True)
+    assert len(places) == 334 and "one in 3 is drawn" in text and "of 1000 samples" in text and "log scale" not in text
+    assert "log scale" in draw({"kernel": [100.0, 100_000.0]})
+    assert draw({"kernel": [], "eager": []}) == "" and draw({}) == ""
+    assert "<svg" in draw({"kernel": [0.0]}) and "<svg" in draw({"kernel": [7.0]})
+    assert "2 took no longer than an empty call" in draw({"kernel": [0.0, -5.0, 1000.0, 2000.0]})
+
+
+def test_bars_are_to_one_scale():
+    """Intervals overlap on the page exactly where they do in the figures, whatever the widest of them is."""
+    first, second, third = interval_positions([(2.0, 1.9, 2.1), (1.95, 1.85, 2.05), (1.0, 0.9, 1.1)])
+    assert first.low < second.high and third.high < second.low
+    [alone] = interval_positions([(2.0, 2.0, 2.0)])
+    assert 0 <= alone.low == alone.value == alone.high <= BAR_WIDTH
+    wide, narrow = interval_positions([(2.0, 1e-300, float("inf")), (1.0, 0.99, 1.01)])
+    assert 0 <= wide.low < narrow.low < narrow.high < wide.high <= BAR_WIDTH
+    assert interval_positions([(0.0, 0.0, 0.0), (float("nan"), 1.0, 2.0)]) == [None, None]
+
+
+def test_a_roofline_has_a_slope_that_ends_at_the_highest_ceiling():
+    """Flat ceilings begin on the slope; a point under the slope is drawn under it; without a ceiling there is no picture."""
+    point = RooflinePoint(name="n", intensity=1.0, rate=5e11, rate_low=4e11, rate_high=6e11)
+    ceilings = [RooflineCeiling("FP32 units", 6e13), RooflineCeiling("TF32 tensor cores", 4e14)]
+    root = parsed(roofline([point], ceilings, 1e12, title="r"))
+    [slope] = of_class(root, "slope")
+    low, high = [one for one in of_class(root, "ceiling") if one is not slope]
+    assert (high.get("x1"), high.get("y1")) == (slope.get("x2"), slope.get("y2")) and float(low.get("y1")) > float(high.get("y1"))
+    [mark] = [one for one in of_class(root, "point") if one.find(f"{SVG}title") is not None]
+    x, y = map(float, re.match(r"M([\d.]+) ([\d.]+)", mark.get("d")).groups())
+    part = (x - float(slope.get("x1"))) / (float(slope.get("x2")) - float(slope.get("x1")))
+    assert y > float(slope.get("y1")) + part * (float(slope.get("y2")) - float(slope.get("y1")))
+    assert (
+        roofline([point], [], 1e12, title="r") == roofline([], ceilings, 1e12, title="r") == roofline([point], ceilings, 0, title="r") == ""
+    )
+
+
+def test_a_timeline_is_as_long_as_its_stages():
+    """To one scale, in their order; stages that took nothing are left out."""
+    root = parsed(timeline([TimelineSegment("queue", 1.0), TimelineSegment("load", 0.0), TimelineSegment("build", 3.0)], title="t"))
+    first, second = of_class(root, "segment")
+    assert float(second.get("width")) == 3 * float(first.get("width")) and float(second.get("x")) == float(first.get("width"))
+    assert "build: 3 s, 75 %" in "".join(second.itertext()) and timeline([], title="t") == ""
+
+
+def test_a_heat_map_shows_where_something_is_wrong():
+    """What is not 0 never looks like 0; cells of one level next to each other are one shape; at most 64 x 64."""
+    cells = [[0.0, None, 1e-9], [1.0, 1.0, 0.5]]
+    root = parsed(heat_map(cells, title="t", description="d", row_label="rows", column_label="columns"))
+    drawn = {one.get("class").split()[1]: one.get("d") for one in of_class(root, "cells") if one.tag == f"{SVG}path"}
+    assert {level: shapes.count("M") for level, shapes in drawn.items()} == {"level-1": 1, "level-4": 1, "level-8": 1}
+    full = [[1.0 / (1 + (row + column) % 7) for column in range(MOST_CELLS)] for row in range(MOST_CELLS)]
+    assert len(heat_map(full, title="t", description="d", row_label="r", column_label="c")) < 250_000
+    for wrong in ([], [[]], [[0.0], [0.0, 1.0]], [[0.0] * 65], [[0.0]] * 65):
+        with pytest.raises(ValueError, match="1 to 64"):
+            heat_map(wrong, title="t", description="d", row_label="r", column_label="c")
