@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from xml.etree.ElementTree import Element
 
 from grader.plots import svg
 
@@ -53,7 +54,7 @@ def heat_map(
     return svg.text_of(made)
 
 
-def _draw_key(made: svg.ElementTree.Element, top: float, low_label: str, high_label: str) -> None:
+def _draw_key(made: Element, top: float, low_label: str, high_label: str) -> None:
     left = MARGIN + svg.width_of(low_label) + 12
     svg.text(made, MARGIN, top + 12, low_label, "label")
     for level in range(LEVELS + 1):
