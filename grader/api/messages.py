@@ -27,6 +27,7 @@ from grader.model import (
 )
 from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treatment
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
+from grader.verdict.median_interval import median_interval
 from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, without_model
@@ -291,6 +292,9 @@ def _set_size_fields(message: report_pb2.Measurement, measurement: wire.Measurem
     message.batch_size = measurement.batch_size
     if measurement.physical_floor_ns is not None:
         message.physical_floor_duration.CopyFrom(_duration(measurement.physical_floor_ns))
+    if measurement.moved_bytes is not None or measurement.flops is not None:
+        work = report_pb2.DeclaredWork(moved_bytes=measurement.moved_bytes, flops=measurement.flops, dtype=dtype)
+        message.declared_work.CopyFrom(work)
     if (of_bandwidth := bandwidth_share(measurement, ceilings)) is not None:
         message.bandwidth_share = of_bandwidth
     if (of_peak := peak_share(measurement, ceilings, dtype)) is not None:
@@ -301,6 +305,7 @@ def _samples(samples: wire.Samples, full: bool) -> report_pb2.Samples:
     times = [max(0, one) for one in samples.durations_ns]  # a run that took less than the protocol seems to
     first, _, third = quantiles(times, n=4, method="inclusive") if len(times) > 1 else (times[0],) * 3
     p20, *_, p80 = quantiles(times, n=5, method="inclusive") if len(times) > 1 else (times[0],) * 2
+    interval = median_interval(times)
     return report_pb2.Samples(
         sample_count=len(times),
         median_duration=_duration(round(median(times))),
@@ -309,6 +314,8 @@ def _samples(samples: wire.Samples, full: bool) -> report_pb2.Samples:
         p20_duration=_duration(round(p20)),
         p80_duration=_duration(round(p80)),
         mean_duration=_duration(round(fmean(times))),
+        median_low_duration=_duration(round(interval.low)) if interval else None,
+        median_high_duration=_duration(round(interval.high)) if interval else None,
         sample_durations_ns=times if full else (),
     )
 

@@ -84,12 +84,12 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
             yield _wrong_elements(wrong)
     if report.measurements:
         yield Text()
-        yield from times.render(report.measurements)
+        yield from times.render(report.measurements, report.environment.ceilings)
     for speedup in report.speedups:
         yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {formatting.ratio(speedup)}")
     if report.build.kernels:
         yield Text()
-        yield from times.kernels(report.build.kernels)
+        yield from times.kernels(report.build.kernels, report.environment.architecture)
     for remark in report.build.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:

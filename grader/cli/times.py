@@ -10,18 +10,19 @@ from rich.text import Text
 
 from grader.cli.text import one_line, plain
 from grader.v1 import report_pb2
-from grader.views import formatting
+from grader.views import figures, formatting
+from grader.views.occupancy import occupancies
 
 _SUBJECT, _FIRST = "kernel", "eager"
 _AT_REST = ("", "GpuIdle")
 
 
-def render(measurements: Sequence[report_pb2.Measurement]) -> Iterator[RenderableType]:
+def render(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
     """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
     if any(one.clock == report_pb2.CLOCK_DEVICE_EVENTS for one in measurements):
         yield _by_device(measurements)
         for one in measurements:
-            yield from _remarks(one)
+            yield from _remarks(one, ceilings)
     else:
         yield _by_host(measurements)
 
@@ -71,17 +72,12 @@ def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
     return table
 
 
-def _remarks(one: report_pb2.Measurement) -> Iterator[Text]:
-    message = []
-    if one.HasField("bandwidth_share"):
-        message.append(f"{100 * one.bandwidth_share:.0f} % of the memory's bandwidth")
-    if one.HasField("peak_share"):
-        message.append(f"{100 * one.peak_share:.0f} % of the arithmetic's peak")
-    if one.HasField("batch"):
-        of = f" of {one.batch_size}" if one.batch_size else ""
-        message.append(f"{formatting.median(one.batch)} a launch in batches{of}")
-    if message:
-        yield plain(f"{one_line(one.workload_id)}: {', '.join(message)}")
+def _remarks(one: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Iterator[Text]:
+    lines = [formatting.throughput(found)] if (found := figures.throughput(one, ceilings)) else [formatting.shares(one)]
+    lines.append(formatting.second_figures(one))
+    lines.append([f"certified median {interval}, 95 % interval"] if (interval := formatting.median_range(one.certified)) else [])
+    for line in filter(None, lines):
+        yield plain(f"{one_line(one.workload_id)}: {one_line(', '.join(line))}")
     if conditions := _conditions(one.conditions):
         yield plain(f"{one_line(one.workload_id)}: {one_line(conditions)}", "dim")
 
@@ -101,7 +97,7 @@ def _conditions(found: Mapping[str, str]) -> str:
     return ", ".join(message)
 
 
-def kernels(uses: Sequence[report_pb2.KernelUse], most: int = 4) -> Iterator[RenderableType]:
+def kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", most: int = 4) -> Iterator[RenderableType]:
     """What the compiled kernels take of the device."""
     if not uses:
         return
@@ -116,5 +112,8 @@ def kernels(uses: Sequence[report_pb2.KernelUse], most: int = 4) -> Iterator[Ren
         registers = str(use.registers) if use.registers else "-"  # no kernel does without: nobody counted them
         table.add_row(name, registers, f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled, *counted)
     yield table
+    for use in uses[:most]:
+        if found := occupancies(architecture, use.registers, use.shared_bytes):
+            yield plain(f"{one_line(use.name, most_chars=40)}: occupancy at most {formatting.occupancies(found)}", "dim")
     if len(uses) > most:
         yield Text(f"and {len(uses) - most} more; --json has them all")

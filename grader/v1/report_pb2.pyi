@@ -277,7 +277,7 @@ class Speedup(_message.Message):
     def __init__(self, baseline: _Optional[str] = ..., ratio: _Optional[float] = ..., ratio_low: _Optional[float] = ..., ratio_high: _Optional[float] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "batch", "batch_size", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share")
+    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "batch", "batch_size", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share", "declared_work")
     class BaselinesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -316,6 +316,7 @@ class Measurement(_message.Message):
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_SHARE_FIELD_NUMBER: _ClassVar[int]
     PEAK_SHARE_FIELD_NUMBER: _ClassVar[int]
+    DECLARED_WORK_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     reported: Samples
     certified: Samples
@@ -333,10 +334,21 @@ class Measurement(_message.Message):
     conditions: _containers.ScalarMap[str, str]
     bandwidth_share: float
     peak_share: float
-    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., batch: _Optional[_Union[Samples, _Mapping]] = ..., batch_size: _Optional[int] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ...) -> None: ...
+    declared_work: DeclaredWork
+    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., batch: _Optional[_Union[Samples, _Mapping]] = ..., batch_size: _Optional[int] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ..., declared_work: _Optional[_Union[DeclaredWork, _Mapping]] = ...) -> None: ...
+
+class DeclaredWork(_message.Message):
+    __slots__ = ("moved_bytes", "flops", "dtype")
+    MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    moved_bytes: int
+    flops: int
+    dtype: str
+    def __init__(self, moved_bytes: _Optional[int] = ..., flops: _Optional[int] = ..., dtype: _Optional[str] = ...) -> None: ...
 
 class Samples(_message.Message):
-    __slots__ = ("sample_count", "median_duration", "first_quartile_duration", "third_quartile_duration", "sample_durations_ns", "p20_duration", "p80_duration", "mean_duration")
+    __slots__ = ("sample_count", "median_duration", "first_quartile_duration", "third_quartile_duration", "sample_durations_ns", "p20_duration", "p80_duration", "mean_duration", "median_low_duration", "median_high_duration")
     SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_DURATION_FIELD_NUMBER: _ClassVar[int]
     FIRST_QUARTILE_DURATION_FIELD_NUMBER: _ClassVar[int]
@@ -345,6 +357,8 @@ class Samples(_message.Message):
     P20_DURATION_FIELD_NUMBER: _ClassVar[int]
     P80_DURATION_FIELD_NUMBER: _ClassVar[int]
     MEAN_DURATION_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_LOW_DURATION_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_HIGH_DURATION_FIELD_NUMBER: _ClassVar[int]
     sample_count: int
     median_duration: _duration_pb2.Duration
     first_quartile_duration: _duration_pb2.Duration
@@ -353,7 +367,9 @@ class Samples(_message.Message):
     p20_duration: _duration_pb2.Duration
     p80_duration: _duration_pb2.Duration
     mean_duration: _duration_pb2.Duration
-    def __init__(self, sample_count: _Optional[int] = ..., median_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., third_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sample_durations_ns: _Optional[_Iterable[int]] = ..., p20_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p80_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., mean_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    median_low_duration: _duration_pb2.Duration
+    median_high_duration: _duration_pb2.Duration
+    def __init__(self, sample_count: _Optional[int] = ..., median_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., third_quartile_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sample_durations_ns: _Optional[_Iterable[int]] = ..., p20_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p80_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., mean_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., median_low_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., median_high_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("device", "device_kind", "versions", "clock", "isolation", "architecture", "device_uuid", "ceilings")

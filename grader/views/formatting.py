@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from grader.v1 import report_pb2, submission_pb2
+from grader.views import figures
+from grader.views.occupancy import Occupancy
 from grader.views.sanitize import one_line
 
 PRACTICE = "practice, not official: times are of an emulated device"
@@ -83,11 +86,74 @@ def spread(samples: report_pb2.Samples) -> str:
 
 
 def ceilings(of: Mapping[str, float]) -> str:
-    """What a device does at most: bandwidth first, then arithmetic by dtype."""
-    message = [f"{of['bytes_per_s'] / 1e12:.3g} TB/s"] if "bytes_per_s" in of else []
-    rates = {name.removeprefix("flops_per_s:"): value for name, value in of.items() if name.startswith("flops_per_s:")}
-    message += [f"{one_line(name)} {rates[name] / 1e12:.3g} Tflop/s" for name in sorted(rates)]
+    """What a device does at most: bandwidth first, then arithmetic by the unit that does it."""
+    message = [f"memory {bytes_rate(of[figures.BYTES_PER_S])}"] if figures.BYTES_PER_S in of else []
+    rates = {name.removeprefix(figures.FLOPS_PER_S): value for name, value in of.items() if name.startswith(figures.FLOPS_PER_S)}
+    message += [f"{one_line(figures.UNITS.get(name, name))} {flops_rate(rates[name])}" for name in sorted(rates)]
     return ", ".join(message) or "nothing"
+
+
+def bytes_rate(per_s: float) -> str:
+    """Bytes a second, as GB/s or TB/s (powers of ten)."""
+    return f"{_three_digits(per_s / 1e12)} TB/s" if per_s >= 1e12 else f"{_three_digits(per_s / 1e9)} GB/s"
+
+
+def flops_rate(per_s: float) -> str:
+    """Operations a second, as GFLOP/s or TFLOP/s."""
+    return f"{_three_digits(per_s / 1e12)} TFLOP/s" if per_s >= 1e12 else f"{_three_digits(per_s / 1e9)} GFLOP/s"
+
+
+def ceiling_share(of: figures.CeilingShare) -> str:
+    """Such as 52 % of FP32 units; below 1 % with two digits."""
+    percent = 100 * of.share
+    return f"{percent:.0f} % of {of.unit}" if percent >= 1 else f"{percent:.2g} % of {of.unit}"
+
+
+def throughput(found: figures.Throughput) -> list[str]:
+    """Rates with their shares, intensity, and the nearest ceiling; a phrase each."""
+    message = []
+    if found.bytes_per_s is not None:
+        share = f" ({ceiling_share(found.bandwidth)})" if found.bandwidth else ""
+        message.append(f"{bytes_rate(found.bytes_per_s)}{share}")
+    if found.flops_per_s is not None:
+        shares = f" ({', '.join(map(ceiling_share, found.shares))})" if found.shares else ""
+        message.append(f"{flops_rate(found.flops_per_s)}{shares}")
+    if found.intensity is not None:
+        message.append(f"{found.intensity:.3g} FLOP/byte")
+    if found.limit and found.bandwidth and found.shares:
+        message.append(f"nearest ceiling: {found.limit}")
+    return message
+
+
+def shares(one: report_pb2.Measurement) -> list[str]:
+    """What a server says that does not send the declared work."""
+    message = [f"{100 * one.bandwidth_share:.0f} % of the memory's bandwidth"] if one.HasField("bandwidth_share") else []
+    return [*message, f"{100 * one.peak_share:.0f} % of the arithmetic's peak"] if one.HasField("peak_share") else message
+
+
+def second_figures(one: report_pb2.Measurement) -> list[str]:
+    """What is never scored: the speedup that do_bench shows, and the time of a launch in batches."""
+    claimed = {name: figures.reported_speedup(one, name) for name in sorted(one.reported_baselines)}
+    message = [f"{ratio:.3g}x over {name}" for name, ratio in claimed.items() if ratio is not None]
+    message = [f"by do_bench {' and '.join(message)}"] if message else []
+    if one.HasField("batch"):
+        message.append(f"{median(one.batch)} a launch in batches{f' of {one.batch_size}' if one.batch_size else ''}")
+    return message
+
+
+def occupancies(found: Sequence[Occupancy]) -> str:
+    """Theoretical occupancy by block size, such as 100 % at 128 and 256 threads, 50 % at 1024 threads (registers)."""
+    message = []
+    for (share_, limit), same in itertools.groupby(found, key=lambda one: (one.share, one.limit)):
+        sizes = " and ".join(str(one.threads) for one in same)
+        message.append(f"{100 * share_:.0f} % at {sizes} threads{f' ({limit})' if share_ < 1 else ''}")
+    return ", ".join(message)
+
+
+def median_range(samples: report_pb2.Samples) -> str:
+    """The interval of the median, such as 1.22 ms to 1.25 ms; "" where it is not known."""
+    ends = [duration_ns(end) for end in (samples.median_low_duration, samples.median_high_duration)]
+    return f"{time(ends[0])} to {time(ends[1])}" if all(ends) else ""
 
 
 def share(count: int, of: int) -> str:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import torch
 
 SAFETY = 0.9
+# float32 on the FP32 units alone, as torch's precision "ieee"; FLOPS + "float32" is by TF32 tensor cores where there are some.
+IEEE_FLOAT32 = "float32_ieee"
+FLOAT8 = "float8_e4m3fn"
 BYTES, FLOPS, CACHE, LAUNCH = "bytes_per_s", "flops_per_s:", "l2_bytes", "launch_ns"
 # Where a problem's tolerance allows it, these do the work of float32; a floor that is too low hits nobody.
 NARROWER = {"float32": ("float16", "bfloat16")}
@@ -38,25 +41,35 @@ def physical_floor_ns(
     if moved_bytes is not None and ceilings.get(BYTES):
         through_memory = moved_bytes - min(written_bytes, int(ceilings.get(CACHE, 0)))
         times_s.append(max(0, through_memory) / ceilings[BYTES])
-    rate = max((ceilings.get(FLOPS + one, 0.0) for dtype in dtypes for one in (dtype, *NARROWER.get(dtype, ()))), default=0.0)
+    # Not by float8: next to float4, whose rate is not measured, it would make a floor that a good kernel falls under.
+    named = [one for dtype in dtypes for one in (dtype, *NARROWER.get(dtype, ())) if one != FLOAT8]
+    rate = max((ceilings.get(FLOPS + one, 0.0) for one in named), default=0.0)
     if flops is not None and rate:
         times_s.append(flops / rate)
     return round(SAFETY * max(times_s) * 1e9) if times_s else None
 
 
 def measure(device: str) -> dict[str, float]:
-    """Measure the rates; about two seconds. What a device can't do is not there."""
+    """Measure the rates; about three seconds. What a device can't do is not there."""
     import torch
 
     found = {CACHE: float(torch.cuda.get_device_properties(device).L2_cache_size)}
     bandwidth = _bandwidth(device)
     if bandwidth is not None:
         found[BYTES] = bandwidth
-    with _fastest_matmul():
+    # Three products of TF32 make one of float32, so it is never slower than what is right.
+    with _matmul_precision("high"):
         for dtype, side in SIDE.items():
             rate = _matmul_rate(getattr(torch, dtype), side, device)
             if rate is not None:
                 found[FLOPS + dtype] = rate
+    with _matmul_precision("highest"):
+        rate = _matmul_rate(torch.float32, SIDE["float32"], device)
+        if rate is not None:
+            found[FLOPS + IEEE_FLOAT32] = rate
+    rate = _float8_rate(SIDE["float16"], device)
+    if rate is not None:
+        found[FLOPS + FLOAT8] = rate
     if FLOPS + "float16" in found:
         found[FLOPS + "int8"] = 2 * found[FLOPS + "float16"]
     found[LAUNCH] = _launch_ns(device)
@@ -108,13 +121,30 @@ def _matmul_rate(dtype: torch.dtype, side: int, device: str) -> float | None:
         return None
 
 
+def _float8_rate(side: int, device: str) -> float | None:
+    """By cuBLAS with one scale for each matrix, as fast as it accumulates."""
+    import torch
+
+    try:
+        left, right = (torch.zeros((side, side), dtype=getattr(torch, FLOAT8), device=device) for _ in range(2))
+        scale = torch.ones((), dtype=torch.float32, device=device)
+
+        def run() -> object:
+            # The right matrix has to be column-major.
+            return torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+        return float(2 * side**3 / _best_s(run))
+    except (RuntimeError, ValueError, AttributeError):  # a device, or a torch, without float8
+        return None
+
+
 @contextmanager
-def _fastest_matmul() -> Iterator[None]:
-    """TF32 for float32: three products of it make one of float32, so it is never slower than what is right."""
+def _matmul_precision(name: str) -> Iterator[None]:
+    """Multiply float32 with this precision: "high" is TF32, "highest" is float32 itself."""
     import torch
 
     was = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision(name)
     try:
         yield
     finally:

@@ -447,15 +447,29 @@ def test_times_on_a_device_stand_beside_both_baselines() -> None:
     assert re.search(r" eager +1\.98 ms \(1\.96 to 2\.02\) +2\.00 ms +1\.5x \(1\.4 to 1\.6\)", text)
     assert re.search(r" compile +1\.59 ms \(1\.57 to 1\.62\) +1\.60 ms +1\.2x \(1\.19 to 1\.21\)", text)
     assert text.index(" eager ") < text.index(" compile ")  # a map has no order of its own
-    assert "n64: 43 % of the memory's bandwidth, 12 % of the arithmetic's peak, 1.25 ms a launch in batches of 8" in text
+    assert "n64: 43 % of the memory's bandwidth, 12 % of the arithmetic's peak\n" in text
+    assert "n64: by do_bench 1.29x over compile and 1.61x over eager, 1.25 ms a launch in batches of 8\n" in text
     assert "n64: clock 1755 of 1980 MHz, 45 C, 520 W, held back by SwPowerCap\n" in text
-    assert "NVIDIA H200, sm_90" in text and "4.1 TB/s" in text and "driver 580.1" in text
+    assert "NVIDIA H200, sm_90" in text and "4.10 TB/s" in text and "driver 580.1" in text
+
+
+def test_rates_are_shown_next_to_the_ceiling_of_the_unit() -> None:
+    """2.68 Tflop in 1.34 ms: 2 PFLOP/s would be nonsense; of the FP32 units and of the tensor cores, each by its name."""
+    submission = on_a_gpu()
+    work = report_pb2.DeclaredWork(moved_bytes=1_340_000_000, flops=26_800_000_000, dtype="float32")
+    submission.report.measurements[0].declared_work.CopyFrom(work)
+    submission.report.environment.ceilings.update({"flops_per_s:float32": 4e14, "flops_per_s:float32_ieee": 5e13})
+    text = shown(submission)
+    assert "n64: 1.00 TB/s (24 % of memory bandwidth), 20.0 TFLOP/s (40 % of FP32 units, 5 % of TF32 tensor cores)" in text
+    assert "20 FLOP/byte, nearest ceiling: FP32 units\n" in text
+    assert "measured on it: memory 4.10 TB/s, TF32 tensor cores 400 TFLOP/s, FP32 units 50.0 TFLOP/s" in text
+    assert "occupancy at most 75 % at 128 and 256 and 512 threads (registers), 50 % at 1024 threads" in text
 
 
 def test_a_report_of_a_device_fits_100_columns() -> None:
     """Tables are not wrapped on a plain terminal."""
     lines = [line.rstrip() for line in shown(on_a_gpu()).splitlines()]
-    tables = [line for line in lines if not line.startswith(("device", "isolation", "with", "measured"))]
+    tables = [line for line in lines if not re.match("device|isolation|with|measured|void.*: occupancy", line)]
     assert len(tables) > 20 and max(map(len, tables)) <= 100
 
 

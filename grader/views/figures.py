@@ -1,0 +1,106 @@
+"""What times mean for a device: rates, shares of the ceilings that apply, intensity, and speedups by do_bench.  Pure.
+
+A ceiling is named by the unit of the device that it is of: a kernel on the FP32 units is not compared with the tensor cores alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from google.protobuf.duration_pb2 import Duration
+
+from grader.v1 import report_pb2
+
+BYTES_PER_S, FLOPS_PER_S = "bytes_per_s", "flops_per_s:"
+# What measured the ceiling `flops_per_s:NAME`, see sandbox/devices/ceilings.py: matrix products of cuBLAS.
+UNITS = {
+    "float32_ieee": "FP32 units",
+    "float32": "TF32 tensor cores",
+    "float16": "FP16 tensor cores",
+    "bfloat16": "BF16 tensor cores",
+    "float8_e4m3fn": "FP8 tensor cores",
+    "float64": "FP64 units or tensor cores",
+    "int8": "INT8 tensor cores (twice FP16, not measured)",
+}
+# The ceilings that apply to a problem's dtype, lowest first.
+_OF_DTYPE = {"float32": ("float32_ieee", "float32"), "float8_e5m2": ("float8_e4m3fn",), "uint8": ("int8",)}
+_SAME = 1.2  # a device without TF32 does float32 at one rate, whatever it is asked for
+_EXCEEDED = 1.05  # what a right kernel may exceed a measured ceiling by
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingShare:
+    """How near to what a unit can do at most. unit: its name for people; of 1."""
+
+    unit: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """Rates of one measurement, by the certified median; None where the problem does not declare the amount.
+
+    intensity: FLOP per byte. shares: of the units that compute in the problem's dtype, lowest ceiling first. limit: which ceiling is the
+    nearest, by the roofline; "" where none is known.
+    """
+
+    bytes_per_s: float | None
+    flops_per_s: float | None
+    intensity: float | None
+    bandwidth: CeilingShare | None
+    shares: tuple[CeilingShare, ...]
+    limit: str
+
+
+def throughput(measurement: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Throughput | None:
+    """What the certified time means; None where nothing is declared, or the time was not resolved."""
+    seconds = _seconds(measurement.certified.median_duration)
+    if not measurement.HasField("declared_work") or seconds <= 0:
+        return None
+    work = measurement.declared_work
+    moved = work.moved_bytes if work.moved_bytes > 0 else None
+    computed = work.flops if work.flops > 0 else None
+    if moved is None and computed is None:
+        return None
+    by_memory = moved / seconds if moved else None
+    by_units = computed / seconds if computed else None
+    of_memory = CeilingShare("memory bandwidth", by_memory / ceilings[BYTES_PER_S]) if by_memory and ceilings.get(BYTES_PER_S) else None
+    shares = tuple(CeilingShare(unit, by_units / rate) for unit, rate in compute_ceilings(ceilings, work.dtype)) if by_units else ()
+    return Throughput(
+        bytes_per_s=by_memory,
+        flops_per_s=by_units,
+        intensity=computed / moved if moved and computed else None,
+        bandwidth=of_memory,
+        shares=shares,
+        limit=_limit(of_memory, shares),
+    )
+
+
+def compute_ceilings(ceilings: Mapping[str, float], dtype: str) -> list[tuple[str, float]]:
+    """The units that compute in dtype, with their FLOP/s, lowest first. Measurements of one and the same unit are one ceiling."""
+    found: list[tuple[str, float]] = []
+    for name in _OF_DTYPE.get(dtype, (dtype,)):
+        rate = ceilings.get(FLOPS_PER_S + name, 0.0)
+        if rate > 0 and not (found and rate < found[-1][1] * _SAME):
+            found.append((UNITS.get(name, name), rate))
+    return found
+
+
+def reported_speedup(measurement: report_pb2.Measurement, baseline: str) -> float | None:
+    """The speedup that do_bench shows: a claim of the kernel's process, next to the certified one. None where a time is missing."""
+    if not measurement.HasField("reported") or baseline not in measurement.reported_baselines:
+        return None
+    own, other = (_seconds(one.median_duration) for one in (measurement.reported, measurement.reported_baselines[baseline]))
+    return other / own if own > 0 and other > 0 else None
+
+
+def _limit(of_memory: CeilingShare | None, shares: tuple[CeilingShare, ...]) -> str:
+    """Memory, or the lowest unit that the kernel does not exceed: what is faster than the FP32 units uses the tensor cores."""
+    unit = next((one for one in shares if one.share <= _EXCEEDED), shares[-1] if shares else None)
+    known = [one for one in (of_memory, unit) if one is not None]
+    return max(known, key=lambda one: one.share).unit if known else ""
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9

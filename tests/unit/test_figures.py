@@ -1,0 +1,125 @@
+"""Rates, shares of ceilings by unit, occupancy, and intervals of medians."""
+
+import random
+import statistics
+
+import pytest
+
+from grader.v1 import report_pb2
+from grader.verdict.median_interval import FEWEST, median_interval, ratio_of_medians
+from grader.views import figures, formatting
+from grader.views.occupancy import occupancies, occupancy
+
+H200 = {
+    "bytes_per_s": 4e12,
+    "flops_per_s:float32_ieee": 5e13,
+    "flops_per_s:float32": 4e14,
+    "flops_per_s:float16": 8e14,
+    "flops_per_s:float8_e4m3fn": 1.6e15,
+}
+
+
+def measured(certified_ns, *, dtype="float32", **amounts):
+    found = report_pb2.Measurement(declared_work=report_pb2.DeclaredWork(dtype=dtype, **amounts))
+    found.certified.median_duration.FromNanoseconds(certified_ns)
+    return found
+
+
+def test_float32_is_compared_with_both_of_its_units():
+    """40 GFLOP in 1 ms are 40 TFLOP/s: 80 % of the FP32 units, 10 % of the TF32 tensor cores; never the FP16 ones."""
+    found = figures.throughput(measured(1_000_000, moved_bytes=400_000_000, flops=40_000_000_000), H200)
+    assert [(one.unit, round(one.share, 3)) for one in found.shares] == [("FP32 units", 0.8), ("TF32 tensor cores", 0.1)]
+    assert (found.bytes_per_s, found.intensity, found.limit) == (pytest.approx(4e11), 100, "FP32 units")
+
+
+def test_what_exceeds_the_fp32_units_is_held_to_the_tensor_cores():
+    """It must have used them."""
+    assert figures.throughput(measured(1_000_000, flops=200_000_000_000), H200).limit == "TF32 tensor cores"
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("float16", "FP16 tensor cores"), ("float8_e5m2", "FP8 tensor cores")])
+def test_narrow_dtypes_have_their_own_ceiling(dtype, unit):
+    found = figures.throughput(measured(1_000_000, flops=10**11, dtype=dtype), H200)
+    assert [one.unit for one in found.shares] == [unit]
+
+
+def test_the_nearest_ceiling_is_the_memory_where_little_is_computed():
+    """An addition: 3 TB/s of 4, and next to nothing of the units."""
+    found = figures.throughput(measured(1_000_000, moved_bytes=3_000_000_000, flops=250_000_000), H200)
+    assert found.limit == "memory bandwidth"
+    assert formatting.throughput(found) == [
+        "3.00 TB/s (75 % of memory bandwidth)", "250 GFLOP/s (0.5 % of FP32 units, 0.062 % of TF32 tensor cores)",
+        "0.0833 FLOP/byte", "nearest ceiling: memory bandwidth",
+    ]  # fmt: skip
+
+
+def test_nothing_is_guessed():
+    """No amounts, a time that was not resolved, a dtype without a ceiling, a device of which nothing was measured."""
+    assert figures.throughput(measured(1_000), H200) is None
+    assert figures.throughput(measured(0, flops=1), H200) is None
+    assert figures.throughput(report_pb2.Measurement(), H200) is None
+    assert figures.throughput(measured(1_000, flops=1, dtype="int64"), H200).shares == ()
+    bare = figures.throughput(measured(1_000, moved_bytes=1_000, flops=1), {})
+    assert (bare.bandwidth, bare.shares, bare.limit) == (None, (), "")
+
+
+def test_a_device_without_tf32_has_one_ceiling_for_float32():
+    """Two measurements of one unit are not two units; a report from before there were two names the tensor cores."""
+    assert figures.compute_ceilings({"flops_per_s:float32_ieee": 1e13, "flops_per_s:float32": 1.01e13}, "float32") == [("FP32 units", 1e13)]
+    assert figures.compute_ceilings({"flops_per_s:float32": 4e14}, "float32") == [("TF32 tensor cores", 4e14)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "registers", "shared", "threads", "share", "limit"),
+    [
+        ("sm_90", 32, 0, 256, 1.0, "threads"),
+        ("sm_90", 128, 0, 256, 0.25, "registers"),
+        ("sm_90", 255, 0, 128, 0.125, "registers"),
+        ("sm_90", 40, 0, 1024, 0.5, "registers"),
+        ("sm_90", 32, 48 << 10, 128, 0.25, "shared memory"),
+        ("sm_80", 32, 48 << 10, 128, 0.1875, "shared memory"),
+        ("sm_86", 32, 0, 1024, 2 / 3, "threads"),
+        ("sm_90a", 32, 0, 32, 0.5, "blocks"),
+        ("sm_90", 255, 0, 1024, 0.0, "registers"),
+    ],
+)
+def test_theoretical_occupancy_is_nvidias(architecture, registers, shared, threads, share, limit):
+    """As its occupancy calculator says."""
+    found = occupancy(architecture, registers, shared, threads)
+    assert (found.share, found.limit) == (pytest.approx(share), limit)
+
+
+def test_an_unknown_architecture_has_no_occupancy():
+    assert occupancies("sm_999", 32, 0) == occupancies("", 32, 0) == occupancies("sm_90", 0, 0) == []
+
+
+def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
+    """Of skewed samples, as times are: 95 %, less what 1000 draws may be off."""
+    draw = random.Random(7)
+    truth = 100 * statistics.NormalDist().cdf(0) * 2  # the median of 100 * lognormal
+    inside = 0
+    for _ in range(1000):
+        found = median_interval([100 * draw.lognormvariate(0, 0.3) for _ in range(41)])
+        inside += found.low <= truth <= found.high
+    assert 925 <= inside <= 985
+
+
+def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says():
+    """Of samples of different counts and widths."""
+    draw = random.Random(8)
+    inside = 0
+    for _ in range(1000):
+        over = [200 * draw.lognormvariate(0, 0.3) for _ in range(30)]
+        found = ratio_of_medians(over, [100 * draw.lognormvariate(0, 0.1) for _ in range(100)])
+        inside += found.low <= 2 <= found.high
+    assert 925 <= inside <= 985
+
+
+def test_too_few_samples_have_no_interval():
+    """Nor have those of which one took no longer than an empty call. Thousands do, and equal ones are certain."""
+    assert median_interval([1.0] * (FEWEST - 1)) is None and median_interval([0.0, *[1.0] * 9]) is None
+    assert ratio_of_medians([1.0] * 9, []) is None
+    many = median_interval([1.0 + index / 1e6 for index in range(20_000)])
+    assert many.low < many.value < many.high and many.high / many.low < 1.0005
+    same = median_interval([5.0] * 10)
+    assert (same.low, same.value, same.high) == (5, 5, 5)
