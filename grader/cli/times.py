@@ -14,7 +14,6 @@ from grader.views import figures, formatting
 from grader.views.occupancy import occupancies
 
 _SUBJECT, _FIRST = "kernel", "eager"
-_AT_REST = ("", "GpuIdle")
 
 
 def render(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
@@ -78,23 +77,8 @@ def _remarks(one: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Iter
     lines.append([f"certified median {interval}, 95 % interval"] if (interval := formatting.median_range(one.certified)) else [])
     for line in filter(None, lines):
         yield plain(f"{one_line(one.workload_id)}: {one_line(', '.join(line))}")
-    if conditions := _conditions(one.conditions):
+    if conditions := formatting.conditions(one.conditions):
         yield plain(f"{one_line(one.workload_id)}: {one_line(conditions)}", "dim")
-
-
-def _conditions(found: Mapping[str, str]) -> str:
-    """Clock, temperature, power, and what held the device back; the rest is for programs."""
-    message = []
-    if "sm_clock_mhz" in found:
-        most = f" of {found['sm_clock_max_mhz']}" if "sm_clock_max_mhz" in found else ""
-        message.append(f"clock {found['sm_clock_mhz']}{most} MHz")
-    message += [f"{found[name]} {unit}" for name, unit in (("temperature_c", "C"), ("power_w", "W")) if name in found]
-    reasons = [reason for reason in found.get("throttle_reasons", "").split(",") if reason.strip() not in _AT_REST]
-    if reasons:
-        message.append(f"held back by {' and '.join(reasons)}")
-    if found.get("ecc_uncorrected", "0") != "0":
-        message.append(f"{found['ecc_uncorrected']} uncorrected memory errors")
-    return ", ".join(message)
 
 
 def kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", most: int = 4) -> Iterator[RenderableType]:

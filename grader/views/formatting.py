@@ -25,6 +25,7 @@ FLAGS = {
     "NOT_SCORED": "a workload has no speedup or time in at least one process; the submission is on no board",
 }
 NOT_RESOLVED = "not resolved"
+_AT_REST = ("", "GpuIdle")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 
 
@@ -139,6 +140,21 @@ def second_figures(one: report_pb2.Measurement) -> list[str]:
     if one.HasField("batch"):
         message.append(f"{median(one.batch)} a launch in batches{f' of {one.batch_size}' if one.batch_size else ''}")
     return message
+
+
+def conditions(found: Mapping[str, str]) -> str:
+    """Clock, temperature, power, and what held the device back; the rest is for programs."""
+    message = []
+    if "sm_clock_mhz" in found:
+        most = f" of {found['sm_clock_max_mhz']}" if "sm_clock_max_mhz" in found else ""
+        message.append(f"clock {found['sm_clock_mhz']}{most} MHz")
+    message += [f"{found[name]} {unit}" for name, unit in (("temperature_c", "C"), ("power_w", "W")) if name in found]
+    reasons = [reason for reason in found.get("throttle_reasons", "").split(",") if reason.strip() not in _AT_REST]
+    if reasons:
+        message.append(f"held back by {' and '.join(reasons)}")
+    if found.get("ecc_uncorrected", "0") != "0":
+        message.append(f"{found['ecc_uncorrected']} uncorrected memory errors")
+    return ", ".join(message)
 
 
 def occupancies(found: Sequence[Occupancy]) -> str:

@@ -16,29 +16,30 @@ from typing import Any
 import jinja2
 import structlog
 from aiohttp import web
-from markupsafe import Markup
 
 from grader import access
 from grader.api import messages
 from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
+from grader.html_report import content
+from grader.html_report.templating import STYLE, environment
 from grader.ledger import Ledger
-from grader.model import Caller, Competition, ScoreKind, Submission
+from grader.model import Caller, Competition, Submission
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
 from grader.rules.leaderboard import Standing
 from grader.v1 import submission_pb2
-from grader.views import formatting
-from grader.views.sanitize import escape_unprintable
 from grader.web import views
 from grader.web.visibility import viewer
+from sandbox.protocol import wire
 
 log = structlog.get_logger()
 
 HERE = Path(__file__).parent
 STANDINGS_S = 2.0  # so long what a board is made from is good: anybody may ask, as often as they like
 PAGE_LIMIT = 100_000
+EVENTS = 2_000  # that a timeline is made of
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -57,23 +58,9 @@ class _Absent(Exception):
     """There is no such page, or it is not for everybody: the answer does not say which."""
 
 
-def environment(autoescape: bool = True) -> jinja2.Environment:
-    """The templates. autoescape False is for the test that shows what it is for."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE / "templates"),
-        autoescape=autoescape,
-        undefined=jinja2.StrictUndefined,
-        finalize=_harmless if autoescape else None,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["duration"] = formatting.time
-    return made
-
-
-def _harmless(value: Any) -> Any:
-    """What a template shows, with every character that could hide or reorder text written as its escape."""
-    return escape_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+def site_templates(autoescape: bool = True) -> jinja2.Environment:
+    """The site's templates. autoescape False is for the test that shows what it is for."""
+    return environment(HERE / "templates", autoescape=autoescape)
 
 
 def routes(
@@ -86,7 +73,7 @@ def routes(
     templates: jinja2.Environment | None = None,
 ) -> list[web.RouteDef]:
     """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here."""
-    pages = Pages(ledger, problems, competitions, open_server, standings_s, templates or environment())
+    pages = Pages(ledger, problems, competitions, open_server, standings_s, templates or site_templates())
     found: list[tuple[str, Answer]] = [
         ("/", pages.competitions),
         (f"/competitions/{_COMPETITION}", pages.board),
@@ -113,7 +100,7 @@ class Pages:
         self._ledger, self._problems, self._competitions = ledger, problems, competitions
         self._open_server, self._standings_s, self._templates = open_server, standings_s, templates
         self._standings: dict[tuple[str, str], tuple[float, asyncio.Task[list[Standing]]]] = {}
-        self._style = (HERE / "static" / "style.css").read_bytes()
+        self._style = STYLE.read_bytes()
 
     def answered(self, answer: Answer) -> Answer:
         """The handler of a page: with headers, with a page for what goes wrong, and short where the reader has it already."""
@@ -160,15 +147,21 @@ class Pages:
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report."""
-        submission, competition = await self._seen(request)
+        submission = await self._seen(request)
         history = tuple(await self._ledger.judgements(submission.submission_id))
-        message = await self._message(replace(submission, judgements=history))
-        kind = competition.ranking.score_kind if competition is not None else ScoreKind.SPEEDUP
-        return await self._page("submission.html", await asyncio.to_thread(views.submission, message, kind))
+        events = await self._ledger.events(submission.submission_id, limit=EVENTS) if submission.state.final else []
+        redactor = Redactor.of(await self._ledger.problem(submission.problem_digest))
+
+        def context() -> dict[str, Any]:
+            message = messages.submission_to_proto(replace(submission, judgements=history), redactor, full=True)
+            shown = [messages.event_to_proto(one, submission, redactor) for one in events if isinstance(one.fact, wire.Progress)]
+            return {**content.submission(message, shown), "site": True}
+
+        return await self._page("submission.html", await asyncio.to_thread(context))
 
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
-        submission, _ = await self._seen(request)
+        submission = await self._seen(request)
         return await self._page("sources.html", views.sources(await self._message(submission)))
 
     async def style(self, request: web.Request) -> web.Response:
@@ -179,14 +172,11 @@ class Pages:
         """Every other path."""
         raise _Absent
 
-    async def _seen(self, request: web.Request) -> tuple[Submission, Competition | None]:
-        """A submission that this request may see, with its competition."""
+    async def _seen(self, request: web.Request) -> Submission:
+        """A submission that this request may see."""
         submission = await self._ledger.get(request.match_info["id"])
-        competition: Competition | None = None
-        if submission.new.competition_id in {one.competition_id for one in self._competitions.all()}:
-            competition = self._competitions.get(submission.new.competition_id)
         access.check_seen(self._viewer(request), submission, self._competitions.all(), self._ledger.now())
-        return submission, competition
+        return submission
 
     def _viewer(self, request: web.Request) -> Caller:
         return viewer(request.host, request.headers, open_server=self._open_server)

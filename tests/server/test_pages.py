@@ -12,13 +12,13 @@ import pytest
 from grader.access import ANYBODY, sees_competition
 from grader.api.client import GraderClient
 from grader.config import Settings
+from grader.html_report.templating import environment
 from grader.ledger import Ledger
 from grader.model import Caller, Competition, Failure, Score, Visibility
 from grader.rules import leaderboard
 from grader.rules.leaderboard import Standing
 from grader.server.running import serving
 from grader.web import views
-from grader.web.pages import environment
 from grader.web.visibility import asked_from_here, viewer
 from sandbox.protocol import wire
 from tests import fakes
@@ -143,7 +143,7 @@ async def test_a_report_shows_verdict_times_log_and_history(open_site):
             "ann",
             "ptxas info",
             "n64",
-            "2x (1.96x to 2.04x)",
+            "2x (1.96..2.04)",
             "its grading",
             "H200",
         ):

@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import async_playwright
 
 from grader.model import SourceFile
-from grader.web.pages import environment
+from grader.web.pages import site_templates
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.site import END, site
@@ -128,7 +128,7 @@ async def test_pages_need_no_javascript_and_follow_the_readers_colours(browser, 
 @pytest.mark.parametrize("protected", [True, False])
 async def test_nothing_that_strangers_write_runs(browser, tmp_path, protected):
     """Names, titles, logs, output and sources full of markup: no title changes. The control: without escaping it does."""
-    templates = None if protected else environment(autoescape=False)
+    templates = None if protected else site_templates(autoescape=False)
     title = EVIL[:190]
     async with site(tmp_path, open_server=True, title=json.dumps(title), problem_title=title, templates=templates) as here:
         made = await hostile(here)
@@ -153,7 +153,7 @@ async def test_nothing_that_strangers_write_runs(browser, tmp_path, protected):
 
 async def test_the_policy_stops_what_escaping_let_through(browser, tmp_path):
     """The second line of defence, alone: without escaping, but with the headers, nothing runs either."""
-    async with site(tmp_path, open_server=True, templates=environment(autoescape=False)) as here:
+    async with site(tmp_path, open_server=True, templates=site_templates(autoescape=False)) as here:
         made = await hostile(here)
         async with reader(browser, here) as page:
             await page.goto(here.url(f"/submissions/{made}"))

@@ -1,0 +1,182 @@
+"""What a report shows of a submission, for its template.  Pure.  It comes as the API shows it, so that what that withholds is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from grader.html_report import charts
+from grader.html_report.diagnostics import remarks_by_line
+from grader.html_report.measured import measured
+from grader.html_report.source_lines import shown_sources
+from grader.isolations import description
+from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.occupancy import occupancies
+
+LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
+ROWS = 1_000  # of a table
+_SHOWN_WITH_ENVIRONMENT = "EMULATED_NOT_RANKED"  # with the environment
+
+
+def submission(found: submission_pb2.Submission, events: Sequence[submission_pb2.SubmissionEvent] = ()) -> dict[str, Any]:
+    """All that a report shows. events: of its grading, for the timeline."""
+    report = found.report if found.HasField("report") else None
+    segments = charts.stages(found, events)
+    return {
+        "id": found.name.rpartition("/")[2],
+        "problem_id": found.problem.rpartition("/")[2],
+        "competition_id": found.competition.rpartition("/")[2],
+        "user": found.user,
+        "language": found.language,
+        "mode": formatting.name_of(submission_pb2.Mode, found.mode, "MODE_").lower(),
+        "device_kind": found.device_kind,
+        "state": formatting.state_name(found).lower(),
+        "attempts": found.attempt_count,
+        "created": _time(found, "create_time"),
+        "ended": _time(found, "end_time"),
+        "error": found.error.message if found.HasField("error") else "",
+        "score": _score(found, found.score_kind) if found.HasField("score") else "",
+        "has_sources": bool(found.sources),
+        "sources_removed": found.sources_removed,
+        "sources": shown_sources(found.sources, remarks_by_line(*_said(report), [one.path for one in found.sources])),
+        "stages": [{"name": one.name, "seconds": f"{one.duration_s:.3g}"} for one in segments],
+        "timeline": charts.timeline_chart(segments),
+        "history": [_judgement(one, found.score_kind) for one in found.judgements],
+        "report": _report(report) if report is not None else None,
+    }
+
+
+def flags(names: Sequence[str]) -> list[dict[str, str]]:
+    """What else a reader should know."""
+    return [{"name": one, "meaning": formatting.FLAGS.get(one, "")} for one in names if one != _SHOWN_WITH_ENVIRONMENT]
+
+
+def when(time: datetime) -> dict[str, str]:
+    """A time for machines and for people."""
+    utc = time.astimezone(UTC)
+    return {"iso": utc.isoformat(timespec="seconds"), "text": f"{utc:%Y-%m-%d %H:%M} UTC"}
+
+
+def _said(report: report_pb2.Report | None) -> tuple[str, Sequence[str]]:
+    return (report.build.log[:LOG_CHARS], list(report.build.remarks)) if report is not None else ("", ())
+
+
+def _judgement(one: rejudge_pb2.Judgement, kind: int) -> dict[str, Any]:
+    return {
+        "sequence": one.sequence,
+        "verdict": formatting.name_of(report_pb2.Verdict, one.verdict, "VERDICT_"),
+        "reason": one.reason,
+        "summary": one.summary,
+        "score": _score(one, kind) if one.HasField("score") else "",
+        "time": _time(one, "create_time"),
+        "rejudge_id": one.rejudge.rpartition("/")[2],
+    }
+
+
+def _report(report: report_pb2.Report) -> dict[str, Any]:
+    return {
+        "verdict": formatting.verdict_name(report),
+        "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
+        "reason": report.reason,
+        "summary": report.summary,
+        "flags": flags(report.flags),
+        "libraries": list(report.libraries),
+        "speedups": [{"baseline": one.baseline, "ratio": formatting.ratio(one)} for one in report.speedups],
+        "workloads": _workloads(report),
+        "hidden": _hidden(report),
+        "rule": report.rule,
+        "wrong": [
+            dict(zip(("place", "expected", "actual"), formatting.wrong_element(one), strict=True))
+            for trial in report.trials
+            for one in trial.wrong_elements
+        ][:ROWS],
+        "times": measured(report),
+        "roofline": charts.roofline_chart([one for one in report.measurements if not one.hidden], report.environment.ceilings),
+        "build": _build(report) if report.HasField("build") else None,
+        "output": report.output[:OUTPUT_CHARS],
+        "output_cut": len(report.output) > OUTPUT_CHARS,
+        "environment": _environment(report.environment) if report.HasField("environment") else None,
+    }
+
+
+def _build(report: report_pb2.Report) -> dict[str, Any]:
+    build = report.build
+    return {
+        "outcome": formatting.name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " "),
+        "reason": build.reason,
+        "duration": formatting.time(formatting.duration_ns(build.build_duration)),
+        "cached": build.cached,
+        "log": build.log[:LOG_CHARS],
+        "cut": build.log_truncated or len(build.log) > LOG_CHARS,
+        "kernels": [_kernel(one, report.environment.architecture) for one in build.kernels[:ROWS]],
+        "remarks": list(build.remarks),
+    }
+
+
+def _workloads(report: report_pb2.Report) -> list[dict[str, Any]]:
+    rows = []
+    for workload_id in dict.fromkeys(trial.workload_id for trial in report.trials if not trial.hidden):
+        trials = [trial for trial in report.trials if trial.workload_id == workload_id and not trial.hidden]
+        failed = next((trial for trial in trials if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
+        worst = failed or trials[-1]
+        errors = [trial.max_absolute_error for trial in trials if trial.HasField("max_absolute_error")]
+        rows.append(
+            {
+                "id": workload_id,
+                "passed": failed is None,
+                "outcome": "passed" if failed is None else formatting.outcome_name(failed),
+                "trials": sum(max(trial.run_count, 1) for trial in trials),
+                "mismatched": formatting.share(worst.mismatched_count, worst.element_count),
+                "unwritten": formatting.share(worst.unwritten_count, worst.element_count),
+                "error": formatting.error(max(errors, default=None)),
+                "message": failed.message if failed is not None else "",
+            }
+        )
+    return rows[:ROWS]
+
+
+def _hidden(report: report_pb2.Report) -> dict[str, int]:
+    """Of hidden workloads no more than how many were run and how many passed."""
+    outcomes: dict[str, bool] = {}
+    for trial in report.trials:
+        if trial.hidden:
+            outcomes[trial.workload_id] = outcomes.get(trial.workload_id, True) and trial.outcome == report_pb2.TRIAL_OUTCOME_PASSED
+    return {"count": len(outcomes), "passed": sum(outcomes.values())}
+
+
+def _kernel(one: report_pb2.KernelUse, architecture: str) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "registers": one.registers or "-",
+        "shared": one.shared_bytes,
+        "stack": one.stack_bytes,
+        "spilled": one.spill_store_bytes + one.spill_load_bytes,
+        "occupancy": formatting.occupancies(occupancies(architecture, one.registers, one.shared_bytes)),
+    }
+
+
+def _environment(found: report_pb2.Environment) -> dict[str, Any]:
+    return {
+        "device": found.device or found.device_kind,
+        "architecture": found.architecture,
+        "isolation": description(found.isolation),
+        "versions": sorted(found.versions.items()),
+        "ceilings": formatting.ceilings(found.ceilings) if found.ceilings else "",
+        "practice": found.clock == report_pb2.CLOCK_HOST,
+    }
+
+
+def _score(one: submission_pb2.Submission | rejudge_pb2.Judgement, kind: int) -> str:
+    return formatting.score(one.score, one.score_low, one.score_high, kind)
+
+
+def _time(message: Any, field: str) -> dict[str, str]:
+    """When, or nothing."""
+    if not message.HasField(field):
+        return {}
+    found: Timestamp = getattr(message, field)
+    return when(found.ToDatetime(UTC))
