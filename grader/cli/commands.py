@@ -21,6 +21,7 @@ from grader.cli.check_options import AdjustOptions, AllowLowerPrecision, CheckPl
 from grader.cli.exits import Exit
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, SandboxOption, Server, StateDir, device_choice
 from grader.cli.rejudge import final_command, rejudge_app
+from grader.cli.report_commands import diff_command, report_command
 from grader.cli.running import run
 from grader.cli.session import Target
 from grader.isolations import AUTO
@@ -146,6 +147,10 @@ def list_(
 def cancel(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
     """Cancel a submission that is queued or running."""
     run(submissions_command.cancel(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+app.command("report")(report_command)
+app.command("diff")(diff_command)
 
 
 @app.command()

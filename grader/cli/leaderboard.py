@@ -7,7 +7,6 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -20,10 +19,10 @@ from grader.cli.jsonout import print_json
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
+from grader.cli.written_files import STDOUT, write_text
 from grader.v1 import competition_pb2, report_pb2
 from grader.views import formatting
 
-STDOUT = "-"
 PAGE_SIZE = 1000  # where all of it is wanted
 _COLUMNS = ("rank", "user", "score", "score_low", "score_high", "submission", "create_time", "problem_count", "flags")
 
@@ -46,7 +45,7 @@ async def leaderboard(target: Target, wanted: LeaderboardOptions, *, json: bool)
     async with connect(target, Need.READ) as client:
         board = await _read(client, wanted)
     if wanted.csv_path:
-        _write_csv(wanted.csv_path, board)
+        write_text(wanted.csv_path, to_csv(board))
     if json:
         print_json(board)
     elif not wanted.csv_path:
@@ -151,17 +150,3 @@ def _table(board: competition_pb2.Leaderboard) -> Table:
             one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
         )
     return table
-
-
-def _write_csv(path: str, board: competition_pb2.Leaderboard) -> None:
-    text = to_csv(board)
-    if path == STDOUT:
-        print(text, end="")
-        return
-    half = Path(f"{path}.part")  # so that a full disk leaves what was there before
-    try:
-        half.write_text(text, "utf-8")
-        half.replace(path)
-    except OSError as error:
-        half.unlink(missing_ok=True)
-        raise Misuse(f"{path!r} can't be written: {error.strerror or error}; name another file") from None

@@ -33,7 +33,7 @@ def measured(report: report_pb2.Report) -> dict[str, Any] | None:
                 "confirmed": one.reported_confirmed,
                 "baselines": [_baseline(one, name) for name in baselines],
                 "bars": [(speedup.baseline, next(bars)) for speedup in one.speedups],
-                "second": ", ".join(formatting.second_figures(one)),
+                "second": ", ".join(formatting.batches(one)),
                 "conditions": formatting.conditions(one.conditions),
             }
             for one in shown

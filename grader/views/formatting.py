@@ -95,13 +95,13 @@ def ceilings(of: Mapping[str, float]) -> str:
 
 
 def bytes_rate(per_s: float) -> str:
-    """Bytes a second, as GB/s or TB/s (powers of ten)."""
-    return f"{_three_digits(per_s / 1e12)} TB/s" if per_s >= 1e12 else f"{_three_digits(per_s / 1e9)} GB/s"
+    """Bytes a second, as TB/s, GB/s or MB/s (powers of ten)."""
+    return _rate(per_s, "B/s")
 
 
 def flops_rate(per_s: float) -> str:
-    """Operations a second, as GFLOP/s or TFLOP/s."""
-    return f"{_three_digits(per_s / 1e12)} TFLOP/s" if per_s >= 1e12 else f"{_three_digits(per_s / 1e9)} GFLOP/s"
+    """Operations a second, as TFLOP/s, GFLOP/s or MFLOP/s."""
+    return _rate(per_s, "FLOP/s")
 
 
 def ceiling_share(of: figures.CeilingShare) -> str:
@@ -136,10 +136,13 @@ def second_figures(one: report_pb2.Measurement) -> list[str]:
     """What is never scored: the speedup that do_bench shows, and the time of a launch in batches."""
     claimed = {name: figures.reported_speedup(one, name) for name in sorted(one.reported_baselines)}
     message = [f"{ratio:.3g}x over {name}" for name, ratio in claimed.items() if ratio is not None]
-    message = [f"by do_bench {' and '.join(message)}"] if message else []
-    if one.HasField("batch"):
-        message.append(f"{median(one.batch)} a launch in batches{f' of {one.batch_size}' if one.batch_size else ''}")
-    return message
+    return [*([f"by do_bench {' and '.join(message)}"] if message else []), *batches(one)]
+
+
+def batches(one: report_pb2.Measurement) -> list[str]:
+    """The time of a launch in batches of launches, where there were some."""
+    of = f" of {one.batch_size}" if one.batch_size else ""
+    return [f"{median(one.batch)} a launch in batches{of}"] if one.HasField("batch") else []
 
 
 def conditions(found: Mapping[str, str]) -> str:
@@ -203,6 +206,11 @@ def middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> s
     """The median over workloads of a field of samples, as one figure for a table."""
     known = [duration_ns(getattr(one, field).median_duration) for one in measurements if one.HasField(field)]
     return time(statistics.median(known)) if known else "-"
+
+
+def _rate(per_s: float, unit: str) -> str:
+    size, prefix = next(((size, prefix) for size, prefix in ((1e12, "T"), (1e9, "G")) if per_s >= size), (1e6, "M"))
+    return f"{_three_digits(per_s / size)} {prefix}{unit}"
 
 
 def _three_digits(value: float) -> str:

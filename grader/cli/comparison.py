@@ -1,0 +1,125 @@
+"""Compares two submissions: their times on each workload, with intervals, and their sources.  Pure."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from grader.v1 import report_pb2, submission_pb2
+from grader.verdict.median_interval import MedianInterval, ratio_of_medians
+
+DIFF_LINES = 5_000  # of one file: difflib takes quadratic time
+
+
+class Change(StrEnum):
+    """What is known of the second submission against the first."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    UNKNOWN = "can't tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadChange:
+    """One workload. ratio: the first's certified time divided by the second's, above 1 where the second is faster; None where a time is
+    missing. against: the same of the times over those of a baseline, which was timed in turns with each of them, so that what changed
+    between the two gradings is not taken for a change of the kernel. reason: why nothing can be concluded, or ""."""
+
+    workload_id: str
+    ratio: MedianInterval | None
+    against: MedianInterval | None
+    baseline: str
+    change: Change
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """One file that differs, as the lines of a unified diff."""
+
+    path: str
+    lines: tuple[str, ...]
+
+
+def workload_changes(first: submission_pb2.Submission, second: submission_pb2.Submission) -> list[WorkloadChange]:
+    """Every workload that either was measured on, in their order."""
+    by_id = [{one.workload_id: one for one in found.report.measurements} for found in (first, second)]
+    names = dict.fromkeys([*by_id[0], *by_id[1]])
+    elsewhere = _elsewhere(first.report.environment, second.report.environment)
+    return [_changed(name, by_id[0].get(name), by_id[1].get(name), elsewhere) for name in names]
+
+
+def source_changes(first: submission_pb2.Submission, second: submission_pb2.Submission) -> Iterator[SourceChange]:
+    """Files that differ, by path; a file that only one of them has differs as a whole."""
+    before, after = ({one.path: one.content for one in found.sources} for found in (first, second))
+    for path in sorted({*before, *after}):
+        if before.get(path) != after.get(path):
+            yield SourceChange(path, tuple(_diff(path, before, after)))
+
+
+def _diff(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    # Not splitlines: a form feed, or a separator of Unicode, ends no line of a source.
+    old, new = ([] if path not in found else found[path].split("\n") for found in (before, after))
+    if max(len(old), len(new)) > DIFF_LINES:
+        yield f"{path} differs; it has more than {DIFF_LINES} lines, which is too long to compare here"
+        return
+    names = (f"a/{path}" if path in before else "/dev/null", f"b/{path}" if path in after else "/dev/null")
+    yield from difflib.unified_diff(old, new, *names, lineterm="")
+
+
+def _changed(name: str, first: report_pb2.Measurement | None, second: report_pb2.Measurement | None, elsewhere: str) -> WorkloadChange:
+    if first is None or second is None:
+        missing = "the first" if first is None else "the second"
+        return WorkloadChange(
+            workload_id=name, ratio=None, against=None, baseline="", change=Change.UNKNOWN, reason=f"{missing} has no certified time"
+        )
+    ratio = ratio_of_medians(list(first.certified.sample_durations_ns), list(second.certified.sample_durations_ns))
+    against, baseline = _against_baseline(first.speedups, second.speedups)
+    reason = elsewhere or ("too few samples, or a time that was not resolved" if ratio is None else "")
+    change = Change.UNKNOWN
+    if ratio is not None and not reason:
+        change, reason = _concluded(ratio, against, baseline)
+    return WorkloadChange(workload_id=name, ratio=ratio, against=against, baseline=baseline, change=change, reason=reason)
+
+
+def _concluded(ratio: MedianInterval, against: MedianInterval | None, baseline: str) -> tuple[Change, str]:
+    """Faster or slower only where no interval has 1 within it, and both are on one side of it."""
+    known = [ratio] if against is None else [ratio, against]
+    if all(one.low > 1 for one in known):
+        return Change.FASTER, ""
+    if all(one.high < 1 for one in known):
+        return Change.SLOWER, ""
+    if ratio.low > 1 or ratio.high < 1:
+        return Change.UNKNOWN, f"the speedup over {baseline} does not confirm it: the device may have changed between the two"
+    return Change.UNKNOWN, "1x is within the interval"
+
+
+def _against_baseline(first: Sequence[report_pb2.Speedup], second: Sequence[report_pb2.Speedup]) -> tuple[MedianInterval | None, str]:
+    """The second's speedup divided by the first's, over the baseline that both have; the two intervals are of independent gradings."""
+    others = {one.baseline: one for one in first}
+    for one in sorted(second, key=lambda one: (one.baseline != "eager", one.baseline)):
+        other = others.get(one.baseline)
+        if other is not None and _usable(one) and _usable(other):
+            value = one.ratio / other.ratio
+            factor = math.exp(math.hypot(_half_width(one), _half_width(other)))
+            return MedianInterval(value=value, low=value / factor, high=value * factor), one.baseline
+    return None, ""
+
+
+def _usable(one: report_pb2.Speedup) -> bool:
+    return 0 < one.ratio_low <= one.ratio <= one.ratio_high < math.inf and one.ratio_high / one.ratio_low < 1e6
+
+
+def _half_width(one: report_pb2.Speedup) -> float:
+    """Of the logarithm's interval, by its wider side."""
+    return max(math.log(one.ratio_high / one.ratio), math.log(one.ratio / one.ratio_low))
+
+
+def _elsewhere(first: report_pb2.Environment, second: report_pb2.Environment) -> str:
+    """Why times of these two can't be compared, or ""."""
+    if (first.device_kind, first.device) != (second.device_kind, second.device):
+        return f"graded on different devices, {first.device or first.device_kind} and {second.device or second.device_kind}"
+    return "timed by different clocks" if first.clock != second.clock else ""

@@ -1,0 +1,39 @@
+"""`grader-cli report`: a submission's report as one HTML file."""
+
+from __future__ import annotations
+
+import asyncio
+
+from google.protobuf import json_format
+
+from grader.api.resource_names import full_name
+from grader.cli.exits import Exit, GraderFailed, Misuse
+from grader.cli.progress import stderr_console
+from grader.cli.session import Need, Target, connect
+from grader.cli.text import one_line, plain
+from grader.cli.written_files import STDOUT, write_text
+from grader.html_report.report_file import report_file
+from grader.v1 import submission_pb2
+from grader.views import formatting
+
+FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_FAILED, submission_pb2.SUBMISSION_STATE_CANCELLED)
+
+
+async def report(target: Target, name: str, path: str) -> Exit:
+    """Write the report of a submission that is over."""
+    async with connect(target, Need.READ) as client:
+        submission = await client.get_submission(full_name("submissions", name), full=True)
+        if submission.state not in FINAL:
+            state = formatting.state_name(submission)
+            raise Misuse(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
+        events = [event async for event in client.watch(submission.name) if event.WhichOneof("event") == "progress"]
+    try:
+        text = await asyncio.to_thread(report_file, submission, events)
+    except (TypeError, json_format.SerializeToJsonError) as error:
+        raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None
+    write_text(path, text)
+    if path != STDOUT:
+        stderr_console().print(
+            plain(f"wrote {path}: {len(text.encode()) / 1e3:.0f} kB, for any browser; it loads nothing and runs nothing")
+        )
+    return Exit.DONE
