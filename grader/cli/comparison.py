@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -53,26 +53,30 @@ def workload_changes(first: submission_pb2.Submission, second: submission_pb2.Su
 
 
 def source_changes(first: submission_pb2.Submission, second: submission_pb2.Submission) -> Iterator[SourceChange]:
-    """Files that differ, by path; a file that only one of them has differs as a whole."""
+    """Files that differ, by path. A file that only one of them has differs as a whole, unless it is the only one on both sides."""
     before, after = ({one.path: one.content for one in found.sources} for found in (first, second))
-    for path in sorted({*before, *after}):
+    removed, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
+    if len(removed) == len(added) == 1:
+        yield SourceChange(added[0], tuple(_diff(removed[0], before[removed[0]], added[0], after[added[0]])))
+        removed, added = [], []
+    for path in sorted({*(before.keys() & after.keys()), *removed, *added}):
         if before.get(path) != after.get(path):
-            yield SourceChange(path, tuple(_diff(path, before, after)))
+            yield SourceChange(path, tuple(_diff(path, before.get(path), path, after.get(path))))
 
 
-def _diff(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+def _diff(old_path: str, before: str | None, new_path: str, after: str | None) -> Iterator[str]:
     # Not splitlines: a form feed, or a separator of Unicode, ends no line of a source.
-    old, new = ([] if path not in found else found[path].split("\n") for found in (before, after))
+    old, new = ([] if text is None else text.split("\n") for text in (before, after))
     if max(len(old), len(new)) > DIFF_LINES:
-        yield f"{path} differs; it has more than {DIFF_LINES} lines, which is too long to compare here"
+        yield f"{new_path} differs; it has more than {DIFF_LINES} lines, which is too long to compare here"
         return
-    names = (f"a/{path}" if path in before else "/dev/null", f"b/{path}" if path in after else "/dev/null")
+    names = ("/dev/null" if before is None else f"a/{old_path}", "/dev/null" if after is None else f"b/{new_path}")
     yield from difflib.unified_diff(old, new, *names, lineterm="")
 
 
 def _changed(name: str, first: report_pb2.Measurement | None, second: report_pb2.Measurement | None, elsewhere: str) -> WorkloadChange:
     if first is None or second is None:
-        missing = "the first" if first is None else "the second"
+        missing = "a" if first is None else "b"
         return WorkloadChange(
             workload_id=name, ratio=None, against=None, baseline="", change=Change.UNKNOWN, reason=f"{missing} has no certified time"
         )

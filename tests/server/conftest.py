@@ -1,10 +1,13 @@
 """Servers with a fake grade, reached over a real socket."""
 
+import os
+import shutil
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from grader.api.client import GraderClient
 from grader.config import Settings
@@ -78,3 +81,20 @@ def finished():
         return events[-1].submission
 
     return watch
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser():
+    """A Chromium without a display."""
+    from playwright.async_api import async_playwright  # takes long to import
+
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        if os.environ.get("GRADER_REQUIRE_CHROMIUM") == "1":
+            pytest.fail("there is no chromium on the path")
+        pytest.skip("there is no chromium on the path")
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=path, args=arguments)
+        yield opened
+        await opened.close()

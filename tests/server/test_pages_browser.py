@@ -2,42 +2,20 @@
 
 import json
 import os
-import shutil
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import async_playwright
 
 from grader.model import SourceFile
 from grader.web.pages import site_templates
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server.browser import DESKTOP, EVIL, PHONE
 from tests.server.site import END, site
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 MISMATCHED = wire.TrialOutcome.MISMATCHED
-PHONE = {"width": 360, "height": 740}
-DESKTOP = {"width": 1200, "height": 900}
-EVIL = (
-    "<script>document.title='ran'</script>\"onmouseover=\"document.title='ran'\" x='\"><img src=x onerror=document.title='ran'>"
-    "]]></pre></bdi></a></title></textarea><svg onload=document.title='ran'>{{ 7 * 1000429 }}{% raw %}\u202egnp\u2066\x1b]0;ran\x07\x00"
-)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser():
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        if os.environ.get("GRADER_REQUIRE_CHROMIUM") == "1":
-            pytest.fail("there is no chromium on the path")
-        pytest.skip("there is no chromium on the path")
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=path, args=arguments)
-        yield opened
-        await opened.close()
 
 
 @asynccontextmanager
