@@ -10,7 +10,7 @@ from grader.views.sanitize import one_line
 NAMESPACE = "http://www.w3.org/2000/svg"
 FONT = "system-ui, sans-serif"
 TEXT_PX = 12
-CHARACTER_PX = 6.6  # of an average character at TEXT_PX
+CHARACTER_PX = 7.0  # of an average character at TEXT_PX
 LABEL_CHARS = 40  # of one name; its <title> has more of it
 # Okabe and Ito's colours for colour-blind readers, darkened where a thin line on white needs it.
 COLORS = ("#0b5cad", "#b35309", "#6b3fa0", "#00765a", "#a3266e", "#5c5c00")
