@@ -14,7 +14,7 @@ from grader.verdict.median_interval import MedianInterval, ratio_of_medians
 DIFF_LINES = 5_000  # of one file: difflib takes quadratic time
 
 
-class Change(StrEnum):
+class SpeedChange(StrEnum):
     """What is known of the second submission against the first."""
 
     FASTER = "faster"
@@ -32,7 +32,7 @@ class WorkloadChange:
     ratio: MedianInterval | None
     against: MedianInterval | None
     baseline: str
-    change: Change
+    change: SpeedChange
     reason: str
 
 
@@ -78,27 +78,27 @@ def _changed(name: str, first: report_pb2.Measurement | None, second: report_pb2
     if first is None or second is None:
         missing = "a" if first is None else "b"
         return WorkloadChange(
-            workload_id=name, ratio=None, against=None, baseline="", change=Change.UNKNOWN, reason=f"{missing} has no certified time"
+            workload_id=name, ratio=None, against=None, baseline="", change=SpeedChange.UNKNOWN, reason=f"{missing} has no certified time"
         )
     ratio = ratio_of_medians(list(first.certified.sample_durations_ns), list(second.certified.sample_durations_ns))
     against, baseline = _against_baseline(first.speedups, second.speedups)
     reason = elsewhere or ("too few samples, or a time that was not resolved" if ratio is None else "")
-    change = Change.UNKNOWN
+    change = SpeedChange.UNKNOWN
     if ratio is not None and not reason:
         change, reason = _concluded(ratio, against, baseline)
     return WorkloadChange(workload_id=name, ratio=ratio, against=against, baseline=baseline, change=change, reason=reason)
 
 
-def _concluded(ratio: MedianInterval, against: MedianInterval | None, baseline: str) -> tuple[Change, str]:
+def _concluded(ratio: MedianInterval, against: MedianInterval | None, baseline: str) -> tuple[SpeedChange, str]:
     """Faster or slower only where no interval has 1 within it, and both are on one side of it."""
     known = [ratio] if against is None else [ratio, against]
     if all(one.low > 1 for one in known):
-        return Change.FASTER, ""
+        return SpeedChange.FASTER, ""
     if all(one.high < 1 for one in known):
-        return Change.SLOWER, ""
+        return SpeedChange.SLOWER, ""
     if ratio.low > 1 or ratio.high < 1:
-        return Change.UNKNOWN, f"the speedup over {baseline} does not confirm it: the device may have changed between the two"
-    return Change.UNKNOWN, "1x is within the interval"
+        return SpeedChange.UNKNOWN, f"the speedup over {baseline} does not confirm it: the device may have changed between the two"
+    return SpeedChange.UNKNOWN, "1x is within the interval"
 
 
 def _against_baseline(first: Sequence[report_pb2.Speedup], second: Sequence[report_pb2.Speedup]) -> tuple[MedianInterval | None, str]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
-from grader.cli.comparison import Change, SourceChange, WorkloadChange, source_changes, workload_changes
+from grader.cli.comparison import SourceChange, SpeedChange, WorkloadChange, source_changes, workload_changes
 from grader.cli.exits import Exit, Misuse
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
@@ -20,7 +20,7 @@ from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.median_interval import MedianInterval
 from grader.views import formatting
 
-_STYLES = {Change.FASTER: "green", Change.SLOWER: "red", Change.UNKNOWN: "yellow"}
+_STYLES = {SpeedChange.FASTER: "green", SpeedChange.SLOWER: "red", SpeedChange.UNKNOWN: "yellow"}
 _LINE_CHARS = 2_000
 _SHOWN_LINES = 2_000
 

@@ -42,7 +42,7 @@ def submission(found: submission_pb2.Submission, events: Sequence[submission_pb2
         "score": _score(found, found.score_kind) if found.HasField("score") else "",
         "has_sources": bool(found.sources),
         "sources_removed": found.sources_removed,
-        "sources": shown_sources(found.sources, remarks_by_line(*_said(report), [one.path for one in found.sources])),
+        "sources": shown_sources(found.sources, remarks_by_line(*_compiler_output(report), [one.path for one in found.sources])),
         "stages": [{"name": one.name, "seconds": f"{one.duration_s:.3g}"} for one in segments],
         "timeline": charts.timeline_chart(segments),
         "history": [_judgement(one, found.score_kind) for one in found.judgements],
@@ -61,7 +61,7 @@ def when(time: datetime) -> dict[str, str]:
     return {"iso": utc.isoformat(timespec="seconds"), "text": f"{utc:%Y-%m-%d %H:%M} UTC"}
 
 
-def _said(report: report_pb2.Report | None) -> tuple[str, Sequence[str]]:
+def _compiler_output(report: report_pb2.Report | None) -> tuple[str, Sequence[str]]:
     return (report.build.log[:LOG_CHARS], list(report.build.remarks)) if report is not None else ("", ())
 
 

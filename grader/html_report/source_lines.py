@@ -34,7 +34,7 @@ _CLASSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLine:
+class NumberedLine:
     """One line. number: from 1; code: escaped, with the highlighter's classes; remarks: of the compiler."""
 
     number: int
@@ -47,7 +47,7 @@ class ShownSource:
     """One file. cut: whether its end is left out."""
 
     path: str
-    lines: Sequence[SourceLine]
+    lines: Sequence[NumberedLine]
     cut: bool
 
 
@@ -57,8 +57,8 @@ def shown_sources(files: Sequence[submission_pb2.SourceFile], remarks: Mapping[s
     for file in files:
         content = file.content[:room]
         room -= len(content)
-        said = remarks.get(file.path, {})
-        lines = [SourceLine(number, code, said.get(number, ())) for number, code in enumerate(_coded(file.path, content), 1)]
+        of_file = remarks.get(file.path, {})
+        lines = [NumberedLine(number, code, of_file.get(number, ())) for number, code in enumerate(_coded(file.path, content), 1)]
         found.append(ShownSource(file.path, lines, len(content) < len(file.content)))
     return found
 

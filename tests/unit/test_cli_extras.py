@@ -1,4 +1,4 @@
-"""What the command line imports, and what it says if an extra is not installed."""
+"""What the command line imports at its start, and what it says if an extra is not installed."""
 
 import subprocess
 import sys
@@ -7,6 +7,7 @@ import pytest
 
 from grader.cli import extras
 
+# jinja2 is of the base package, but one command only needs it.
 OF_EXTRAS = {"aiohttp", "alembic", "docker", "jinja2", "numpy", "prometheus_client", "psycopg"}
 OF_EXTRAS |= {"pydantic", "sqlalchemy", "structlog", "torch", "tree_sitter", "tree_sitter_cuda", "yaml"}
 IMPORTED = "import sys, grader.{}; print(*{{name.partition('.')[0] for name in sys.modules}})"

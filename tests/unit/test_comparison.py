@@ -7,7 +7,7 @@ import random
 import pytest
 from rich.console import Console
 
-from grader.cli.comparison import DIFF_LINES, Change, source_changes, workload_changes
+from grader.cli.comparison import DIFF_LINES, SpeedChange, source_changes, workload_changes
 from grader.cli.diff import render, to_data
 from grader.v1 import report_pb2, submission_pb2
 
@@ -48,7 +48,7 @@ def test_a_faster_one_is_faster_and_the_other_way_round():
     """Twice as fast, by the times and by the speedups; the interval holds the truth."""
     first, second = submission(timed(2_000_000, speedup=1.0)), submission(timed(1_000_000, speedup=2.0, seed=2))
     forth, back = changed(first, second), changed(second, first)
-    assert (forth.change, back.change) == (Change.FASTER, Change.SLOWER)
+    assert (forth.change, back.change) == (SpeedChange.FASTER, SpeedChange.SLOWER)
     assert forth.ratio.low < 2 < forth.ratio.high and back.ratio.low < 0.5 < back.ratio.high
     assert forth.against.value == pytest.approx(2) and forth.baseline == "eager"
 
@@ -59,16 +59,16 @@ def test_the_same_kernel_twice_is_rarely_called_different():
         changed(submission(timed(1_000_000, spread=0.05, seed=seed)), submission(timed(1_000_000, spread=0.05, seed=seed + 1000))).change
         for seed in range(200)
     ]
-    assert verdicts.count(Change.UNKNOWN) >= 180
+    assert verdicts.count(SpeedChange.UNKNOWN) >= 180
 
 
 def test_a_device_that_changed_is_not_taken_for_the_kernel():
     """Every time of the second grading is 20 % longer, PyTorch's too: the times differ, the speedups do not."""
     first, second = submission(timed(1_000_000, speedup=2.0)), submission(timed(1_200_000, speedup=2.0, seed=2))
     found = changed(first, second)
-    assert found.change is Change.UNKNOWN and found.ratio.high < 1 and "does not confirm" in found.reason
+    assert found.change is SpeedChange.UNKNOWN and found.ratio.high < 1 and "does not confirm" in found.reason
     unprotected = changed(submission(timed(1_000_000)), submission(timed(1_200_000, seed=2)))  # the control: no speedups to compare
-    assert unprotected.change is Change.SLOWER
+    assert unprotected.change is SpeedChange.SLOWER
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,18 @@ def test_what_can_not_be_compared_is_not(second, reason):
     """The control: on one device with enough samples it is faster."""
     first = submission(timed(1_000_000, speedup=1.0))
     found = changed(first, second)
-    assert found.change is Change.UNKNOWN and reason in found.reason
-    assert changed(first, submission(timed(500_000, speedup=2.0))).change is Change.FASTER
+    assert found.change is SpeedChange.UNKNOWN and reason in found.reason
+    assert changed(first, submission(timed(500_000, speedup=2.0))).change is SpeedChange.FASTER
 
 
 def test_workloads_are_matched_by_their_names():
     """Whatever their order; one that only the first has is named too."""
     first = submission(timed(100_000, workload_id="a", speedup=1), timed(200_000, workload_id="b", speedup=1))
     second = submission(timed(100_000, workload_id="b", speedup=2))
-    assert [(one.workload_id, one.change) for one in workload_changes(first, second)] == [("a", Change.UNKNOWN), ("b", Change.FASTER)]
+    assert [(one.workload_id, one.change) for one in workload_changes(first, second)] == [
+        ("a", SpeedChange.UNKNOWN),
+        ("b", SpeedChange.FASTER),
+    ]
 
 
 def test_a_speedup_without_an_end_says_nothing():
