@@ -27,6 +27,7 @@ from grader.cli.timeline import Timeline
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.workload_rows import max_error
 
 PROBLEM = "tril_matmul"
 STORY = ("correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float")
@@ -178,7 +179,7 @@ def _row(kernel: Kernel) -> list[RenderableType]:
         formatting.verdict_name(graded),
         plain(one_line(graded.reason)),
         formatting.share(unwritten.unwritten_count, unwritten.element_count),
-        formatting.error(report.max_error(trials)),
+        formatting.error(max_error(trials)),
         formatting.middle_time(graded.measurements, "reported"),
         formatting.middle_time(graded.measurements, "certified"),
         plain(one_line(graded.environment.isolation)),

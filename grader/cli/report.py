@@ -15,10 +15,10 @@ from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.workload_rows import workload_rows
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
 _REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli problems check PATH' says what is wrong with it."}
-_SHOWN_BELOW = "EMULATED_NOT_RANKED"  # with the device
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
@@ -70,8 +70,8 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     if score:
         yield plain(score, "bold")
-    for flag in (one for one in report.flags if one != _SHOWN_BELOW):
-        yield plain(f"{one_line(flag)}{': ' + formatting.FLAGS[flag] if flag in formatting.FLAGS else ''}", "yellow")
+    for name, meaning in formatting.flags(report.flags):
+        yield plain(f"{one_line(name)}{f': {meaning}' if meaning else ''}", "yellow")
     if report.libraries:
         yield plain(f"uses libraries: {one_line(', '.join(report.libraries), most_chars=400)}")
     if report.trials:
@@ -104,20 +104,11 @@ def _workloads(report: report_pb2.Report) -> Table:
     table = Table("workload", "result", box=None, pad_edge=False, title="Workloads", title_justify="left")
     for heading in ("trials", "mismatched", "unwritten", "max error"):
         table.add_column(heading, justify="right")
-    for workload_id in dict.fromkeys(trial.workload_id for trial in report.trials):
-        trials = [trial for trial in report.trials if trial.workload_id == workload_id]
-        failed = next((trial for trial in trials if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
-        worst = failed or trials[-1]
-        table.add_row(
-            plain(one_line(workload_id)),
-            Text("passed", style="green") if failed is None else Text(formatting.outcome_name(failed), style="red"),
-            str(sum(max(trial.run_count, 1) for trial in trials)),
-            formatting.share(worst.mismatched_count, worst.element_count),
-            formatting.share(worst.unwritten_count, worst.element_count),
-            formatting.error(max_error(trials)),
-        )
-        if failed is not None and failed.message:
-            table.add_row("", plain(one_line(failed.message)))
+    for row in workload_rows(report.trials):
+        result = Text(row.outcome, style="green" if row.passed else "red")
+        table.add_row(plain(one_line(row.workload_id)), result, str(row.trial_count), row.mismatched, row.unwritten, row.max_error)
+        if row.message:
+            table.add_row("", plain(one_line(row.message)))
     return table
 
 
@@ -128,11 +119,6 @@ def _wrong_elements(found: Sequence[report_pb2.WrongElement]) -> Table:
     for one in found:
         table.add_row(*map(plain, formatting.wrong_element(one)))
     return table
-
-
-def max_error(trials: list[report_pb2.Trial]) -> float | None:
-    """The largest absolute error over trials."""
-    return max((trial.max_absolute_error for trial in trials if trial.HasField("max_absolute_error")), default=None)
 
 
 def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:

@@ -16,10 +16,10 @@ from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.occupancy import occupancies
+from grader.views.workload_rows import workload_rows
 
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
 ROWS = 1_000  # of a table
-_SHOWN_WITH_ENVIRONMENT = "EMULATED_NOT_RANKED"  # with the environment
 
 
 def submission(found: submission_pb2.Submission, events: Sequence[submission_pb2.SubmissionEvent] = ()) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def submission(found: submission_pb2.Submission, events: Sequence[submission_pb2
 
 def flags(names: Sequence[str]) -> list[dict[str, str]]:
     """What else a reader should know."""
-    return [{"name": one, "meaning": formatting.FLAGS.get(one, "")} for one in names if one != _SHOWN_WITH_ENVIRONMENT]
+    return [{"name": name, "meaning": meaning} for name, meaning in formatting.flags(names)]
 
 
 def when(time: datetime) -> dict[str, str]:
@@ -78,6 +78,7 @@ def _judgement(one: rejudge_pb2.Judgement, kind: int) -> dict[str, Any]:
 
 
 def _report(report: report_pb2.Report) -> dict[str, Any]:
+    rows = workload_rows(report.trials)
     return {
         "verdict": formatting.verdict_name(report),
         "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
@@ -86,8 +87,9 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         "flags": flags(report.flags),
         "libraries": list(report.libraries),
         "speedups": [{"baseline": one.baseline, "ratio": formatting.ratio(one)} for one in report.speedups],
-        "workloads": _workloads(report),
-        "hidden": _hidden(report),
+        "workloads": [one for one in rows if not one.hidden][:ROWS],
+        # Of hidden workloads no more than how many were run and how many passed.
+        "hidden": {"count": sum(one.hidden for one in rows), "passed": sum(one.hidden and one.passed for one in rows)},
         "rule": report.rule,
         "wrong": [
             dict(zip(("place", "expected", "actual"), formatting.wrong_element(one), strict=True))
@@ -115,37 +117,6 @@ def _build(report: report_pb2.Report) -> dict[str, Any]:
         "kernels": [_kernel(one, report.environment.architecture) for one in build.kernels[:ROWS]],
         "remarks": list(build.remarks),
     }
-
-
-def _workloads(report: report_pb2.Report) -> list[dict[str, Any]]:
-    rows = []
-    for workload_id in dict.fromkeys(trial.workload_id for trial in report.trials if not trial.hidden):
-        trials = [trial for trial in report.trials if trial.workload_id == workload_id and not trial.hidden]
-        failed = next((trial for trial in trials if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
-        worst = failed or trials[-1]
-        errors = [trial.max_absolute_error for trial in trials if trial.HasField("max_absolute_error")]
-        rows.append(
-            {
-                "id": workload_id,
-                "passed": failed is None,
-                "outcome": "passed" if failed is None else formatting.outcome_name(failed),
-                "trials": sum(max(trial.run_count, 1) for trial in trials),
-                "mismatched": formatting.share(worst.mismatched_count, worst.element_count),
-                "unwritten": formatting.share(worst.unwritten_count, worst.element_count),
-                "error": formatting.error(max(errors, default=None)),
-                "message": failed.message if failed is not None else "",
-            }
-        )
-    return rows[:ROWS]
-
-
-def _hidden(report: report_pb2.Report) -> dict[str, int]:
-    """Of hidden workloads no more than how many were run and how many passed."""
-    outcomes: dict[str, bool] = {}
-    for trial in report.trials:
-        if trial.hidden:
-            outcomes[trial.workload_id] = outcomes.get(trial.workload_id, True) and trial.outcome == report_pb2.TRIAL_OUTCOME_PASSED
-    return {"count": len(outcomes), "passed": sum(outcomes.values())}
 
 
 def _kernel(one: report_pb2.KernelUse, architecture: str) -> dict[str, Any]:

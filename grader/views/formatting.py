@@ -25,6 +25,7 @@ FLAGS = {
     "NOT_SCORED": "a workload has no speedup or time in at least one process; the submission is on no board",
 }
 NOT_RESOLVED = "not resolved"
+_SHOWN_WITH_ENVIRONMENT = "EMULATED_NOT_RANKED"
 _AT_REST = ("", "GpuIdle")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 
@@ -53,6 +54,11 @@ def wrong_element(found: report_pb2.WrongElement) -> tuple[str, str, str]:
     """An element's place, such as c[0, 3], what is expected there, and what is there."""
     place = f"{one_line(found.output)}[{', '.join(map(str, found.index))}]" if found.index else one_line(found.output)
     return place, f"{found.expected:.9g}", f"{found.actual:.9g}"
+
+
+def flags(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Flags with what they mean, "" where that is not known here; without the one that is shown with the environment."""
+    return [(name, FLAGS.get(name, "")) for name in names if name != _SHOWN_WITH_ENVIRONMENT]
 
 
 def duration_ns(duration: Duration) -> int:

@@ -72,6 +72,12 @@ def graded(text="plain"):
     return found
 
 
+def outside(submission):
+    """The same, of no competition."""
+    submission.ClearField("competition")
+    return submission
+
+
 def progress(stage, seconds, attempt=1):
     event = submission_pb2.SubmissionEvent(attempt=attempt, progress=submission_pb2.Progress(stage=stage))
     event.event_time.FromDatetime(BEGUN + timedelta(seconds=seconds))
@@ -232,17 +238,24 @@ def test_a_timeline_is_of_the_last_attempt():
     )  # fmt: skip
     lost = [progress(build, 1), progress(measure, 2)]
     times = [(build, 2), (load, 4), (verify, 5), (measure, 7), (verify, 8), (measure, 9)]
-    found = stages(graded(), lost + [progress(stage, seconds, attempt=2) for stage, seconds in times])
+    found = stages(outside(graded()), lost + [progress(stage, seconds, attempt=2) for stage, seconds in times])
     assert [(one.name, one.duration_s) for one in found] == [
         ("queue", 1), ("start", 1), ("build", 2), ("load", 1), ("verify", 3), ("measure", 3),
     ]  # fmt: skip
-    assert [(one.name, one.duration_s) for one in stages(graded(), [])] == [("queue", 1), ("grade", 10)]
+    assert [(one.name, one.duration_s) for one in stages(outside(graded()), [])] == [("queue", 1), ("grade", 10)]
     assert stages(submission_pb2.Submission(), []) == []
+
+
+def test_stages_of_a_competitions_submission_are_not_shown():
+    """They would say how long secret workloads took. The control: outside of one they are."""
+    events = [progress(submission_pb2.STAGE_BUILDING, 2), progress(submission_pb2.STAGE_VERIFYING, 5)]
+    assert [one.name for one in stages(graded(), events)] == ["queue", "grade"]
+    assert [one.name for one in stages(outside(graded()), events)] == ["queue", "start", "build", "verify"]
 
 
 def test_times_of_events_that_make_no_sense_make_no_negative_stage():
     """A clock that went back, an event after the end."""
-    found = stages(graded(), [progress(submission_pb2.STAGE_BUILDING, -50), progress(submission_pb2.STAGE_MEASURING, 500)])
+    found = stages(outside(graded()), [progress(submission_pb2.STAGE_BUILDING, -50), progress(submission_pb2.STAGE_MEASURING, 500)])
     assert all(one.duration_s > 0 for one in found) and sum(one.duration_s for one in found) == 11
 
 
