@@ -13,7 +13,7 @@ from grader.v1 import report_pb2
 from grader.views import figures, formatting
 from grader.views.occupancy import occupancies
 
-_SUBJECT, _FIRST = "kernel", "eager"
+_SUBJECT = "kernel"
 
 
 def render(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
@@ -59,7 +59,7 @@ def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
             "",
         )
         speedups = {speedup.baseline: speedup for speedup in one.speedups}
-        for name in sorted({*one.reported_baselines, *one.baselines}, key=lambda name: (name != _FIRST, name)):
+        for name in formatting.baselines((*one.reported_baselines, *one.baselines)):
             table.add_row(
                 "",
                 plain(one_line(name)),

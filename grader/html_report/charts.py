@@ -51,7 +51,7 @@ def timeline_chart(segments: Sequence[TimelineSegment]) -> Markup:
 
 def workload_samples(one: report_pb2.Measurement) -> Markup:
     """The samples of the kernel and its baselines; empty in the basic view, which has none."""
-    samples = {"kernel": one.certified, **{name: one.baselines[name] for name in sorted(one.baselines)}}
+    samples = {"kernel": one.certified, **{name: one.baselines[name] for name in formatting.baselines(one.baselines)}}
     times = {name: [float(time) for time in of.sample_durations_ns] for name, of in samples.items()}
     return Markup(samples_chart(times, title=f"Samples of {one.workload_id}, in the order taken", label="time", value_text=formatting.time))
 

@@ -17,7 +17,7 @@ def measured(report: report_pb2.Report) -> dict[str, Any] | None:
     shown = [one for one in report.measurements if not one.hidden][:ROWS]
     if not shown:
         return None
-    baselines = sorted({name for one in shown for name in (*one.baselines, *one.reported_baselines)}, key=lambda one: (one != "eager", one))
+    baselines = formatting.baselines(name for one in shown for name in (*one.baselines, *one.reported_baselines))
     pairs = [(f"{one.workload_id}, over {speedup.baseline}", speedup) for one in shown for speedup in one.speedups]
     bars = iter(charts.speedup_bars(pairs))
     drawn = [charts.workload_samples(one) for one in shown[:DRAWN]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -74,6 +74,11 @@ def time(nanoseconds: float) -> str:
         if abs(nanoseconds) >= size:
             return f"{_three_digits(nanoseconds / size)} {unit}"
     return f"{nanoseconds:.0f} ns"
+
+
+def baselines(names: Iterable[str]) -> list[str]:
+    """Baselines in the order in which they are shown: eager first."""
+    return sorted(set(names), key=lambda name: (name != "eager", name))
 
 
 def median(samples: report_pb2.Samples) -> str:
