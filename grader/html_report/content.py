@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.html_report import charts
-from grader.html_report.diagnostics import remarks_by_line
+from grader.html_report.diagnostics import REMARKS, remarks_by_line
 from grader.html_report.measured import measured
 from grader.html_report.source_lines import shown_sources
 from grader.isolations import description
@@ -85,7 +85,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         "reason": report.reason,
         "summary": report.summary,
         "flags": flags(report.flags),
-        "libraries": list(report.libraries),
+        "libraries": list(report.libraries)[:REMARKS],
         "speedups": [{"baseline": one.baseline, "ratio": formatting.ratio(one)} for one in report.speedups],
         "workloads": [one for one in rows if not one.hidden][:ROWS],
         # Of hidden workloads no more than how many were run and how many passed.
@@ -115,7 +115,7 @@ def _build(report: report_pb2.Report) -> dict[str, Any]:
         "log": build.log[:LOG_CHARS],
         "cut": build.log_truncated or len(build.log) > LOG_CHARS,
         "kernels": [_kernel(one, report.environment.architecture) for one in build.kernels[:ROWS]],
-        "remarks": list(build.remarks),
+        "remarks": list(build.remarks)[:REMARKS],
     }
 
 

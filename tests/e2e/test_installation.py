@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 ADD = ROOT / "kernels_examples" / "vector_add"
-CLIENT = {"grpcio", "grpcio-status", "googleapis-common-protos", "protobuf", "typer", "rich", "jinja2", "pygments"}
+CLIENT = {"grpcio", "grpcio-status", "googleapis-common-protos", "protobuf", "typer", "rich", "jinja2"}
 SERVER = {"torch", "sqlalchemy", "aiohttp", "structlog", "docker", "numpy"}  # not pydantic: typer needs it
 TIMEOUT_S = 240
 

@@ -11,12 +11,15 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from grader.html_report import content, raw_data
 from grader.html_report.charts import stages
 from grader.html_report.diagnostics import REMARKS, REMARKS_OF_LINE, remarks_by_line
+from grader.html_report.highlight import tokens
 from grader.html_report.report_file import report_file
-from grader.html_report.source_lines import HIGHLIGHTED_CHARS, SHOWN_CHARS, shown_sources
+from grader.html_report.source_lines import SHOWN_CHARS, SHOWN_FILES, shown_sources
 from grader.v1 import report_pb2, submission_pb2
 
 EVIL = (
@@ -187,6 +190,25 @@ def test_huge_texts_are_cut():
     assert sum(len(line.code) for one in found["sources"] for line in one.lines) <= 4 * SHOWN_CHARS
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["\n" * 1_000_000],  # a row of a table each
+        ["/**/" * 20_000, *["a+b\n" * 20_000] * 10],  # a span for each token
+        ["x"] * 10_000,
+        ["\U0010ffff" * 1_000_000],  # ten characters each, as escapes
+    ],
+)
+def test_sources_that_are_made_to_be_large_make_no_large_page(files):
+    """A megabyte that a page would show as fifty."""
+    submission = graded()
+    del submission.sources[:]
+    for number, content_ in enumerate(files):
+        submission.sources.add(path=f"{number}.cu", content=content_)
+    visible = re.sub(r"data:[^\"]*", "", report_file(submission))
+    assert len(visible) < 10_000_000 and ("cut" in visible or visible.count('id="source-') == SHOWN_FILES)
+
+
 def test_a_log_of_many_remarks_has_a_bound():
     """On one line, and in all; other files than the submission's, and lines that there are not, are nobody's."""
     log = "\n".join(f"k.cu({line}): warning: {number}" for line in range(1, 200) for number in range(20))
@@ -222,13 +244,40 @@ def test_lines_have_the_numbers_that_compilers_give_them():
     assert str(found.lines[4].code).startswith("    x = ")
 
 
-@pytest.mark.parametrize("content_", ["/*" * HIGHLIGHTED_CHARS, "int x;\n" * HIGHLIGHTED_CHARS, '"' * 5_000])
-def test_a_source_that_would_take_long_to_highlight_is_plain(content_):
-    """Long ones, and those with long lines."""
-    [found] = shown_sources([submission_pb2.SourceFile(path="k.cu", content=content_)], {})
-    assert not any("<span" in line.code for line in found.lines)
-    [short] = shown_sources([submission_pb2.SourceFile(path="k.cu", content=content_[:200])], {})
-    assert any("<span" in line.code for line in short.lines)
+@pytest.mark.parametrize(
+    ("path", "text", "shown"),
+    [
+        ("k.cu", "__global__ void f(float* a) {", "<k>__global__</k> <k>void</k> <f>f</f>(<k>float</k>* a) {"),
+        ("k.cu", "#include <x>  // no \"end", "<p>#include</p> &lt;x&gt;  <c>// no &#34;end</c>"),
+        ("k.cu", "a /* b\n\"c */ 1.5e-3f 'x'", "a <c>/* b</c>|<c>&#34;c */</c> <n>1.5e-3f</n> <s>&#39;x&#39;</s>"),
+        ("k.h", 'R"(a " b)" + R"x(c)" d)x" + 1', '<s>R"(a " b)"</s> + <s>R"x(c)" d)x"</s> + <n>1</n>'.replace('"', "&#34;")),
+        ("k.cu", "s = \"a\\\"b\" + c", "s = <s>&#34;a\\&#34;b&#34;</s> + c"),
+        ("k.cu", "/* never closed\n__global__", "<c>/* never closed</c>|<c>__global__</c>"),
+        ("k.py", "@triton.jit\ndef f(x):  # y", "<p>@triton.jit</p>|<k>def</k> <f>f</f>(x):  <c># y</c>"),
+        ("k.py", 'x = r"""a\n"b" """ + \'c\'', "x = <s>r&#34;&#34;&#34;a</s>|<s>&#34;b&#34; &#34;&#34;&#34;</s> + <s>&#39;c&#39;</s>"),
+        ("k.txt", "int x; // y", "int x; // y"),
+    ],
+)  # fmt: skip
+def test_sources_are_coloured(path, text, shown):
+    """Comments, strings, keywords, numbers, functions and directives, over lines too; a name that is not known is plain."""
+    [found] = shown_sources([submission_pb2.SourceFile(path=path, content=text)], {})
+    code = "|".join(str(line.code) for line in found.lines)
+    assert re.sub(r'<span class="t-(\w)">(.*?)</span>', r"<\1>\2</\1>", code) == shown
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="aR\"'\\/*()#@ \n1.e+-", max_size=200), st.sampled_from(["k.cu", "k.py"]))
+def test_colouring_changes_no_text(text, path):
+    """All parts together are the source."""
+    assert "".join(part for _, part in tokens(path, text)) == text
+
+
+def test_colouring_takes_linear_time():
+    """A hundred thousand of what makes patterns go back. Pygments takes a time that grows with the square of the number of empty lines:
+    half an hour for this many, which this suite's limit on a test does not allow."""
+    for unit in ("\n", '"', "/*", "*/", "'", 'R"(', "a", "#", " ", "\\", "1e", '"""', "a\n", " \n", "f(", "@"):
+        for path in ("k.cu", "k.py"):
+            assert sum(1 for _ in tokens(path, unit * 100_000)) <= 200_001, (path, unit)
 
 
 def test_a_timeline_is_of_the_last_attempt():
