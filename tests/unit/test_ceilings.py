@@ -45,3 +45,11 @@ def test_the_quickest_dtype_that_takes_part_makes_the_floor():
     rates = {"flops_per_s:float64": 6e13, "flops_per_s:float32": 4e14, "flops_per_s:float16": 8e14}
     assert physical_floor_ns(None, 8 * 10**12, {"float64", "float16", "int64"}, 0, rates) == 9_000_000
     assert physical_floor_ns(None, 8 * 10**12, {"float32"}, 0, rates) == 9_000_000  # where the tolerance allows it, half does its work
+
+
+def test_rates_that_are_only_shown_make_no_floor():
+    """float8, next to a float4 that is faster and not measured; float32 on the FP32 units, where the tolerance may allow TF32."""
+    rates = {"flops_per_s:float8_e4m3fn": 1e15, "flops_per_s:float32_ieee": 5e13}
+    assert physical_floor_ns(None, 8 * 10**12, {"float4_e2m1fn_x2", "float8_e4m3fn"}, 0, rates) is None
+    assert physical_floor_ns(None, 8 * 10**12, {"float32"}, 0, rates) is None
+    assert physical_floor_ns(None, 8 * 10**12, {"float32"}, 0, {**rates, "flops_per_s:float32": 4e14}) == 18_000_000
