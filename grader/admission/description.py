@@ -16,7 +16,7 @@ from grader.views.sanitize import one_line
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import C_TYPES
 
-BUDGET_S, PATIENCE_S = 6.0, 120.0  # of one problem; of all of them, for importing torch
+BUDGET_S, PATIENCE_S = 20.0, 120.0  # of one problem, a second on an idle machine; of all of them, for importing torch
 TENSOR_LIMIT, RANK_LIMIT, SIZE_LIMIT, REASON_CHARS = 128, 8, 2**62, 300
 FAILURE_LIMIT = 10  # boxes in a row of which none came to the end of one problem
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
