@@ -27,6 +27,7 @@ from sandbox.protocol.wire import BuildOutcome
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
 LOOK_S = 0.01
+SWEEP_PROCESS_LIMIT = 4  # of one sweep: three sizes may take their process down; then the rest is left out
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 
 
@@ -46,6 +47,11 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
             async with seat.lane() as lane:  # held to the end: all processes are timed on one device
                 if lane.environment != environment:  # another lane was free first
                     yield _report_on(lane.environment, host)
+                if lease.submission.new.mode is wire.Mode.SWEEP:
+                    async with aclosing(_swept(lease, problem, host, work, build, lane, run_box)) as facts:
+                        async for fact in facts:
+                            yield fact
+                    return
                 met = False  # whether a process has met a hidden workload: what a later one says could carry its size
                 for begins in _rounds(lease):
                     if begins is not None:
@@ -60,6 +66,36 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                                 yield fact
                     if failed:  # right in every process, or not right
                         return
+
+
+async def _swept(
+    lease: Lease,
+    problem: wire.ProblemSpec,
+    host: Host,
+    work: Workspace,
+    build: wire.Build,
+    lane: Lane,
+    run_box: Callable[[], AbstractAsyncContextManager[Box]],
+) -> AsyncGenerator[wire.Fact, None]:
+    """The facts of a sweep. The sizes that one process left, such as because one took it down, are run in a fresh one, within the sweep's
+    time."""
+    profile, loop, left = host.profile, asyncio.get_running_loop(), problem.workloads
+    end_s = loop.time() + profile.sweep_s
+    measure_s = lease.problem.sweep_measure_s or profile.sweep_measure_s
+    for _ in range(SWEEP_PROCESS_LIMIT):
+        begun, over = set[str](), False
+        async with run_box() as box:
+            job = _job(lease, dataclasses.replace(problem, workloads=left), host, work, build, box)
+            job = dataclasses.replace(job, measure_s=measure_s, sweep_s=max(end_s - loop.time(), 0.0))
+            async with aclosing(_judged(lane, job, box, met_before=False)) as facts:
+                async for fact in facts:
+                    if isinstance(fact, wire.Plan):
+                        begun |= set(fact.measured)
+                    over = over or isinstance(fact, wire.Violation) or (isinstance(fact, wire.Load) and load_failed(fact))
+                    yield fact
+        left = tuple(one for one in left if one.workload_id not in begun)
+        if over or not left or not begun or loop.time() > end_s:
+            return
 
 
 def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
