@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +24,12 @@ from grader.cli.submit import SubmitOptions, build_submission, cancel_quietly, e
 from grader.cli.text import one_line, plain
 from grader.plots.frames import ChartAxis
 from grader.plots.lines import ChartSeries, line_chart
+from grader.plots.svg import LABEL_CHARS
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
-from grader.views.sweeps import RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
+from grader.views.sweeps import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
 
-LOG_FACTOR = 16.0  # between the largest size and the smallest: with more, the axis is logarithmic
+LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,31 +136,35 @@ def _cell(point: SweepPoint | None, metric: SweepMetric) -> Text:
     if point is None or point.outcome != RIGHT:
         outcome = "-" if point is None else point.outcome
         return plain(one_line(outcome), "" if point is None or point.baseline else "red")
-    value, low, high = point.figure(metric)
-    return Text(f"{value:.4g} ({low:.3g} to {high:.3g})")
+    value, *ends = point.figure(metric)
+    low, high = (f"{end:.3g}" if math.isfinite(end) else "?" for end in ends)
+    return Text(f"{value:.4g} ({low} to {high})" if math.isfinite(value) else "-")
 
 
 def draw(table: SweepTable, metric: SweepMetric) -> str:
     """The plot as SVG: a line with a band for each provider; a size at which a kernel is not right is a gap."""
-    series = []
-    for provider in table.providers:
-        points = [table.of(provider)[size] for size in table.sizes if size in table.of(provider)]
-        figures = [one.figure(metric) for one in points]
-        values, lows, highs = ([figure[part] for figure in figures] for part in range(3))
-        wrong = sum(not one.baseline and one.outcome != RIGHT for one in points)
-        name = f"{provider} ({wrong} of {len(points)} sizes without a time)" if wrong else provider
-        series.append(ChartSeries(name=name, xs=[float(one.size) for one in points], ys=values, lows=lows, highs=highs))
-    others = "".join(f", {name} = {size}" for name, size in table.others.items())
-    title = f"{resource_id(PROBLEMS, table.problem)}{others}, on {table.device}"
-    practice = f" ({formatting.PRACTICE})" if table.practice else ""
-    sizes = table.sizes
+    series = [_series(table, provider, metric) for provider in table.providers]
+    others = ", ".join(f"{name} = {size}" for name, size in table.others.items())
+    axis = f"{table.axis} ({others})" if others else table.axis
+    device = formatting.PRACTICE if table.practice else table.device
+    values = [value for one in series for value in one.ys if math.isfinite(value)] or [1.0]
     return line_chart(
         series,
-        title=title,
-        description=f"{metric.label} over {table.axis}, medians with 95 % intervals, verified at every size{practice}",
-        x=ChartAxis(label=table.axis + practice, log=sizes[-1] >= LOG_FACTOR * sizes[0]),
-        y=ChartAxis(label=metric.label),
+        title=f"{resource_id(PROBLEMS, table.problem)} over {axis}, on {table.device}",
+        description=f"{metric.label} over {axis}, medians with 95 % intervals, verified at every size; {device}",
+        x=ChartAxis(label=f"{axis}; {device}", log=table.sizes[-1] > LOG_FACTOR * table.sizes[0]),
+        y=ChartAxis(label=metric.label, log=max(values) > LOG_FACTOR * min(values)),
     )
+
+
+def _series(table: SweepTable, provider: str, metric: SweepMetric) -> ChartSeries:
+    points = list(table.of(provider).values())
+    figures = [one.figure(metric) for one in points]
+    values, lows, highs = ([figure[part] for figure in figures] for part in range(3))
+    wrong = sum(not one.baseline and one.outcome not in (RIGHT, NOT_RUN, formatting.NOT_RESOLVED) for one in points)
+    remark = f" (wrong at {wrong} of {len(points)})" if wrong else ""
+    name = provider if len(provider) + len(remark) <= LABEL_CHARS else f"{provider[: LABEL_CHARS - len(remark) - 1]}…"
+    return ChartSeries(name=name + remark, xs=[float(one.size) for one in points], ys=values, lows=lows, highs=highs)
 
 
 def _names(files: Sequence[Path]) -> list[str]:

@@ -49,7 +49,8 @@ def sweep_command(
 ) -> None:
     """Time kernels and PyTorch over a range of sizes: a table, and with --out a plot. Each size is verified first.
 
-    The first sweep in the problem says which sizes; options change them. A kernel that is wrong at a size has no time there. Nothing is scored.
+    The first sweep in the problem says which sizes; options change them. A kernel that is wrong at a size has no time there. Nothing is
+    scored.
     """
 
     async def work() -> Exit:

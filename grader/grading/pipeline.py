@@ -27,7 +27,6 @@ from sandbox.protocol.wire import BuildOutcome
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
 LOOK_S = 0.01
-SWEEP_PROCESS_LIMIT = 4  # of one sweep: three sizes may take their process down; then the rest is left out
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 
 
@@ -79,10 +78,11 @@ async def _swept(
 ) -> AsyncGenerator[wire.Fact, None]:
     """The facts of a sweep. The sizes that one process left, such as because one took it down, are run in a fresh one, within the sweep's
     time."""
-    profile, loop, left = host.profile, asyncio.get_running_loop(), problem.workloads
+    profile, loop = host.profile, asyncio.get_running_loop()
+    left = tuple(one for one in problem.workloads if not one.hidden)  # there is none in the problem of a sweep
     end_s = loop.time() + profile.sweep_s
     measure_s = lease.problem.sweep_measure_s or profile.sweep_measure_s
-    for _ in range(SWEEP_PROCESS_LIMIT):
+    for _ in range(profile.sweep_process_count):
         begun, over = set[str](), False
         async with run_box() as box:
             job = _job(lease, dataclasses.replace(problem, workloads=left), host, work, build, box)

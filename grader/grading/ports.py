@@ -73,6 +73,7 @@ class Profile:
     measure_s: float
     sweep_measure_s: float = 2.0
     sweep_s: float = 900.0
+    sweep_process_count: int = 4
 
     def run_limits(self, problem: wire.ProblemSpec, mode: wire.Mode, *, on_gpu: bool) -> Limits:
         """A run box's limits: what one workload takes, and for every workload that is timed as much more as the judge may take for it,

@@ -220,7 +220,7 @@ def _timed(point: SweepPoint, samples: Sequence[report_pb2.Samples]) -> SweepPoi
     middle = statistics.median(times)
     if middle < _LEAST_NS:
         return replace(point, outcome=formatting.NOT_RESOLVED, sample_count=len(times))
-    low, high = median_interval(times)
+    low, high = median_interval(times) if len(times) > 1 else (None, None)
     return replace(point, outcome=RIGHT, certified_ns=middle, low_ns=low, high_ns=high, sample_count=len(times))
 
 
