@@ -85,7 +85,7 @@ class _WorkloadTable(_StrictTable):
     distributions: dict[str, DistributionSchema] | None = None  # of inputs that are drawn from another one here
 
 
-class _SweepTable(_StrictTable):
+class _SweepRange(_StrictTable):
     """Sizes to measure for a plot; decides no verdict of a submission that is no sweep."""
 
     axis: _Identifier
@@ -120,7 +120,7 @@ class _ProblemFile(_StrictTable):
     flops: str | None = None
     libraries: Literal["allowed", "labelled", "forbidden"] | None = None
     baselines: list[Literal["max-autotune"]] | None = None  # next to eager and compile
-    sweep: list[_SweepTable] = Field(default=[], max_length=16)
+    sweep: list[_SweepRange] = Field(default=[], max_length=16)
 
     @model_validator(mode="after")
     def _names_agree(self) -> _ProblemFile:
