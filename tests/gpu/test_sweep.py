@@ -18,7 +18,7 @@ from grader.rules.disclosure import Redactor
 from grader.v1 import submission_pb2
 from grader.views.sweeps import RIGHT, SweepMetric, SweepTable, collate, to_csv
 from sandbox.protocol import wire
-from tests.gpu.conftest import show_flow_only
+from tests.gpu.conftest import count_of, measure_s, show_flow_only
 from tests.gpu.report import Section
 from tests.harness.grading import ROOT, Grading, load_problem
 
@@ -28,6 +28,7 @@ KERNELS = {
     "elementwise_square": ("triton_row.py", "triton_fixed_block.py", "float4_with_tail.cu"),
     "row_softmax": ("triton_row.py", "warp_per_row.cu", "online_thread_per_row.cu"),
 }
+NARROWEST, WIDEST, SIZES, MEASURE_S = 256, 12672, 25, 2.0  # columns on a GPU, how many sizes, and the seconds of each
 FIXED_BLOCK = 1024  # columns that triton_fixed_block.py computes
 CEILING_SLACK = 1.1
 COLUMNS = ("problem", "provider", "columns", "result", "GB/s", "95 % interval", "speedup over eager")
@@ -40,7 +41,7 @@ async def tables(request: pytest.FixtureRequest, grading: Grading, gpu_report: o
     place = request.config.getoption("gpu_report")
     found = {}
     for name, files in KERNELS.items():
-        problem = sweep_problem(load_problem(name), SweepRequest(), (grading.device.partition(":")[0],))
+        problem = sweep_problem(load_problem(name), asked(request.config, grading.device), (grading.device.partition(":")[0],))
         ended = [(file.partition(".")[0], await swept(grading, problem, file)) for file in files]
         found[name] = table = collate(ended)
         if place:
@@ -48,6 +49,14 @@ async def tables(request: pytest.FixtureRequest, grading: Grading, gpu_report: o
             (Path(place) / f"{name}.svg").write_text(draw(table, SweepMetric.BANDWIDTH))
             (Path(place) / f"{name}.csv").write_text(to_csv(table))
     return found
+
+
+def asked(config: pytest.Config, device: str) -> SweepRequest:
+    """The problem's own sweep; on a GPU with as many sizes as --gpu-count says, and --gpu-measure-s seconds for each."""
+    if device == "emulated":
+        return SweepRequest()
+    step = max(1, round((WIDEST - NARROWEST) / (count_of(config, SIZES) - 1)))
+    return SweepRequest(step=step, measure_s=measure_s(config, MEASURE_S))
 
 
 async def swept(grading: Grading, problem: Problem, file: str) -> submission_pb2.Submission:
