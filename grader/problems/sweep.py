@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.model import Problem, Sweep
-from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, sizes
+from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, check_known, sizes
 from sandbox.protocol import wire
 
 MEASURE_LIMIT_S = 30.0  # that a submission may ask for
@@ -110,12 +110,23 @@ def _like(problem: Problem, kind: str) -> wire.Workload:
     return next((one for one in shown if one.device_kind in ("", kind)), shown[0])
 
 
+def _known(problem: Problem, kind: str) -> list[Mapping[str, int]]:
+    """The axes of the sizes that everybody may see and that this kind of device runs; hidden ones would be found by asking."""
+    shown: list[Mapping[str, int]] = [one.axes for one in problem.spec.workloads if not one.hidden and one.device_kind in ("", kind)]
+    own = [one for one in problem.sweeps if one.device_kind in ("", kind)]
+    found = [*shown, *({**one.axes, one.axis: sizes(one)[-1]} for one in own)]
+    if not found:
+        raise SweepInvalid("axis", f"problem {problem.problem_id!r} has no public size for a device of kind {kind}; add a [[sweep]] for it")
+    return found
+
+
 def _workloads(problem: Problem, sweep: Sweep, kind: str) -> list[wire.Workload]:
-    like, made = _like(problem, kind), []
+    like, known, made = _like(problem, kind), _known(problem, kind), []
     for size in sizes(sweep):
         axes = {name: size if name == sweep.axis else sweep.axes[name] for name in problem.spec.axes}
         if wrong := [name for name, value in axes.items() if not 1 <= value <= LARGEST_SIZE]:
             raise SweepInvalid("axes", f"{wrong[0]} is {axes[wrong[0]]}; it has to be from 1 to {LARGEST_SIZE}")
+        check_known(problem.spec, axes, sweep.axis, known)
         check_bytes(problem.spec, axes, sweep.axis, kind)
         try:
             amounts = [evaluate(text, axes) if text else None for text in (problem.moved_bytes, problem.flops)]

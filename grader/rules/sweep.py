@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from grader.model import Sweep
 from sandbox.protocol import wire
@@ -49,13 +49,30 @@ def sizes(sweep: Sweep) -> tuple[int, ...]:
     return tuple(found)
 
 
+def size_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int]) -> int:
+    """How many bytes all inputs and outputs take together at these axes."""
+    return sum(_tensor_bytes(one, axes) for one in (*spec.inputs, *spec.outputs))
+
+
 def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, device_kind: str) -> None:
     """SweepInvalid where the tensors of this size take more memory than a sweep may have on this kind of device."""
     limit = BYTES_LIMIT[device_kind]
-    taken = sum(_tensor_bytes(one, axes) for one in (*spec.inputs, *spec.outputs))
-    if taken > limit:
+    if (taken := size_bytes(spec, axes)) > limit:
         text = f"at {axis} = {axes[axis]} the tensors take {_mebibytes(taken)}; a sweep on a device of kind {device_kind} may have"
         raise SweepInvalid("stop", f"{text} {_mebibytes(limit)} at a size; choose a smaller stop, or smaller other axes")
+
+
+def check_known(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, known: Sequence[Mapping[str, int]]) -> None:
+    """SweepInvalid where this size is larger than what the problem shows: in any axis, or in all its tensors together.
+
+    known: the axes of the public sizes. A reference may take memory that grows faster than its tensors do, such as the scores of attention:
+    only sizes that the problem's author has chosen bound it.
+    """
+    most = {name: max((one[name] for one in known), default=0) for name in axes}
+    if any(axes[name] > most[name] for name in axes) or size_bytes(spec, axes) > max(size_bytes(spec, one) for one in known):
+        shown = ", ".join(f"{name} up to {size}" for name, size in most.items())
+        text = f"at {axis} = {axes[axis]} the size is larger than all that the problem has for this kind of device ({shown})"
+        raise SweepInvalid("stop", f"{text}; choose a smaller stop or smaller other axes, or add a [[sweep]] to its problem.toml")
 
 
 def _tensor_bytes(tensor: wire.TensorSpec, axes: Mapping[str, int]) -> int:

@@ -197,6 +197,8 @@ def _baseline_point(
 ) -> SweepPoint:
     rows = [row for _, one in kernels for row in one.report.measurements if row.workload_id == workload.workload_id]
     made = _point(BASELINES.get(baseline, one_line(baseline)), "", workload, axis)
+    if rows and not any(baseline in row.baselines for row in rows):  # it was timed, and seemed to take no longer than the protocol
+        return replace(made, outcome=formatting.NOT_RESOLVED)
     return _timed(made, [row.baselines[baseline] for row in rows if baseline in row.baselines])
 
 

@@ -8,8 +8,8 @@ from sandbox.protocol import wire
 from tests import fakes
 from tests.server.test_competing import toml
 
-RANGE = {"axis": "n", "start": 64, "stop": 256, "factor": 2.0}
-DECLARED = '\n[[sweep]]\naxis = "n"\nstart = 16\nstop = 64\nfactor = 2\n'
+RANGE = {"axis": "n", "start": 16, "stop": 64, "factor": 2.0}
+DECLARED = '\n[[sweep]]\naxis = "n"\nstart = 16\nstop = 256\nfactor = 4\n'
 HIDDEN = ("secret33", "33")
 
 
@@ -29,12 +29,12 @@ async def test_a_sweep_is_graded_size_by_size_and_never_scored(client, swept, fi
     """With its sizes in the answer, a measurement for each, and no score."""
     made = await client.submit(swept(**RANGE))
     assert made.mode == submission_pb2.MODE_SWEEP
-    assert [one.axes["n"] for one in made.sweep.workloads] == [64, 128, 256]
+    assert [one.axes["n"] for one in made.sweep.workloads] == [16, 32, 64]
     ended = await finished(client, made)
     full = await client.get_submission(made.name, full=True)
     assert ended.report.verdict == report_pb2.VERDICT_ACCEPTED and not ended.HasField("score")
-    assert [one.workload_id for one in full.report.measurements] == ["n-64", "n-128", "n-256"]
-    assert list(full.report.measurements[0].certified.sample_durations_ns) == [5760, 6400, 7040] and not full.report.speedups
+    assert [one.workload_id for one in full.report.measurements] == ["n-16", "n-32", "n-64"]
+    assert list(full.report.measurements[0].certified.sample_durations_ns) == [1440, 1600, 1760] and not full.report.speedups
 
 
 async def test_a_kernel_that_is_wrong_at_sizes_has_measurements_of_the_others(client, swept, finished):
@@ -42,7 +42,7 @@ async def test_a_kernel_that_is_wrong_at_sizes_has_measurements_of_the_others(cl
     made = await client.submit(swept("wrong", **RANGE))
     ended = await finished(client, made)
     assert ended.report.verdict == report_pb2.VERDICT_WRONG_ANSWER
-    assert [one.workload_id for one in ended.report.measurements] == ["n-64"]
+    assert [one.workload_id for one in ended.report.measurements] == ["n-16"]
 
 
 async def test_no_hidden_workload_is_in_anything_that_a_sweep_shows(client, swept, finished):
@@ -76,6 +76,7 @@ async def test_a_hidden_size_is_accepted_as_every_other_is(client, swept):
         ("sweep.factor", {**RANGE, "step": 1}),
         ("sweep.start", {**RANGE, "start": 0}),
         ("sweep.stop", {**RANGE, "stop": 2**62}),
+        ("sweep.stop", {**RANGE, "start": 65, "stop": 65}),
         ("sweep.stop", {**RANGE, "start": 2**30, "stop": 2**31 - 1}),
         ("sweep.step", {"axis": "n", "start": 1, "stop": 1000, "step": 1}),
         ("sweep.axes", {**RANGE, "axes": {"m": 3}}),
@@ -110,10 +111,10 @@ async def test_a_problem_shows_its_sweeps_and_they_are_the_default(serve, settin
     path.write_text(path.read_text() + DECLARED)
     async with serve() as client:
         (shown,) = (await client.get_problem("problems/sum")).sweeps
-        assert (shown.axis, shown.start, shown.stop, shown.factor, shown.HasField("step")) == ("n", 16, 64, 2.0, False)
+        assert (shown.axis, shown.start, shown.stop, shown.factor, shown.HasField("step")) == ("n", 16, 256, 4.0, False)
         made = submission_pb2.Submission(problem="problems/sum", mode="MODE_SWEEP")
         made.sources.add(path="kernel.cu", content=fakes.source("accept"))
-        assert [one.axes["n"] for one in (await client.submit(made)).sweep.workloads] == [16, 32, 64]
+        assert [one.axes["n"] for one in (await client.submit(made)).sweep.workloads] == [16, 64, 256]
 
 
 async def test_a_request_id_is_for_one_sweep(client, swept):
@@ -122,4 +123,4 @@ async def test_a_request_id_is_for_one_sweep(client, swept):
     first = await client.submit(swept(**RANGE), request_id=request_id)
     assert (await client.submit(swept(**RANGE), request_id=request_id)).name == first.name
     with pytest.raises(RequestIdReused):
-        await client.submit(swept(**{**RANGE, "stop": 128}), request_id=request_id)
+        await client.submit(swept(**{**RANGE, "stop": 32}), request_id=request_id)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.test_cli_commands import address, run, write  # noqa: F401  # address is a fixture
 
-RANGE = ("--axis", "n", "--start", "64", "--stop", "256", "--factor", "2")
+RANGE = ("--axis", "n", "--start", "16", "--stop", "64", "--factor", "2")
 
 
 @pytest.fixture
@@ -21,14 +21,14 @@ def test_a_sweep_is_a_table_a_plot_and_a_csv_file(address, kernels, tmp_path):  
     """With a column for each kernel and for PyTorch; a wrong kernel exits with 1."""
     ended = run("sweep", *kernels, *RANGE, "--server", address, "--out", tmp_path / "plots", "--metric", "time")
     assert ended.exit_code == 1, ended.output
-    assert "kernel 1 of 2: accept" in ended.stdout and "verifying n-128" in ended.stdout
+    assert "kernel 1 of 2: accept" in ended.stdout and "verifying n-32" in ended.stdout
     table = ended.stdout[ended.stdout.index("sum: us, median") :].splitlines()
     assert table[1].split() == ["n", "accept", "wrong", "PyTorch", "eager"]
     assert "mismatched" not in table[2] and "mismatched" in table[3] and "mismatched" in table[4]
     assert "practice" in ended.stdout and "wrong: WRONG_ANSWER" in ended.stdout
     ElementTree.fromstring((tmp_path / "plots" / "sum_n.svg").read_text())
     read = list(csv.DictReader((tmp_path / "plots" / "sum_n.csv").open()))
-    assert [one["certified_ns"] for one in read if one["provider"] == "accept"] == ["6400.0", "12800.0", "25600.0"]
+    assert [one["certified_ns"] for one in read if one["provider"] == "accept"] == ["1600.0", "3200.0", "6400.0"]
     assert [one["outcome"] for one in read if one["provider"] == "wrong"] == ["right", "mismatched", "mismatched"]
 
 
@@ -38,7 +38,7 @@ def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  
     assert ended.exit_code == 0, ended.output
     data = json.loads(ended.stdout)
     assert (data["axis"], data["metric"], data["practice"]) == ("n", "time", True)
-    assert [one["certified_ns"] for one in data["points"] if one["role"] == "kernel"] == [6400.0, 12800.0, 25600.0]
+    assert [one["certified_ns"] for one in data["points"] if one["role"] == "kernel"] == [1600.0, 3200.0, 6400.0]
     assert data["submissions"][0]["mode"] == "MODE_SWEEP" and "sources" not in data["submissions"][0]
     assert "sample_durations_ns" not in ended.stdout
 

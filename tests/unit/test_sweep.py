@@ -130,6 +130,33 @@ def test_without_a_sweep_the_whole_range_has_to_be_given():
     assert [one.axes for one in swept.spec.workloads] == [{"rows": size, "cols": 781} for size in (1, 2, 4)]
 
 
+def test_a_submitter_chooses_no_size_that_the_author_has_not_vouched_for():
+    """A reference may take far more than its tensors: attention's scores at a long sequence would take the judge's whole memory. The
+    control: by the memory of the tensors alone it would be allowed."""
+    problem = native.load(EXAMPLES / "flash_attention")
+    shown = [one for one in problem.spec.workloads if not one.hidden and one.device_kind in ("", "emulated")]
+    widest = max(one.axes["seq"] for one in shown)
+    others = {name: 1 for name in problem.spec.axes if name != "seq"}
+    request = SweepRequest(axis="seq", start=widest, stop=widest, step=1, axes=others)
+    assert len(sweep_problem(problem, request, ("emulated",)).spec.workloads) == 1
+    longer = dataclasses.replace(request, start=2 * widest, stop=2 * widest)
+    with pytest.raises(SweepInvalid, match="larger than all that the problem has"):
+        sweep_problem(problem, longer, ("emulated",))
+    check_bytes(problem.spec, {**others, "seq": 2 * widest}, "seq", "emulated")
+
+
+def test_several_axes_are_not_all_as_large_as_each_may_be():
+    """The largest of each axis together are a size that nobody has chosen."""
+    emulated = [one.axes for one in SQUARE.spec.workloads if one.device_kind == "emulated"]
+    most = {name: max([256 if name == "rows" else 8192, *(one[name] for one in emulated)]) for name in ("rows", "cols")}
+    assert most == {"rows": 256, "cols": 8192}  # which the sweep itself has
+    plain = dataclasses.replace(SQUARE, sweeps=())
+    request = SweepRequest(axis="cols", start=4099, stop=4099, step=1, axes={"rows": 223})
+    with pytest.raises(SweepInvalid, match="larger than all"):
+        sweep_problem(plain, request, ("emulated",))
+    assert sweep_problem(plain, dataclasses.replace(request, axes={"rows": 31}), ("emulated",)).spec.workloads
+
+
 @pytest.mark.parametrize(
     ("key", "request_"),
     [

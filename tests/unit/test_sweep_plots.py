@@ -125,6 +125,15 @@ def test_a_time_below_the_clock_is_not_resolved():
     assert {one.outcome for one in table.of("quick").values()} == {"not resolved"}
 
 
+def test_a_baseline_below_the_clock_is_not_resolved_either():
+    """It was run: the judge leaves out a baseline that seems to take less than the protocol."""
+    made = submission()
+    for row in made.report.measurements[:2]:
+        del row.baselines["eager"]
+    points = collate([("k", made)]).of("PyTorch eager")
+    assert [points[size].outcome for size in SIZES] == ["not resolved", "not resolved", "right", "right", "right"]
+
+
 def test_the_interval_of_a_median_is_by_ranks():
     """Of 100 samples the 41st to the 60th, of few all."""
     assert median_interval([float(one) for one in range(100)]) == (40.0, 59.0)
