@@ -118,9 +118,10 @@ def _time_alone(job: wire.Job, clock: _JobClock, task: Task) -> Iterator[wire.Fa
     variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
     begun_s = time.monotonic()
     for workload in _measured(job):
-        if job.mode is wire.Mode.SWEEP and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
+        swept = job.mode is wire.Mode.SWEEP
+        if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
             return
-        yield wire.Progress(stage=wire.Stage.LOADING)
+        yield wire.Progress(stage=wire.Stage.LOADING, workload_id=workload.workload_id if swept else None)
         bench = WorkloadContext.of(task, workload)
         with redact_reference_errors(hidden=workload.hidden):
             clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)

@@ -12,6 +12,7 @@ from rich.console import Console
 from grader.api import messages
 from grader.cli import sweep as command
 from grader.cli.exits import Misuse
+from grader.cli.problems import sweep_range
 from grader.formats import native
 from grader.model import Report, Submission, SubmissionState, Verdict
 from grader.problems.sweep import SweepRequest, sweep_problem
@@ -243,6 +244,15 @@ def test_a_png_shows_its_text_without_fonts_of_the_machine():
     assert len(made) > len(bare) + 2000
     with pytest.raises(ValueError, match=r".+"):
         to_png("no svg")
+
+
+def test_a_problem_says_its_sweeps_in_words():
+    """As `problems show` prints them."""
+    shown = messages.problem_to_proto(native.load(EXAMPLES / "elementwise_square")).sweeps
+    assert [sweep_range(one) for one in shown] == [
+        "cols = 256 to 12672, in steps of 512, with rows = 4096, on cuda",
+        "cols = 512 to 8192, each 2 times the one before, with rows = 256, on emulated",
+    ]
 
 
 @pytest.mark.parametrize("text", ["rows", "rows=", "rows=x", "rows=-1", "rows=" + "9" * 40])
