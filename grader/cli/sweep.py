@@ -77,7 +77,10 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
             with progress(json=json) as shown:
                 shown.say(f"kernel {number} of {len(handed)}: {name}")
                 ended.append((name, await _one(client, message, shown, keep=target.server is not None)))
-    table = collate(ended)
+    try:
+        table = collate(ended)
+    except ValueError as error:
+        raise GraderFailed(f"the server sent no sweep: {error}; use a grader-cli of its version") from None
     metric = order.metric or table.metric()
     _write(order, table, metric, png)
     if json:
