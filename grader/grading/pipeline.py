@@ -17,6 +17,7 @@ from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
 from grader.grading.ports import Host, Lane, LaneReservation, Workspace
 from grader.grading.redaction import after_hidden, run_end
+from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
@@ -47,7 +48,16 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                 if lane.environment != environment:  # another lane was free first
                     yield _report_on(lane.environment, host)
                 if lease.submission.new.mode is wire.Mode.SWEEP:
-                    async with aclosing(_swept(lease, problem, host, work, build, lane, run_box)) as facts:
+
+                    async def judged(part: SweepPart) -> AsyncGenerator[wire.Fact, None]:
+                        async with run_box() as box:
+                            job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, box)
+                            job = dataclasses.replace(job, measure_s=part.measure_s, sweep_s=part.sweep_s)
+                            async with aclosing(_judged(lane, job, box, met_before=False)) as facts:
+                                async for fact in facts:
+                                    yield fact
+
+                    async with aclosing(swept(problem.workloads, lease.problem.sweep_measure_s, host.profile, judged)) as facts:
                         async for fact in facts:
                             yield fact
                     return
@@ -65,37 +75,6 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                                 yield fact
                     if failed:  # right in every process, or not right
                         return
-
-
-async def _swept(
-    lease: Lease,
-    problem: wire.ProblemSpec,
-    host: Host,
-    work: Workspace,
-    build: wire.Build,
-    lane: Lane,
-    run_box: Callable[[], AbstractAsyncContextManager[Box]],
-) -> AsyncGenerator[wire.Fact, None]:
-    """The facts of a sweep. The sizes that one process left, such as because one took it down, are run in a fresh one, within the sweep's
-    time."""
-    profile, loop = host.profile, asyncio.get_running_loop()
-    left = tuple(one for one in problem.workloads if not one.hidden)  # there is none in the problem of a sweep
-    end_s = loop.time() + profile.sweep_s
-    measure_s = lease.problem.sweep_measure_s or profile.sweep_measure_s
-    for _ in range(profile.sweep_process_count):
-        begun, over = set[str](), False
-        async with run_box() as box:
-            job = _job(lease, dataclasses.replace(problem, workloads=left), host, work, build, box)
-            job = dataclasses.replace(job, measure_s=measure_s, sweep_s=max(end_s - loop.time(), 0.0))
-            async with aclosing(_judged(lane, job, box, met_before=False)) as facts:
-                async for fact in facts:
-                    if isinstance(fact, wire.Plan):
-                        begun |= set(fact.measured)
-                    over = over or isinstance(fact, wire.Violation) or (isinstance(fact, wire.Load) and load_failed(fact))
-                    yield fact
-        left = tuple(one for one in left if one.workload_id not in begun)
-        if over or not left or not begun or loop.time() > end_s:
-            return
 
 
 def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
