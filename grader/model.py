@@ -111,6 +111,22 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Sizes of one axis from start to at most stop: each is the one before times factor, rounded, or plus step.
+
+    axes: the sizes of the other axes. device_kind: the one kind of device that it is for; "": every kind.
+    """
+
+    axis: str
+    start: int
+    stop: int
+    factor: float | None = None
+    step: int | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
+    device_kind: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """What a kernel is asked to compute."""
 
@@ -123,6 +139,9 @@ class Problem:
     competition_id: str = ""  # of the competition that grades by it: then only the outcome of hidden workloads is shown
     moved_bytes: str = ""  # expressions over the axes, for further workloads; "": not declared, or of a format without them
     flops: str = ""
+    sweeps: tuple[Sweep, ...] = ()
+    swept_axis: str = ""  # of a problem that `grader/problems/sweep.py` made for one sweep: its workloads are the sizes of this axis
+    sweep_measure_s: float | None = None  # for one size, where the submission asks for it
 
     @property
     def digest(self) -> str:

@@ -167,6 +167,10 @@ class FakeGrade:
             await asyncio.sleep(0.02)
         if order == "slow":
             await asyncio.sleep(0.3)
+        if lease.submission.new.mode is wire.Mode.SWEEP:
+            for fact in self._sweep(lease, order):
+                yield fact
+            return
         count = lease.ranking.process_count if lease.ranking else 1
         for index in range(count):
             if lease.ranking:
@@ -175,6 +179,25 @@ class FakeGrade:
                 yield fact
             if order == "wrong":
                 return
+
+    def _sweep(self, lease: Lease, order: str) -> Iterator[wire.Fact]:
+        """Every size of a sweep; wrong: all but the first are. Larger sizes take longer, in proportion."""
+        workloads = lease.problem.spec.workloads
+        yield wire.Load(outcome=wire.LoadOutcome.LOADED)
+        yield wire.Plan(trials=(), sweep=tuple(one.workload_id for one in workloads))
+        for number, workload in enumerate(workloads):
+            name, wrong = workload.workload_id, order == "wrong" and number > 0
+            yield wire.Plan(trials=((name, wire.TrialPhase.VERIFY, 1),), measured=(name,))
+            yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=name)
+            yield trial(name, outcome=wire.TrialOutcome.MISMATCHED if wrong else wire.TrialOutcome.PASSED)
+            if not wrong:
+                scale = max(workload.axes.values())
+                times = wire.Samples(durations_ns=tuple(scale * one for one in (90, 100, 110)))
+                eager = wire.Samples(durations_ns=tuple(scale * one for one in (190, 200, 210)))
+                yield replace(
+                    measurement(name), certified=times, reported=times, baselines={"eager": eager}, moved_bytes=workload.moved_bytes
+                )
+        yield wire.Finished(job_id="job")
 
     def _process(self, lease: Lease, order: str, index: int) -> Iterator[wire.Fact]:
         """One process; in ranked mode also times, as many times faster than eager as the source says behind `speedup:`, and 1 % about."""
@@ -288,6 +311,20 @@ with (place / "log").open("a") as log:
             say(wire.Health(job_id=message.job_id, healthy=todo == "well", detail="" if todo == "well" else "the canary is " + todo))
         elif todo == "lost":
             say(wire.Broken(job_id=message.job_id, message="the context is lost", device_lost=True))
+        elif message.mode is wire.Mode.SWEEP:
+            log.write(f"sweep of {','.join(one.workload_id for one in message.problem.workloads)} for {message.measure_s:g} s each\\n")
+            log.flush()
+            say(wire.Load(outcome=wire.LoadOutcome.LOADED))
+            say(wire.Plan(trials=(), sweep=tuple(one.workload_id for one in message.problem.workloads)))
+            for one in message.problem.workloads:
+                say(wire.Plan(trials=((one.workload_id, wire.TrialPhase.VERIFY, 1),), measured=(one.workload_id,)))
+                outcome = wire.TrialOutcome.DEVICE_FAULT if todo == "fault" else wire.TrialOutcome.PASSED
+                say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome))
+                if todo == "fault":
+                    break
+                times = wire.Samples(durations_ns=(1000, 1100))
+                say(wire.Measurement(workload_id=one.workload_id, clock=wire.Clock.HOST, certified=times, bound_ns=1000, floor_ns=1))
+            say(wire.Finished(job_id=message.job_id))
         else:
             say(wire.Load(outcome=wire.LoadOutcome.LOADED))
             plan = tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in message.problem.workloads)
@@ -314,7 +351,7 @@ class Judges:
         return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self.check_s)
 
     def order(self, lane: str, *orders: str) -> None:
-        """What the lane's judge does next, message by message: well, unwell, wrong, lost, die, hush."""
+        """What the lane's judge does next, message by message: well, unwell, wrong, fault (of a sweep), lost, die, hush."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:

@@ -55,7 +55,16 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
         inputs=[_tensor(one) for one in compiled.inputs],
         outputs=[_tensor(one) for one in spec.outputs],
         tolerance=_tolerance(spec.tolerance),
+        sweeps=[problem_pb2.Sweep(**{name: value for name, value in asdict(one).items() if value is not None}) for one in problem.sweeps],
     )
+
+
+def sweep_to_proto(problem: Problem) -> problem_pb2.Sweep:
+    """The sizes of the problem that was made for a sweep."""
+    message = problem_pb2.Sweep(axis=problem.swept_axis, workloads=[_workload(one) for one in problem.spec.workloads])
+    if problem.sweep_measure_s is not None:
+        message.measure_duration.CopyFrom(_duration(round(problem.sweep_measure_s * 1e9)))
+    return message
 
 
 def _workload(workload: wire.Workload) -> problem_pb2.Workload:
@@ -103,6 +112,8 @@ def submission_to_proto(submission: Submission, redactor: Redactor, *, full: boo
         sources_removed=submission.sources_removed,
         cancel_requested=submission.cancel_requested and not submission.state.final,
     )
+    if redactor.swept is not None:
+        message.sweep.CopyFrom(sweep_to_proto(redactor.swept))
     if submission.score is not None:
         message.score, message.score_low, message.score_high = submission.score.value, submission.score.low, submission.score.high
         message.score_kind = score_kind_to_proto(redactor.ranking.score_kind)

@@ -24,6 +24,7 @@ from grader.cli.rejudge import final_command, rejudge_app
 from grader.cli.report_commands import diff_command, report_command
 from grader.cli.running import run
 from grader.cli.session import Target
+from grader.cli.sweep_options import sweep_command
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
@@ -53,6 +54,7 @@ competitions_app = typer.Typer(no_args_is_help=True, help="Competitions: problem
 app.add_typer(competitions_app, name="competitions")
 app.add_typer(rejudge_app, name="rejudge")
 app.command("final", epilog=EXIT_CODES)(final_command)
+app.command("sweep", epilog=EXIT_CODES)(sweep_command)
 
 
 def _version(wanted: bool) -> None:
@@ -82,7 +84,8 @@ def submit(
     mode: Annotated[
         Mode | None,
         typer.Option(
-            help="How far to grade: verify, also time, ranked (hidden workloads too, several processes), or profile (not available yet). "
+            help="How far to grade: verify, also time, ranked (hidden workloads too, several processes), sweep (the command of that "
+            "name draws it), or profile (not available yet). "
             "[default: benchmark; ranked with --competition]"
         ),
     ] = None,

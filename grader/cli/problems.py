@@ -73,6 +73,8 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
     yield _workloads(problem)
     if problem.hidden_workload_count:
         yield plain(f"and {problem.hidden_workload_count} more that are not shown")
+    for sweep in problem.sweeps:
+        yield plain(one_line(f"sweep: {sweep_range(sweep)}"))
     if "cuda" in problem.languages and not problem.cuda_signature:
         yield plain(
             "\nlanguage cuda: only the problem's code says which arguments the entry takes; `grader-cli problems import` with --check"
@@ -84,6 +86,13 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
         yield Text("\nlanguage torch_extension: for example", style="bold")
         yield plain("\n" + textwrap.indent(torch_example(problem), "    "))
     yield plain(f"then: grader-cli submit FILE --problem {problem_id}")
+
+
+def sweep_range(sweep: problem_pb2.Sweep) -> str:
+    """A range of sizes in words: cols = 512 to 8192, each 2 times the one before, with rows = 256, on emulated."""
+    change = f"each {sweep.factor:g} times the one before" if sweep.HasField("factor") else f"in steps of {sweep.step}"
+    others = "".join(f", with {name} = {size}" for name, size in sorted(sweep.axes.items()))
+    return f"{sweep.axis} = {sweep.start} to {sweep.stop}, {change}{others}{f', on {sweep.device_kind}' if sweep.device_kind else ''}"
 
 
 def torch_example(problem: problem_pb2.Problem) -> str:

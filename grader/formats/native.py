@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,8 @@ from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.formats.distributions import DistributionSchema
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
-from grader.model import Problem
+from grader.model import Problem, Sweep
+from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, sizes
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
@@ -83,6 +85,23 @@ class _WorkloadTable(_StrictTable):
     distributions: dict[str, DistributionSchema] | None = None  # of inputs that are drawn from another one here
 
 
+class _SweepRange(_StrictTable):
+    """Sizes to measure for a plot; decides no verdict of a submission that is no sweep."""
+
+    axis: _Identifier
+    start: int
+    stop: int
+    factor: float | None = None
+    step: int | None = None
+    axes: dict[_Identifier, Annotated[int, Field(ge=1, le=LARGEST_SIZE)]] = {}
+    device: Annotated[DeviceKind, Field(strict=False)] | None = None
+
+    def on_model(self) -> Sweep:
+        """As the server has it."""
+        own = self.model_dump(exclude={"device"})
+        return Sweep(**own, device_kind=self.device or "")
+
+
 class _ProblemFile(_StrictTable):
     """problem.toml, key by key."""
 
@@ -101,6 +120,7 @@ class _ProblemFile(_StrictTable):
     flops: str | None = None
     libraries: Literal["allowed", "labelled", "forbidden"] | None = None
     baselines: list[Literal["max-autotune"]] | None = None  # next to eager and compile
+    sweep: list[_SweepRange] = Field(default=[], max_length=16)
 
     @model_validator(mode="after")
     def _names_agree(self) -> _ProblemFile:
@@ -128,15 +148,35 @@ class _ProblemFile(_StrictTable):
             own = workload.distributions or {}
             if unknown := sorted(set(own) - set(inputs)):
                 raise ValueError(f"workload {workload.id!r} has a distribution for {unknown[0]!r}; the inputs are {sorted(inputs)}")
-            for name, tensor in inputs.items():
-                given = own.get(name, tensor.distribution)
-                try:
-                    given.check(tensor.dtype, workload.axes)
-                    given.check_shape([workload.axes[size] if isinstance(size, str) else size for size in tensor.shape])
-                    if not tensor.shape:
-                        given.check_scalar(tensor.dtype)
-                except ValueError as wrong:
-                    raise ValueError(f"input {name!r} at workload {workload.id!r}: {wrong}") from None
+            self._check_size(f"workload {workload.id!r}", workload.axes, own)
+        return self
+
+    def _check_size(self, where: str, axes: Mapping[str, int], own: Mapping[str, DistributionSchema]) -> None:
+        """ValueError where an input cannot be drawn at these axes. own: distributions that differ here."""
+        for tensor in self.inputs:
+            given = own.get(tensor.name, tensor.distribution)
+            try:
+                given.check(tensor.dtype, axes)
+                given.check_shape([axes[size] if isinstance(size, str) else size for size in tensor.shape])
+                if not tensor.shape:
+                    given.check_scalar(tensor.dtype)
+            except ValueError as wrong:
+                raise ValueError(f"input {tensor.name!r} at {where}: {wrong}") from None
+
+    @model_validator(mode="after")
+    def _sweeps_can_be_run(self) -> _ProblemFile:
+        for number, table in enumerate(self.sweep, 1):
+            if table.axis not in self.axes:
+                raise ValueError(f"sweep {number} has the axis {table.axis!r}, which is not in axes; add it there")
+            if set(table.axes) != set(self.axes) - {table.axis}:
+                others = ", ".join(sorted(set(self.axes) - {table.axis})) or "none"
+                raise ValueError(f"sweep {number} must give exactly the other axes: {others}")
+            try:
+                swept = sizes(table.on_model())
+            except SweepInvalid as wrong:
+                raise ValueError(f"sweep {number}, {wrong.key}: {wrong}") from None
+            for size in swept:
+                self._check_size(f"sweep {number} at {table.axis} = {size}", {**table.axes, table.axis: size}, {})
         return self
 
     @model_validator(mode="after")
@@ -173,7 +213,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         raise ProblemInvalid(str(toml_path), f"{key}: {describe(first)}" if key else describe(first)) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(toml_path), f"is no TOML that can be read: {error}") from None
-    return Problem(
+    made = Problem(
         problem_id=parsed.name,
         title=parsed.title,
         languages=tuple(languages()),
@@ -181,7 +221,26 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         statement=parsed.statement,
         moved_bytes=parsed.moved_bytes or "",
         flops=parsed.flops or "",
+        sweeps=tuple(one.on_model() for one in parsed.sweep),
     )
+    for number, sweep in enumerate(made.sweeps, 1):
+        try:
+            _check_sweep(made, sweep)
+        except SweepInvalid as wrong:
+            raise ProblemInvalid(str(toml_path), f"sweep {number}, {wrong.key}: {wrong}") from None
+    return made
+
+
+def _check_sweep(problem: Problem, sweep: Sweep) -> None:
+    for size in sizes(sweep):
+        axes = {**sweep.axes, sweep.axis: size}
+        for kind in [sweep.device_kind] if sweep.device_kind else DeviceKind:
+            check_bytes(problem.spec, axes, sweep.axis, kind)
+        try:
+            for text in filter(None, (problem.moved_bytes, problem.flops)):
+                evaluate(text, axes)
+        except ExpressionInvalid as invalid:
+            raise SweepInvalid("stop", f"at {sweep.axis} = {size} moved_bytes or flops {invalid}") from None
 
 
 def _key(place: tuple[int | str, ...]) -> str:
@@ -193,7 +252,7 @@ def _key(place: tuple[int | str, ...]) -> str:
 def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:
     # Without None: what a problem does not say is no part of its digest, so that a new key does not make old problems other ones.
     canonical: dict[str, Any] = {
-        **parsed.model_dump(mode="json", exclude={"title", "statement"}, exclude_none=True),
+        **parsed.model_dump(mode="json", exclude={"title", "statement", "sweep"}, exclude_none=True),
         "reference": reference,
     }
     return wire.ProblemSpec(

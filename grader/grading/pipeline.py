@@ -17,6 +17,7 @@ from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
 from grader.grading.ports import Host, Lane, LaneReservation, Workspace
 from grader.grading.redaction import after_hidden, run_end
+from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
@@ -46,6 +47,20 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
             async with seat.lane() as lane:  # held to the end: all processes are timed on one device
                 if lane.environment != environment:  # another lane was free first
                     yield _report_on(lane.environment, host)
+                if lease.submission.new.mode is wire.Mode.SWEEP:
+
+                    async def judged(part: SweepPart) -> AsyncGenerator[wire.Fact, None]:
+                        async with run_box() as box:
+                            job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, box)
+                            job = dataclasses.replace(job, measure_s=part.measure_s, sweep_s=part.sweep_s)
+                            async with aclosing(_judged(lane, job, box, met_before=False)) as facts:
+                                async for fact in facts:
+                                    yield fact
+
+                    async with aclosing(swept(problem.workloads, lease.problem.sweep_measure_s, host.profile, judged)) as facts:
+                        async for fact in facts:
+                            yield fact
+                    return
                 met = False  # whether a process has met a hidden workload: what a later one says could carry its size
                 for begins in _rounds(lease):
                     if begins is not None:

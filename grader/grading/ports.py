@@ -71,6 +71,9 @@ class Profile:
     run_cuda: Limits
     load_s: float
     measure_s: float
+    sweep_measure_s: float = 2.0
+    sweep_s: float = 900.0
+    sweep_process_count: int = 4
 
     def run_limits(self, problem: wire.ProblemSpec, mode: wire.Mode, *, on_gpu: bool) -> Limits:
         """A run box's limits: what one workload takes, and for every workload that is timed as much more as the judge may take for it,
@@ -78,6 +81,8 @@ class Profile:
         limits = self.run_cuda if on_gpu else self.run
         if mode is wire.Mode.TEST:
             return limits
+        if mode is wire.Mode.SWEEP:  # however many sizes: the last one begins before sweep_s is over
+            return replace(limits, wall_s=limits.wall_s + self.sweep_s, cpu_s=limits.cpu_s + self.sweep_s)
         compile_s = COMPILE_S + AUTOTUNE_S * ("max-autotune" in problem.baselines) if on_gpu else 0.0
         more_s = len(problem.workloads) * (MEASURE_FACTOR * self.measure_s + compile_s)
         # A runner that waits for the judge keeps a core busy.

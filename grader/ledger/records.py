@@ -43,9 +43,13 @@ def sources_to_text(sources: tuple[SourceFile, ...]) -> str:
     return json.dumps([dataclasses.asdict(source) for source in sources], separators=(",", ":"))
 
 
-def body_digest(new: NewSubmission) -> str:
-    """What makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest."""
+def body_digest(new: NewSubmission, problem: Problem) -> str:
+    """What makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest.
+
+    The sizes of a sweep are part of its problem only."""
     data = {name: value for name, value in dataclasses.asdict(new).items() if value or name not in ("user", "competition_id")}
+    if new.mode is wire.Mode.SWEEP:
+        data["problem_digest"] = problem.digest
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 

@@ -25,6 +25,7 @@ from grader.ledger.tables import rejudge_items as items
 from grader.model import Competition, Judgement, Problem, Report, Score, SubmissionState, Verdict
 from grader.rules.leaderboard import Standing, board
 from grader.rules.rejudge import Change, Rejudge, RejudgeOrder, RejudgeState
+from sandbox.protocol import wire
 
 _LARGEST = 2**31 - 1
 _BASE = judgements.alias("base")
@@ -130,6 +131,7 @@ def _by_request(connection: sa.Connection, user: str, request_id: str, order: Re
 def _candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: Sequence[str] | None) -> list[Candidate]:
     names = ("number", "submission_id", "problem_id", "competition_id", "state")
     query = sa.select(*(submissions.c[name] for name in names)).where(submissions.c.rejudge_id.is_(None))
+    query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
     if submission_ids is None:
         graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED).order_by(submissions.c.number)
         for name, asked in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):

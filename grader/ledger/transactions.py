@@ -58,7 +58,7 @@ def submit(
     terms: Terms,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made."""
-    digest = records.body_digest(new)
+    digest = records.body_digest(new, problem)
     request_key = records.request_key(new.user, request_id) if request_id else None
     if request_key:
         before = connection.execute(statements.OF_REQUEST, {"by_request": request_key}).one_or_none()

@@ -75,7 +75,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     },
     wire.Evidence: dict.fromkeys(("policy", "imported", "seen", "hints"), _NEVER),
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
-    wire.Plan: dict.fromkeys(("trials", "measured", "rule"), _NEVER),  # the rule is a field of the report
+    wire.Plan: dict.fromkeys(("trials", "measured", "rule", "sweep"), _NEVER),  # the rule is a field of the report
     wire.Finished: {"job_id": _NEVER},
     wire.Broken: dict.fromkeys((one.name for one in dataclasses.fields(wire.Broken)), _NEVER),
     wire.Health: dict.fromkeys((one.name for one in dataclasses.fields(wire.Health)), _NEVER),
@@ -118,12 +118,13 @@ def _empty(of: dataclasses.Field[Any], value: object) -> object:
 @dataclass(frozen=True, slots=True)
 class Redactor:
     """Applies the table to one submission's facts: the names that hidden workloads have among submitters, whether they are secret, the
-    dtype whose peak the kernels are held to, and what a score is."""
+    dtype whose peak the kernels are held to, and what a score is. swept: the problem of a sweep, which has no hidden workload."""
 
     hidden: Mapping[str, str]
     dtype: str = ""
     secret: bool = False
     ranking: Ranking = field(default_factory=Ranking)
+    swept: Problem | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> Redactor:
@@ -131,7 +132,8 @@ class Redactor:
         ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
         dtype = problem.spec.inputs[0].dtype if problem.spec.inputs else ""  # of some formats only the judge knows
         names = {workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}
-        return cls(names, dtype, bool(problem.competition_id), problem.ranking)
+        swept = problem if problem.swept_axis and not ids else None
+        return cls(names, dtype, bool(problem.competition_id), problem.ranking, swept)
 
     def merged_with(self, earlier: Redactor) -> Redactor:
         """This one, and what an earlier one hides."""

@@ -1,4 +1,4 @@
-"""What the API says of competitions, and what it asks of a submission that is made to one."""
+"""What the API says of competitions, and what it asks of a submission that is made to one, or that is a sweep."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from grader.intake import submission_check
 from grader.model import Competition, Problem
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
+from grader.problems.sweep import SweepRequest, sweep_problem
 from grader.rules import quotas
 from grader.rules.quotas import Quota, Terms
+from grader.rules.sweep import SweepInvalid
 from grader.server import paging
-from grader.v1 import competition_pb2
+from grader.v1 import competition_pb2, problem_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
+from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,10 @@ class SubmissionAdmission:
     def check(self, request: api.SubmitRequest, device_kinds: Sequence[str]) -> tuple[submission_check.Accepted, Terms]:
         """What the request asks for, and on what terms it may be kept. Whether it comes in time is asked when it is kept."""
         if not request.submission.competition:
-            return submission_check.check(request, self.problems.get, device_kinds), Terms(quotas=tuple(self.quotas))
+            accepted = _swept(submission_check.check(request, self.problems.get, device_kinds), request.submission, device_kinds)
+            return accepted, Terms(quotas=tuple(self.quotas))
+        if request.submission.mode == submission_pb2.MODE_SWEEP or request.submission.HasField("sweep"):
+            raise InvalidSubmission([FieldViolation("mode", "a sweep is not for a competition; leave out the competition")])
         competition = self.competitions.get(parse(COMPETITIONS, request.submission.competition, "competition"))
         kind = _device_kind(competition, request.submission.device_kind)
         accepted = submission_check.check(request, self._problem_of(competition), device_kinds)
@@ -75,3 +82,24 @@ def _device_kind(competition: Competition, asked: str) -> str:
         text = f"{kind!r} is no device of competition {competition.competition_id!r}; leave it out, or take one of: {known}"
         raise InvalidSubmission([FieldViolation("device_kind", text)])
     return kind
+
+
+def _swept(accepted: submission_check.Accepted, asked: submission_pb2.Submission, device_kinds: Sequence[str]) -> submission_check.Accepted:
+    """With the problem that a sweep is judged by, where it is one."""
+    if accepted.new.mode is not wire.Mode.SWEEP:
+        if asked.HasField("sweep"):
+            raise InvalidSubmission([FieldViolation("sweep", "is for MODE_SWEEP only; set that mode, or leave it out")])
+        return accepted
+    kinds = [one for one in (devices.CUDA, devices.EMULATED) if one in device_kinds]  # where no device is named, a GPU is taken
+    if accepted.new.device_kind:
+        kinds = [DeviceKind(accepted.new.device_kind.partition(":")[0])]
+    try:
+        return replace(accepted, problem=sweep_problem(accepted.problem, _sweep_request(asked.sweep), kinds))
+    except SweepInvalid as wrong:
+        raise InvalidSubmission([FieldViolation(f"sweep.{wrong.key}", str(wrong))]) from None
+
+
+def _sweep_request(asked: problem_pb2.Sweep) -> SweepRequest:
+    given = {name: getattr(asked, name) for name in ("start", "stop", "factor", "step") if asked.HasField(name)}
+    measure_s = asked.measure_duration.ToNanoseconds() / 1e9 if asked.HasField("measure_duration") else None
+    return SweepRequest(axis=asked.axis or None, axes=dict(asked.axes), measure_s=measure_s, **given)

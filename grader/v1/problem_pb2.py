@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17grader/v1/problem.proto\x12\tgrader.v1\"\xd8\x02\n\x07Problem\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x03 \x01(\t\x12\x11\n\tlanguages\x18\x04 \x03(\t\x12&\n\tworkloads\x18\x05 \x03(\x0b\x32\x13.grader.v1.Workload\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\r\n\x05\x65ntry\x18\x07 \x01(\t\x12\x0c\n\x04\x61xes\x18\x08 \x03(\t\x12\x16\n\x0e\x63uda_signature\x18\t \x01(\t\x12\x11\n\tstatement\x18\n \x01(\t\x12\x1d\n\x15hidden_workload_count\x18\x0b \x01(\x05\x12!\n\x06inputs\x18\x0c \x03(\x0b\x32\x11.grader.v1.Tensor\x12\"\n\x07outputs\x18\r \x03(\x0b\x32\x11.grader.v1.Tensor\x12\'\n\ttolerance\x18\x0e \x01(\x0b\x32\x14.grader.v1.Tolerance\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\t\"t\n\tTolerance\x12\x0c\n\x04\x61tol\x18\x01 \x01(\x01\x12\x0c\n\x04rtol\x18\x02 \x01(\x01\x12\x1a\n\rbudget_factor\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1d\n\x15\x61llow_lower_precision\x18\x04 \x01(\x08\x42\x10\n\x0e_budget_factor\"\xff\x01\n\x08Workload\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12+\n\x04\x61xes\x18\x02 \x03(\x0b\x32\x1d.grader.v1.Workload.AxesEntry\x12\x13\n\x0b\x64\x65vice_kind\x18\x03 \x01(\t\x12\x18\n\x0bmoved_bytes\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05\x66lops\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\'\n\ttolerance\x18\x06 \x01(\x0b\x32\x14.grader.v1.Tolerance\x1a+\n\tAxesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0e\n\x0c_moved_bytesB\x08\n\x06_flopsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17grader/v1/problem.proto\x12\tgrader.v1\x1a\x1egoogle/protobuf/duration.proto\"\xfa\x02\n\x07Problem\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x03 \x01(\t\x12\x11\n\tlanguages\x18\x04 \x03(\t\x12&\n\tworkloads\x18\x05 \x03(\x0b\x32\x13.grader.v1.Workload\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\r\n\x05\x65ntry\x18\x07 \x01(\t\x12\x0c\n\x04\x61xes\x18\x08 \x03(\t\x12\x16\n\x0e\x63uda_signature\x18\t \x01(\t\x12\x11\n\tstatement\x18\n \x01(\t\x12\x1d\n\x15hidden_workload_count\x18\x0b \x01(\x05\x12!\n\x06inputs\x18\x0c \x03(\x0b\x32\x11.grader.v1.Tensor\x12\"\n\x07outputs\x18\r \x03(\x0b\x32\x11.grader.v1.Tensor\x12\'\n\ttolerance\x18\x0e \x01(\x0b\x32\x14.grader.v1.Tolerance\x12 \n\x06sweeps\x18\x0f \x03(\x0b\x32\x10.grader.v1.Sweep\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\t\"t\n\tTolerance\x12\x0c\n\x04\x61tol\x18\x01 \x01(\x01\x12\x0c\n\x04rtol\x18\x02 \x01(\x01\x12\x1a\n\rbudget_factor\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1d\n\x15\x61llow_lower_precision\x18\x04 \x01(\x08\x42\x10\n\x0e_budget_factor\"\xff\x01\n\x08Workload\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12+\n\x04\x61xes\x18\x02 \x03(\x0b\x32\x1d.grader.v1.Workload.AxesEntry\x12\x13\n\x0b\x64\x65vice_kind\x18\x03 \x01(\t\x12\x18\n\x0bmoved_bytes\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05\x66lops\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\'\n\ttolerance\x18\x06 \x01(\x0b\x32\x14.grader.v1.Tolerance\x1a+\n\tAxesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0e\n\x0c_moved_bytesB\x08\n\x06_flops\"\xd4\x02\n\x05Sweep\x12\x0c\n\x04\x61xis\x18\x01 \x01(\t\x12\x12\n\x05start\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\x04stop\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x13\n\x06\x66\x61\x63tor\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\x04step\x18\x05 \x01(\x03H\x03\x88\x01\x01\x12(\n\x04\x61xes\x18\x06 \x03(\x0b\x32\x1a.grader.v1.Sweep.AxesEntry\x12\x13\n\x0b\x64\x65vice_kind\x18\x07 \x01(\t\x12\x33\n\x10measure_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\tworkloads\x18\t \x03(\x0b\x32\x13.grader.v1.Workload\x1a+\n\tAxesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x08\n\x06_startB\x07\n\x05_stopB\t\n\x07_factorB\x07\n\x05_stepb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,14 +34,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WORKLOAD_AXESENTRY']._loaded_options = None
   _globals['_WORKLOAD_AXESENTRY']._serialized_options = b'8\001'
-  _globals['_PROBLEM']._serialized_start=39
-  _globals['_PROBLEM']._serialized_end=383
-  _globals['_TENSOR']._serialized_start=385
-  _globals['_TENSOR']._serialized_end=437
-  _globals['_TOLERANCE']._serialized_start=439
-  _globals['_TOLERANCE']._serialized_end=555
-  _globals['_WORKLOAD']._serialized_start=558
-  _globals['_WORKLOAD']._serialized_end=813
-  _globals['_WORKLOAD_AXESENTRY']._serialized_start=744
-  _globals['_WORKLOAD_AXESENTRY']._serialized_end=787
+  _globals['_SWEEP_AXESENTRY']._loaded_options = None
+  _globals['_SWEEP_AXESENTRY']._serialized_options = b'8\001'
+  _globals['_PROBLEM']._serialized_start=71
+  _globals['_PROBLEM']._serialized_end=449
+  _globals['_TENSOR']._serialized_start=451
+  _globals['_TENSOR']._serialized_end=503
+  _globals['_TOLERANCE']._serialized_start=505
+  _globals['_TOLERANCE']._serialized_end=621
+  _globals['_WORKLOAD']._serialized_start=624
+  _globals['_WORKLOAD']._serialized_end=879
+  _globals['_WORKLOAD_AXESENTRY']._serialized_start=810
+  _globals['_WORKLOAD_AXESENTRY']._serialized_end=853
+  _globals['_SWEEP']._serialized_start=882
+  _globals['_SWEEP']._serialized_end=1222
+  _globals['_SWEEP_AXESENTRY']._serialized_start=810
+  _globals['_SWEEP_AXESENTRY']._serialized_end=853
 # @@protoc_insertion_point(module_scope)

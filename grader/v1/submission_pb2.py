@@ -25,31 +25,32 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
+from grader.v1 import problem_pb2 as grader_dot_v1_dot_problem__pb2
 from grader.v1 import rejudge_pb2 as grader_dot_v1_dot_rejudge__pb2
 from grader.v1 import report_pb2 as grader_dot_v1_dot_report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1agrader/v1/submission.proto\x12\tgrader.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\"\x9f\x06\n\nSubmission\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x10\n\x08language\x18\x03 \x01(\t\x12&\n\x07sources\x18\x04 \x03(\x0b\x32\x15.grader.v1.SourceFile\x12\x13\n\x0b\x64\x65vice_kind\x18\x05 \x01(\t\x12\x1d\n\x04mode\x18\r \x01(\x0e\x32\x0f.grader.v1.Mode\x12\r\n\x05\x65ntry\x18\x0e \x01(\t\x12)\n\x05state\x18\x06 \x01(\x0e\x32\x1a.grader.v1.SubmissionState\x12!\n\x06report\x18\x07 \x01(\x0b\x32\x11.grader.v1.Report\x12!\n\x05\x65rror\x18\x08 \x01(\x0b\x32\x12.google.rpc.Status\x12\x15\n\rattempt_count\x18\t \x01(\x05\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63ompetition\x18\x0f \x01(\t\x12\x0c\n\x04user\x18\x10 \x01(\t\x12\x30\n\x0equeue_position\x18\x11 \x01(\x0b\x32\x18.grader.v1.QueuePosition\x12\x12\n\x05score\x18\x12 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\tscore_low\x18\x13 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nscore_high\x18\x14 \x01(\x01H\x02\x88\x01\x01\x12(\n\njudgements\x18\x15 \x03(\x0b\x32\x14.grader.v1.Judgement\x12(\n\nscore_kind\x18\x17 \x01(\x0e\x32\x14.grader.v1.ScoreKind\x12\x16\n\x0escore_baseline\x18\x18 \x01(\t\x12\x17\n\x0fsources_removed\x18\x16 \x01(\x08\x12\x18\n\x10\x63\x61ncel_requested\x18\x19 \x01(\x08\x42\x08\n\x06_scoreB\x0c\n\n_score_lowB\r\n\x0b_score_high\"[\n\rQueuePosition\x12\x13\n\x0b\x61head_count\x18\x01 \x01(\x05\x12\x35\n\x12\x65stimated_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"+\n\nSourceFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xbc\x03\n\x0fSubmissionEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\n \x01(\x05\x12+\n\nsubmission\x18\x03 \x01(\x0b\x32\x15.grader.v1.SubmissionH\x00\x12!\n\x05\x62uild\x18\x04 \x01(\x0b\x32\x10.grader.v1.BuildH\x00\x12!\n\x05trial\x18\x05 \x01(\x0b\x32\x10.grader.v1.TrialH\x00\x12-\n\x0bmeasurement\x18\x06 \x01(\x0b\x32\x16.grader.v1.MeasurementH\x00\x12\'\n\x08progress\x18\x07 \x01(\x0b\x32\x13.grader.v1.ProgressH\x00\x12-\n\x0b\x65nvironment\x18\x08 \x01(\x0b\x32\x16.grader.v1.EnvironmentH\x00\x12\x1f\n\x04load\x18\t \x01(\x0b\x32\x0f.grader.v1.LoadH\x00\x12\x32\n\x0equeue_position\x18\x0b \x01(\x0b\x32\x18.grader.v1.QueuePositionH\x00\x42\x07\n\x05\x65vent\"h\n\x08Progress\x12\x1f\n\x05stage\x18\x01 \x01(\x0e\x32\x10.grader.v1.Stage\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\x05\x12\x15\n\rprocess_count\x18\x04 \x01(\x05*b\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\r\n\tMODE_TEST\x10\x01\x12\x12\n\x0eMODE_BENCHMARK\x10\x02\x12\x0f\n\x0bMODE_RANKED\x10\x03\x12\x10\n\x0cMODE_PROFILE\x10\x04*\xcb\x01\n\x0fSubmissionState\x12 \n\x1cSUBMISSION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMISSION_STATE_QUEUED\x10\x01\x12\x1c\n\x18SUBMISSION_STATE_RUNNING\x10\x02\x12\x1e\n\x1aSUBMISSION_STATE_SUCCEEDED\x10\x03\x12\x1b\n\x17SUBMISSION_STATE_FAILED\x10\x04\x12\x1e\n\x1aSUBMISSION_STATE_CANCELLED\x10\x05*o\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_BUILDING\x10\x01\x12\x11\n\rSTAGE_LOADING\x10\x02\x12\x13\n\x0fSTAGE_VERIFYING\x10\x03\x12\x13\n\x0fSTAGE_MEASURING\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1agrader/v1/submission.proto\x12\tgrader.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x17grader/v1/problem.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\"\xc0\x06\n\nSubmission\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x10\n\x08language\x18\x03 \x01(\t\x12&\n\x07sources\x18\x04 \x03(\x0b\x32\x15.grader.v1.SourceFile\x12\x13\n\x0b\x64\x65vice_kind\x18\x05 \x01(\t\x12\x1d\n\x04mode\x18\r \x01(\x0e\x32\x0f.grader.v1.Mode\x12\r\n\x05\x65ntry\x18\x0e \x01(\t\x12)\n\x05state\x18\x06 \x01(\x0e\x32\x1a.grader.v1.SubmissionState\x12!\n\x06report\x18\x07 \x01(\x0b\x32\x11.grader.v1.Report\x12!\n\x05\x65rror\x18\x08 \x01(\x0b\x32\x12.google.rpc.Status\x12\x15\n\rattempt_count\x18\t \x01(\x05\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63ompetition\x18\x0f \x01(\t\x12\x0c\n\x04user\x18\x10 \x01(\t\x12\x30\n\x0equeue_position\x18\x11 \x01(\x0b\x32\x18.grader.v1.QueuePosition\x12\x12\n\x05score\x18\x12 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\tscore_low\x18\x13 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nscore_high\x18\x14 \x01(\x01H\x02\x88\x01\x01\x12(\n\njudgements\x18\x15 \x03(\x0b\x32\x14.grader.v1.Judgement\x12(\n\nscore_kind\x18\x17 \x01(\x0e\x32\x14.grader.v1.ScoreKind\x12\x16\n\x0escore_baseline\x18\x18 \x01(\t\x12\x17\n\x0fsources_removed\x18\x16 \x01(\x08\x12\x18\n\x10\x63\x61ncel_requested\x18\x19 \x01(\x08\x12\x1f\n\x05sweep\x18\x1a \x01(\x0b\x32\x10.grader.v1.SweepB\x08\n\x06_scoreB\x0c\n\n_score_lowB\r\n\x0b_score_high\"[\n\rQueuePosition\x12\x13\n\x0b\x61head_count\x18\x01 \x01(\x05\x12\x35\n\x12\x65stimated_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"+\n\nSourceFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xbc\x03\n\x0fSubmissionEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\n \x01(\x05\x12+\n\nsubmission\x18\x03 \x01(\x0b\x32\x15.grader.v1.SubmissionH\x00\x12!\n\x05\x62uild\x18\x04 \x01(\x0b\x32\x10.grader.v1.BuildH\x00\x12!\n\x05trial\x18\x05 \x01(\x0b\x32\x10.grader.v1.TrialH\x00\x12-\n\x0bmeasurement\x18\x06 \x01(\x0b\x32\x16.grader.v1.MeasurementH\x00\x12\'\n\x08progress\x18\x07 \x01(\x0b\x32\x13.grader.v1.ProgressH\x00\x12-\n\x0b\x65nvironment\x18\x08 \x01(\x0b\x32\x16.grader.v1.EnvironmentH\x00\x12\x1f\n\x04load\x18\t \x01(\x0b\x32\x0f.grader.v1.LoadH\x00\x12\x32\n\x0equeue_position\x18\x0b \x01(\x0b\x32\x18.grader.v1.QueuePositionH\x00\x42\x07\n\x05\x65vent\"h\n\x08Progress\x12\x1f\n\x05stage\x18\x01 \x01(\x0e\x32\x10.grader.v1.Stage\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\x05\x12\x15\n\rprocess_count\x18\x04 \x01(\x05*r\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\r\n\tMODE_TEST\x10\x01\x12\x12\n\x0eMODE_BENCHMARK\x10\x02\x12\x0f\n\x0bMODE_RANKED\x10\x03\x12\x10\n\x0cMODE_PROFILE\x10\x04\x12\x0e\n\nMODE_SWEEP\x10\x05*\xcb\x01\n\x0fSubmissionState\x12 \n\x1cSUBMISSION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMISSION_STATE_QUEUED\x10\x01\x12\x1c\n\x18SUBMISSION_STATE_RUNNING\x10\x02\x12\x1e\n\x1aSUBMISSION_STATE_SUCCEEDED\x10\x03\x12\x1b\n\x17SUBMISSION_STATE_FAILED\x10\x04\x12\x1e\n\x1aSUBMISSION_STATE_CANCELLED\x10\x05*o\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_BUILDING\x10\x01\x12\x11\n\rSTAGE_LOADING\x10\x02\x12\x13\n\x0fSTAGE_VERIFYING\x10\x03\x12\x13\n\x0fSTAGE_MEASURING\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'grader.v1.submission_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODE']._serialized_start=1673
-  _globals['_MODE']._serialized_end=1771
-  _globals['_SUBMISSIONSTATE']._serialized_start=1774
-  _globals['_SUBMISSIONSTATE']._serialized_end=1977
-  _globals['_STAGE']._serialized_start=1979
-  _globals['_STAGE']._serialized_end=2090
-  _globals['_SUBMISSION']._serialized_start=181
-  _globals['_SUBMISSION']._serialized_end=980
-  _globals['_QUEUEPOSITION']._serialized_start=982
-  _globals['_QUEUEPOSITION']._serialized_end=1073
-  _globals['_SOURCEFILE']._serialized_start=1075
-  _globals['_SOURCEFILE']._serialized_end=1118
-  _globals['_SUBMISSIONEVENT']._serialized_start=1121
-  _globals['_SUBMISSIONEVENT']._serialized_end=1565
-  _globals['_PROGRESS']._serialized_start=1567
-  _globals['_PROGRESS']._serialized_end=1671
+  _globals['_MODE']._serialized_start=1731
+  _globals['_MODE']._serialized_end=1845
+  _globals['_SUBMISSIONSTATE']._serialized_start=1848
+  _globals['_SUBMISSIONSTATE']._serialized_end=2051
+  _globals['_STAGE']._serialized_start=2053
+  _globals['_STAGE']._serialized_end=2164
+  _globals['_SUBMISSION']._serialized_start=206
+  _globals['_SUBMISSION']._serialized_end=1038
+  _globals['_QUEUEPOSITION']._serialized_start=1040
+  _globals['_QUEUEPOSITION']._serialized_end=1131
+  _globals['_SOURCEFILE']._serialized_start=1133
+  _globals['_SOURCEFILE']._serialized_end=1176
+  _globals['_SUBMISSIONEVENT']._serialized_start=1179
+  _globals['_SUBMISSIONEVENT']._serialized_end=1623
+  _globals['_PROGRESS']._serialized_start=1625
+  _globals['_PROGRESS']._serialized_end=1729
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
+from grader.v1 import problem_pb2 as _problem_pb2
 from grader.v1 import rejudge_pb2 as _rejudge_pb2
 from grader.v1 import report_pb2 as _report_pb2
 from google.protobuf.internal import containers as _containers
@@ -21,6 +22,7 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_BENCHMARK: _ClassVar[Mode]
     MODE_RANKED: _ClassVar[Mode]
     MODE_PROFILE: _ClassVar[Mode]
+    MODE_SWEEP: _ClassVar[Mode]
 
 class SubmissionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -43,6 +45,7 @@ MODE_TEST: Mode
 MODE_BENCHMARK: Mode
 MODE_RANKED: Mode
 MODE_PROFILE: Mode
+MODE_SWEEP: Mode
 SUBMISSION_STATE_UNSPECIFIED: SubmissionState
 SUBMISSION_STATE_QUEUED: SubmissionState
 SUBMISSION_STATE_RUNNING: SubmissionState
@@ -56,7 +59,7 @@ STAGE_VERIFYING: Stage
 STAGE_MEASURING: Stage
 
 class Submission(_message.Message):
-    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed", "cancel_requested")
+    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed", "cancel_requested", "sweep")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +85,7 @@ class Submission(_message.Message):
     SCORE_BASELINE_FIELD_NUMBER: _ClassVar[int]
     SOURCES_REMOVED_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    SWEEP_FIELD_NUMBER: _ClassVar[int]
     name: str
     problem: str
     language: str
@@ -107,7 +111,8 @@ class Submission(_message.Message):
     score_baseline: str
     sources_removed: bool
     cancel_requested: bool
-    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., judgements: _Optional[_Iterable[_Union[_rejudge_pb2.Judgement, _Mapping]]] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., score_baseline: _Optional[str] = ..., sources_removed: _Optional[bool] = ..., cancel_requested: _Optional[bool] = ...) -> None: ...
+    sweep: _problem_pb2.Sweep
+    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., judgements: _Optional[_Iterable[_Union[_rejudge_pb2.Judgement, _Mapping]]] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., score_baseline: _Optional[str] = ..., sources_removed: _Optional[bool] = ..., cancel_requested: _Optional[bool] = ..., sweep: _Optional[_Union[_problem_pb2.Sweep, _Mapping]] = ...) -> None: ...
 
 class QueuePosition(_message.Message):
     __slots__ = ("ahead_count", "estimated_duration")

@@ -34,8 +34,11 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     the ranking asks for has the judge's Finished."""
     facts = tuple(facts)
     rounds = _rounds(facts)
-    verdict, reason, summary = _decide(facts, rounds, ranking)
+    swept = tuple(dict.fromkeys(size for plan in _of(facts, wire.Plan) for size in plan.sweep))
+    verdict, reason, summary = _decide_sweep(facts, swept) if swept else _decide(facts, rounds, ranking)
     processes = [tuple(_of(one, wire.Measurement)) for one in rounds] if verdict is Verdict.ACCEPTED else [()]
+    if swept and verdict is not Verdict.DISQUALIFIED:
+        processes = [_right_sizes(facts)]
     found = score(processes, ranking) if ranking is not None and verdict is Verdict.ACCEPTED else None
     unscored = (NOT_SCORED,) if ranking is not None and verdict is Verdict.ACCEPTED and found is None else ()
     end = _last(facts, wire.RunEnd)
@@ -43,7 +46,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         verdict=verdict,
         reason=reason,
         summary=summary,
-        speedups=speedups(processes),
+        speedups=() if swept else speedups(processes),  # a mean over the sizes of a plot would be of no problem
         build=_last(facts, wire.Build),
         trials=tuple(_of(facts, wire.Trial)),
         measurements=merged(processes),
@@ -65,18 +68,8 @@ def _rounds(facts: Facts) -> list[Facts]:
 
 def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decision:
     """The first rule that applies decides."""
-    end = _last(facts, wire.RunEnd)
-    for fact in facts:
-        match fact:
-            case wire.Build() if fact.outcome is not BuildOutcome.BUILT:
-                return _build(fact)
-            case wire.Violation():
-                reason = Reason.TIMING_TAMPERED if fact.kind is wire.ViolationKind.TIMING else Reason.SANDBOX_VIOLATION
-                return Verdict.DISQUALIFIED, reason, f"{fact.detail}; no honest kernel does that."
-            case wire.Load() if fact.outcome is not LoadOutcome.LOADED:
-                return load_failed(fact, end)
-            case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
-                return trial_failed(fact, end)
+    if (decision := _first_failure(facts)) is not None:
+        return decision
     if not all(any(isinstance(fact, wire.Finished) for fact in one) for one in rounds):
         raise IncompleteFacts("the judge did not finish")
     if ranking is not None and len(rounds) < ranking.process_count:
@@ -86,10 +79,76 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
     for one in rounds:  # each by itself: what another process did proves nothing of this one
         if missing := _missing(one):
             return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{missing}; the kernel's process must answer every call."
+    return _caught(facts) or (Verdict.ACCEPTED, "", _accepted(facts, len(rounds)))
+
+
+def _decide_sweep(facts: Facts, swept: tuple[str, ...]) -> Decision:
+    """What makes all times worthless comes first, then the first size that failed; sizes that were not run decide nothing."""
+    violations = tuple(fact for fact in facts if isinstance(fact, wire.Violation))
+    if (decision := _first_failure(violations) or _caught(facts)) is not None:
+        return decision
+    failed, right = _first_failure(facts), {one.workload_id for one in _right_sizes(facts)}
+    run = {size for plan in _of(facts, wire.Plan) for size in plan.measured}
+    counts = f"Right at {len(right)} of {len(swept)} sizes"
+    if unrun := len(swept) - len(run):
+        counts += f"; {unrun} {'was' if unrun == 1 else 'were'} not run, because the time or the processes of a sweep were used up"
+    if failed is not None:
+        verdict, reason, summary = failed
+        return verdict, reason, f"{summary} {counts}."
+    if not any(isinstance(fact, wire.Finished) for fact in facts):
+        raise IncompleteFacts("the judge did not finish")
+    if not run:
+        return Verdict.TIME_LIMIT_EXCEEDED, Reason.RUN, f"{counts}."
+    if missing := _missing(facts):
+        return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{missing}; the kernel's process must answer every call."
+    return Verdict.ACCEPTED, "", f"{counts}."
+
+
+def _right_sizes(facts: Facts) -> tuple[wire.Measurement, ...]:
+    """The measurements of a sweep's sizes at which every planned trial passed and none failed."""
+    failed = {trial.workload_id for trial in _of(facts, wire.Trial) if trial.outcome is not TrialOutcome.PASSED}
+    right = []
+    for measurement in _of(facts, wire.Measurement):
+        size = measurement.workload_id
+        own = tuple(
+            fact
+            for fact in facts
+            if isinstance(fact, wire.Load)
+            or (isinstance(fact, wire.Trial | wire.Measurement) and fact.workload_id == size)
+            or (isinstance(fact, wire.Plan) and size in (*fact.measured, *(name for name, _, _ in fact.trials)))
+        )
+        if size not in failed and _missing(own) is None:
+            right.append(measurement)
+    return tuple(right)
+
+
+def _first_failure(facts: Facts) -> Decision | None:
+    """The first fact that decides against the kernel."""
+    for index, fact in enumerate(facts):
+        match fact:
+            case wire.Build() if fact.outcome is not BuildOutcome.BUILT:
+                return _build(fact)
+            case wire.Violation():
+                reason = Reason.TIMING_TAMPERED if fact.kind is wire.ViolationKind.TIMING else Reason.SANDBOX_VIOLATION
+                return Verdict.DISQUALIFIED, reason, f"{fact.detail}; no honest kernel does that."
+            case wire.Load() if fact.outcome is not LoadOutcome.LOADED:
+                return load_failed(fact, _end_after(facts, index))
+            case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
+                return trial_failed(fact, _end_after(facts, index))
+    return None
+
+
+def _end_after(facts: Facts, index: int) -> wire.RunEnd | None:
+    """How the process of this fact ended: a sweep goes on in another one."""
+    return next(iter(_of(facts[index:], wire.RunEnd)), None)
+
+
+def _caught(facts: Facts) -> Decision | None:
+    """What the kernel uses or claims that it may not."""
     for evidence in _of(facts, wire.Evidence):
         if (decision := forbidden(evidence)) is not None:
             return decision
-    return impossible(tuple(_of(facts, wire.Measurement))) or (Verdict.ACCEPTED, "", _accepted(facts, len(rounds)))
+    return impossible(tuple(_of(facts, wire.Measurement)))
 
 
 def _build(build: wire.Build) -> Decision:

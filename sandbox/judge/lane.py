@@ -39,10 +39,12 @@ PASSED = wire.TrialOutcome.PASSED
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
 INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
+SOLO_SHARE = 0.5  # of a sweep's time, for the baselines while they are alone; the sizes behind that are left out
 
 
 def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
     """Emit the facts of one job. Ends with Finished, or with Broken where the kernel is not to blame."""
+    sweep_end_s = time.monotonic() + job.sweep_s
     try:
         task = load_task(job.problem, device.TORCH)
         job = replace(job, problem=task.spec)
@@ -63,7 +65,10 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             # From here on the runner has run untrusted code: believe nothing it says.
             yield _load_fact(subject)
             if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
-                yield from _verify_and_measure(job, subject, task, clock, artifact)
+                if job.mode is wire.Mode.SWEEP and clock is not None:
+                    yield from _sweep(job, subject, task, clock, artifact, sweep_end_s)
+                else:
+                    yield from _verify_and_measure(job, subject, task, clock, artifact)
         yield wire.Finished(job_id=job.job_id)
     except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
         yield wire.Broken(job_id=job.job_id, message=str(absence))
@@ -78,7 +83,9 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
 
 
 def plan_trials(job: wire.Job) -> wire.Plan:
-    """What has to pass: every workload, public and hidden, in every mode."""
+    """What has to pass: every workload, public and hidden, in every mode. Of a sweep only what its sizes are."""
+    if job.mode is wire.Mode.SWEEP:
+        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=tuple(one.workload_id for one in job.problem.workloads))
     return wire.Plan(
         trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, job.problem.trial_count) for workload in job.problem.workloads),
         measured=tuple(workload.workload_id for workload in _measured(job)),
@@ -109,19 +116,24 @@ def _time_alone(job: wire.Job, clock: _JobClock, task: Task) -> Iterator[wire.Fa
     """Time the baselines while there is no subject; reports it, because what is compiled for the first time takes a while."""
     compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
     variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
+    begun_s = time.monotonic()
     for workload in _measured(job):
-        yield wire.Progress(stage=wire.Stage.LOADING)
+        swept = job.mode is wire.Mode.SWEEP
+        if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
+            return
+        yield wire.Progress(stage=wire.Stage.LOADING, workload_id=workload.workload_id if swept else None)
         bench = WorkloadContext.of(task, workload)
         with redact_reference_errors(hidden=workload.hidden):
             clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
 
 
-def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock | None, artifact: bytes) -> Iterator[wire.Fact]:
+def _verify_and_measure(
+    job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock | None, artifact: bytes, before: wire.Evidence | None = None
+) -> Iterator[wire.Fact]:
     """The public workloads to their last measurement, then the hidden ones: whatever a kernel that has met those says, in an error, a
     claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. The
     device's memory was reserved: where it runs out, the subject has it."""
-    workload = job.problem.workloads[0]
-    found: wire.Evidence | None = None
+    workload, found = job.problem.workloads[0], before
     try:
         for part in _parts(job.problem.workloads):
             with redact_reference_errors(hidden=part[0].hidden):
@@ -150,6 +162,28 @@ def _verify_and_measure(job: wire.Job, subject: RunnerLink, task: Task, clock: _
             outcome=wire.TrialOutcome.OUT_OF_MEMORY,
             message=str(error).splitlines()[0],
         )
+
+
+def _sweep(job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock, artifact: bytes, end_s: float) -> Iterator[wire.Fact]:
+    """The sizes one after the other, each verified and then timed: one that is wrong says nothing of the next. Ends early where the time
+    of the sweep is over, and where the runner cannot go on; the server has a fresh one for the sizes that are left."""
+    found: wire.Evidence | None = None
+    for workload in job.problem.workloads:
+        if workload.workload_id not in clock.alone or time.monotonic() > end_s:
+            return
+        size = workload.workload_id
+        yield wire.Plan(trials=((size, wire.TrialPhase.VERIFY, job.problem.trial_count),), measured=(size,), rule=rule_of(job.problem))
+        outcome = PASSED
+        for fact in _verify_and_measure(_only(job, workload), subject, task, clock, artifact, found):
+            found = fact if isinstance(fact, wire.Evidence) else found
+            outcome = fact.outcome if isinstance(fact, wire.Trial) else outcome
+            yield fact
+        if subject.silence is not None or outcome in wire.ENDS_PROCESS:
+            return
+
+
+def _only(job: wire.Job, workload: wire.Workload) -> wire.Job:
+    return replace(job, problem=replace(job.problem, workloads=(workload,)))
 
 
 @contextmanager

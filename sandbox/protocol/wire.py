@@ -30,6 +30,7 @@ class Mode(StrEnum):
     BENCHMARK = "benchmark"
     RANKED = "ranked"
     PROFILE = "profile"
+    SWEEP = "sweep"  # each workload by itself, whatever became of the others; never scored
 
 
 class Stage(StrEnum):
@@ -67,6 +68,10 @@ class TrialOutcome(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"  # the device ran out of memory
     CRASHED = "crashed"  # the runner went away
     TIMED_OUT = "timed_out"
+
+
+# After these a runner has no device, or no process, to go on with: the other sizes of a sweep need a fresh one.
+ENDS_PROCESS = (TrialOutcome.CRASHED, TrialOutcome.TIMED_OUT, TrialOutcome.DEVICE_FAULT, TrialOutcome.OUT_OF_MEMORY)
 
 
 class Symptom(StrEnum):
@@ -255,6 +260,7 @@ class Job:
     runner_uid: int | None = None  # connections from another uid are refused; None: not checked
     load_s: float = 60.0
     measure_s: float = 20.0  # budget for one workload's measurement
+    sweep_s: float = 0.0  # of mode SWEEP: no size begins later than this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,11 +396,15 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What has to pass before anything may be accepted: (workload_id, phase, how many trials). rule: what counts as right, for people."""
+    """What has to pass before anything may be accepted: (workload_id, phase, how many trials). rule: what counts as right, for people.
+
+    sweep: it begins a sweep of these sizes, and asks for none of them; each has a plan of its own, unless there was no time for it.
+    """
 
     trials: tuple[tuple[str, TrialPhase, int], ...]
     measured: tuple[str, ...] = ()
     rule: str = ""
+    sweep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

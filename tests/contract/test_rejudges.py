@@ -400,3 +400,21 @@ async def test_a_large_rejudge_is_applied_in_one_transaction(ledger):
         )
     )
     assert graded_wrong == 600
+
+
+async def test_a_sweep_is_not_judged_again(ledger):
+    """It has sizes of its own; by the problem's, with its hidden ones, it would be another kind of run. The control: another mode is."""
+    swept, plain = await graded(ledger, mode=wire.Mode.SWEEP), await graded(ledger)
+    assert [one.submission_id for one in await ledger.rejudges.candidates(BY_RUNS)] == [plain.submission_id]
+    with pytest.raises(SubmissionNotFound):
+        await ledger.rejudges.candidates(BY_RUNS, [swept.submission_id])
+
+
+async def test_a_request_id_with_another_sweep_is_another_request(ledger):
+    """Its sizes are in the problem only; the control: the same sweep is the same request."""
+    new, other = fakes.new_submission(mode=wire.Mode.SWEEP), replace(fakes.problem(), spec=NEW.spec)
+    first = await ledger.submit(new, fakes.problem(), request_id="00000000-0000-0000-0000-000000000001")
+    again = await ledger.submit(new, fakes.problem(), request_id="00000000-0000-0000-0000-000000000001")
+    assert first.submission_id == again.submission_id
+    with pytest.raises(RequestIdReused):
+        await ledger.submit(new, other, request_id="00000000-0000-0000-0000-000000000001")

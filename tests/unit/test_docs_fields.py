@@ -23,6 +23,7 @@ MODELS = [
     (PROBLEMS, "distribution", distributions.DistributionSchema),
     (PROBLEMS, "tolerance", native._ToleranceTable),
     (PROBLEMS, "workload", native._WorkloadTable),
+    (PROBLEMS, "sweep", native._SweepRange),
     (COMPETITIONS, "competition", competition_file.CompetitionFile),
     (COMPETITIONS, "secret", competition_file.Secret),
     (COMPETITIONS, "range", competition_file.SizeRange),

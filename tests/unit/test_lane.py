@@ -99,6 +99,16 @@ def _job(place: Path, problem: wire.ProblemSpec = PROBLEM, mode: wire.Mode = wir
     )
 
 
+def sweep_job(place: Path, problem: wire.ProblemSpec, sweep_s: float) -> wire.Job:
+    """A job in mode SWEEP, with little time for each size."""
+    return replace(_job(place, problem, wire.Mode.SWEEP), sweep_s=sweep_s, measure_s=0.1)
+
+
+def run_runner(path: str, kernel: Kernel) -> None:
+    """The runner of a kernel, to the end of its job."""
+    _run(path, kernel, serve)
+
+
 def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
     link = socket.socket(socket.AF_UNIX)
     while True:

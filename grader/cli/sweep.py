@@ -1,0 +1,227 @@
+"""`grader-cli sweep`: several kernels and the baselines over a range of sizes, as a table, a plot and a CSV file."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.api import stable_json
+from grader.api.client import GraderClient
+from grader.api.resource_names import PROBLEMS, resource_id
+from grader.cli import extras, sources
+from grader.cli.exits import Exit, GraderFailed, Misuse
+from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
+from grader.cli.session import Need, Target, connect
+from grader.cli.submit import SubmitOptions, build_submission, cancel_quietly, exit_of, follow, problem_at
+from grader.cli.text import one_line, plain
+from grader.plots.frames import ChartAxis
+from grader.plots.lines import ChartSeries, line_chart
+from grader.plots.svg import LABEL_CHARS
+from grader.v1 import problem_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.sweeps import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
+
+LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """What `grader-cli sweep` was asked for. sweep: what differs from the problem's own."""
+
+    files: tuple[Path, ...]
+    problem: str | None
+    device_kind: str
+    sweep: problem_pb2.Sweep
+    out_dir: Path | None = None
+    metric: SweepMetric | None = None
+
+
+def sweep_message(
+    *, axis: str, start: int | None, stop: int | None, factor: float | None, step: int | None, others: Sequence[str], seconds: float | None
+) -> problem_pb2.Sweep:
+    """The options as the API takes them; Misuse where one of others is not AXIS=SIZE."""
+    message = problem_pb2.Sweep(axis=axis, start=start, stop=stop, factor=factor, step=step)
+    for text in others:
+        name, equals, size = text.partition("=")
+        if not equals or not size.isascii() or not size.isdecimal() or len(size) > 18:
+            raise Misuse(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
+        message.axes[name] = int(size)
+    if seconds is not None:
+        message.measure_duration.FromNanoseconds(round(seconds * 1e9))
+    return message
+
+
+async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
+    """Submit the kernels one after the other, so that none is timed next to another, and print what became of them."""
+    png = _find_png(order)
+    named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
+    handed = [sources.read((path,), named) for path in order.files]
+    if len(ids := dict.fromkeys(one.problem_id for one in handed)) > 1:
+        raise Misuse(f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately")
+    found_dirs = [one.problem_dir for one in handed] + [problem_path]
+    target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in found_dirs if path is not None)))
+    ended: list[tuple[str, submission_pb2.Submission]] = []
+    async with connect(target, Need.GRADE) as client:
+        for number, (name, kernel) in enumerate(zip(_names(order.files), handed, strict=True), 1):
+            options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=order.device_kind, mode="sweep")
+            message = build_submission(kernel, options)
+            message.sweep.CopyFrom(order.sweep)
+            with progress(json=json) as shown:
+                shown.say(f"kernel {number} of {len(handed)}: {name}")
+                ended.append((name, await _one(client, message, shown, keep=target.server is not None)))
+    try:
+        table = collate(ended)
+    except ValueError as error:
+        raise GraderFailed(f"the server sent no sweep: {error}; use a grader-cli of its version") from None
+    metric = order.metric or table.metric()
+    _write(order, table, metric, png)
+    if json:
+        print(stable_json.to_text(_as_data(table, metric, ended), indent=2))
+    else:
+        console = stdout_console()
+        for part in render(table, metric, ended):
+            console.print(part, soft_wrap=isinstance(part, Text))
+    return max((exit_of(one) for _, one in ended), default=Exit.DONE)
+
+
+async def _one(
+    client: GraderClient, message: submission_pb2.Submission, shown: ProgressDisplay, *, keep: bool
+) -> submission_pb2.Submission:
+    """Submit one kernel and follow it to its end; it is cancelled where this command is."""
+    submission = await client.submit(message, request_id=str(uuid.uuid4()))
+    shown.say(f"{submission.name} for {submission.problem} ({submission.language})")
+    try:
+        final = await follow(client, submission.name, [shown])
+    except (asyncio.CancelledError, OSError) as error:
+        if not keep or not isinstance(error, BrokenPipeError):
+            await cancel_quietly(client, submission.name)
+        raise
+    return await client.get_submission(final.name, full=True)
+
+
+def render(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, submission_pb2.Submission]]) -> Iterator[RenderableType]:
+    """What is printed: a row for each size, then what is wrong with which kernel."""
+    others = "".join(f", {one_line(name)} = {size:,}" for name, size in table.others.items())
+    yield Text()
+    yield plain(f"{one_line(resource_id(PROBLEMS, table.problem))}{others}: {metric.label}, median (95 % interval)", "bold")
+    yield _rows(table, metric)
+    for name, one in ended:
+        if exit_of(one) is not Exit.ACCEPTED:
+            why = one.report.summary if one.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED else one.error.message
+            verdict = formatting.verdict_name(one.report) if one.HasField("report") else formatting.state_name(one)
+            yield plain(f"{one_line(name)}: {verdict}: {one_line(why, most_chars=1000)}", "red")
+    if table.device:
+        yield plain(f"device: {one_line(table.device)}")
+    if table.practice:
+        yield Text(formatting.PRACTICE, style="yellow")
+
+
+def _rows(table: SweepTable, metric: SweepMetric) -> Table:
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column(plain(one_line(table.axis)), justify="right")
+    for provider in table.providers:
+        shown.add_column(plain(one_line(provider, most_chars=40)), justify="right")
+    lines = {provider: table.of(provider) for provider in table.providers}
+    for size in table.sizes:
+        shown.add_row(f"{size:,}", *(_cell(points.get(size), metric) for points in lines.values()))
+    return shown
+
+
+def _cell(point: SweepPoint | None, metric: SweepMetric) -> Text:
+    if point is None or point.outcome != RIGHT:
+        outcome = "-" if point is None else point.outcome
+        return plain(one_line(outcome), "" if point is None or point.baseline else "red")
+    value, *ends = point.figure(metric)
+    low, high = (f"{end:.3g}" if math.isfinite(end) else "?" for end in ends)
+    return Text(f"{value:.4g} ({low} to {high})" if math.isfinite(value) else "-")
+
+
+def draw(table: SweepTable, metric: SweepMetric) -> str:
+    """The plot as SVG: a line with a band for each provider; a size at which a kernel is not right is a gap."""
+    series = [_series(table, provider, metric) for provider in table.providers]
+    others = ", ".join(f"{name} = {size}" for name, size in table.others.items())
+    axis = f"{table.axis} ({others})" if others else table.axis
+    device = formatting.PRACTICE if table.practice else table.device
+    values = [value for one in series for value in one.ys if math.isfinite(value)] or [1.0]
+    return line_chart(
+        series,
+        title=f"{resource_id(PROBLEMS, table.problem)} over {axis}, on {table.device}",
+        description=f"{metric.label} over {axis}, medians with 95 % intervals, verified at every size; {device}",
+        x=ChartAxis(label=f"{axis}; {device}", log=table.sizes[-1] > LOG_FACTOR * table.sizes[0]),
+        y=ChartAxis(label=metric.label, log=max(values) > LOG_FACTOR * min(values)),
+    )
+
+
+def _series(table: SweepTable, provider: str, metric: SweepMetric) -> ChartSeries:
+    points = list(table.of(provider).values())
+    figures = [one.figure(metric) for one in points]
+    values, lows, highs = ([figure[part] for figure in figures] for part in range(3))
+    wrong = sum(not one.baseline and one.outcome not in (RIGHT, NOT_RUN, formatting.NOT_RESOLVED) for one in points)
+    remark = f" (wrong at {wrong} of {len(points)})" if wrong else ""
+    name = provider if len(provider) + len(remark) <= LABEL_CHARS else f"{provider[: LABEL_CHARS - len(remark) - 1]}…"
+    return ChartSeries(name=name + remark, xs=[float(one.size) for one in points], ys=values, lows=lows, highs=highs)
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """What to call each kernel: its file's name without ending, or its whole path where two have the same."""
+    stems = [path.stem for path in files]
+    return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, files, strict=True)]
+
+
+def _find_png(order: SweepOptions) -> bool:
+    """Whether a PNG can be written; where one is wanted and cannot, says what to install before anything is run."""
+    if order.out_dir is None:
+        return False
+    try:
+        order.out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misuse(f"--out: {order.out_dir} can't be made: {error.strerror}; name another directory") from None
+    try:
+        extras.load("grader.plots.png", "png")
+    except Misuse:
+        text = "note: no PNG is written, only SVG and CSV; for PNG: pip install 'grader[png]'"
+        stderr_console().print(plain(text, "yellow"), soft_wrap=True)
+        return False
+    return True
+
+
+def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric, png: bool) -> None:
+    if order.out_dir is None:
+        return
+    drawing = draw(table, metric)
+    stem = f"{resource_id(PROBLEMS, table.problem)}_{table.axis}"
+    files = {f"{stem}.svg": drawing.encode(), f"{stem}.csv": to_csv(table).encode()}
+    if png:
+        files[f"{stem}.png"] = extras.load("grader.plots.png", "png").to_png(drawing)
+    for name, data in files.items():
+        path = order.out_dir / name
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise GraderFailed(f"{path} can't be written: {error.strerror}; name another directory with --out") from None
+        stderr_console().print(plain(f"wrote {path}"), soft_wrap=True)
+
+
+def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, submission_pb2.Submission]]) -> dict[str, object]:
+    """What --json prints: the points as in the CSV file, with numbers, and the submissions without sources and samples."""
+    for _, one in ended:
+        one.ClearField("sources")
+        for row in one.report.measurements:
+            for samples in (row.reported, row.certified, row.batch, *row.baselines.values(), *row.reported_baselines.values()):
+                samples.ClearField("sample_durations_ns")
+    return {
+        "problem": table.problem,
+        "axis": table.axis,
+        "metric": str(metric),
+        "practice": table.practice,
+        "points": [{name: value for name, value in row.items() if value is not None} for row in rows(table)],
+        "submissions": [stable_json.to_data(one) for _, one in ended],
+    }

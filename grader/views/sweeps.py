@@ -1,0 +1,239 @@
+"""Puts the reports of one sweep's submissions together: points for a plot, rows for a CSV file.  Pure.
+
+A provider is what one line of the plot is of: a kernel, or a baseline. A size at which a kernel is not right has a point without times.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.sanitize import one_line
+
+RIGHT, NOT_RUN = "right", "not run"
+BASELINES = {"eager": "PyTorch eager", "compile": "torch.compile"}
+INTENSITY = 10.0  # operations for each byte: a problem with more is compared by its arithmetic
+_Z = 1.96
+_LEAST_NS = 0.5  # as formatting.time has it
+
+
+class SweepMetric(StrEnum):
+    """What the plot compares."""
+
+    BANDWIDTH = "gbps"
+    COMPUTE = "tflops"
+    TIME = "time"
+
+    @property
+    def label(self) -> str:
+        """With its unit."""
+        return {SweepMetric.BANDWIDTH: "GB/s", SweepMetric.COMPUTE: "TFLOP/s", SweepMetric.TIME: "us"}[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """One provider at one size. certified_ns: the median, with its 95 % interval; None where the provider is not right there, or the time
+    is below what the clock resolves. outcome: RIGHT, NOT_RUN, or what is wrong."""
+
+    provider: str
+    baseline: bool
+    submission: str
+    size: int
+    axes: Mapping[str, int]
+    outcome: str
+    certified_ns: float | None = None
+    low_ns: float | None = None
+    high_ns: float | None = None
+    sample_count: int = 0
+    moved_bytes: int | None = None
+    flops: int | None = None
+    reported_ns: float | None = None
+    speedups: Mapping[str, report_pb2.Speedup] = field(default_factory=dict)
+
+    def figure(self, metric: SweepMetric) -> tuple[float, float, float]:
+        """The value with the ends of its interval, NaN where there is none."""
+        times = (self.certified_ns, self.high_ns, self.low_ns)
+        if metric is SweepMetric.TIME:
+            value, high, low = (math.nan if one is None else one / 1e3 for one in times)
+            return value, low, high
+        amount = self.moved_bytes if metric is SweepMetric.BANDWIDTH else self.flops
+        unit_ns = 1e-9 * (1e9 if metric is SweepMetric.BANDWIDTH else 1e12)
+        # A short time is a high rate, so that the ends change places.
+        value, low, high = (math.nan if amount is None or not one or one <= 0 else amount / (one * unit_ns) for one in times)
+        return value, low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepTable:
+    """All points of one sweep, by provider and size. sizes: ascending. practice: the times are of an emulated device."""
+
+    problem: str
+    axis: str
+    others: Mapping[str, int]
+    device: str
+    practice: bool
+    points: tuple[SweepPoint, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the axis."""
+        return tuple(sorted({one.size for one in self.points}))
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Kernels in their order, then baselines."""
+        return tuple(dict.fromkeys(one.provider for one in self.points))
+
+    def of(self, provider: str) -> dict[int, SweepPoint]:
+        """A provider's points by size."""
+        return {one.size: one for one in self.points if one.provider == provider}
+
+    def metric(self) -> SweepMetric:
+        """What suits the problem: GB/s, TFLOP/s where there is much arithmetic for each byte, a time where nothing is declared."""
+        largest = max(self.points, key=lambda one: one.size)
+        if not largest.moved_bytes:
+            return SweepMetric.COMPUTE if largest.flops else SweepMetric.TIME
+        return SweepMetric.COMPUTE if (largest.flops or 0) > INTENSITY * largest.moved_bytes else SweepMetric.BANDWIDTH
+
+
+def collate(kernels: Sequence[tuple[str, submission_pb2.Submission]]) -> SweepTable:
+    """The points of submissions in mode SWEEP to one problem, by the names of their kernels; ValueError where there are none.
+
+    Submissions need their samples (the full view). A baseline's samples of one size are those next to all kernels.
+    """
+    ended = [(name, one) for name, one in kernels if one.sweep.workloads]
+    if not ended:
+        raise ValueError("no submission has the sizes of a sweep")
+    first = ended[0][1]
+    environment = next((one.report.environment for _, one in ended if one.report.HasField("environment")), report_pb2.Environment())
+    kinds = ("", environment.device_kind)
+    workloads = [one for one in first.sweep.workloads if one.device_kind in kinds or not environment.device_kind]
+    points = [_kernel_point(name, one, workload, first.sweep.axis) for name, one in ended for workload in workloads]
+    names = dict.fromkeys(name for _, one in ended for row in one.report.measurements for name in row.baselines)
+    for baseline in sorted(names, key=lambda name: (name != "eager", name)):
+        points += [_baseline_point(baseline, ended, workload, first.sweep.axis) for workload in workloads]
+    return SweepTable(
+        problem=first.problem,
+        axis=first.sweep.axis,
+        others={name: size for name, size in workloads[0].axes.items() if name != first.sweep.axis} if workloads else {},
+        device=environment.device,
+        practice=environment.clock == report_pb2.CLOCK_HOST,
+        points=tuple(points),
+    )
+
+
+def rows(table: SweepTable) -> list[dict[str, str | int | float | None]]:
+    """Every point with everything known of it, by column; times are in nanoseconds, None where there is none. All rows have all columns."""
+    axes = list(dict.fromkeys(name for one in table.points for name in one.axes))
+    baselines = list(dict.fromkeys(name for one in table.points for name in one.speedups))
+    return [_row(table, one, axes, baselines) for one in table.points]
+
+
+def to_csv(table: SweepTable) -> str:
+    """The rows with a line of headings; numbers in full."""
+    made, out = rows(table), io.StringIO()
+    writer = csv.DictWriter(out, list(made[0]) if made else [], lineterminator="\n")
+    writer.writeheader()
+    for row in made:
+        writer.writerow({name: repr(value) if isinstance(value, float) else value for name, value in row.items()})
+    return out.getvalue()
+
+
+def _row(table: SweepTable, one: SweepPoint, axes: Sequence[str], baselines: Sequence[str]) -> dict[str, str | int | float | None]:
+    row: dict[str, str | int | float | None] = {
+        "problem": table.problem,
+        "device": table.device,
+        "clock": "host" if table.practice else "device",
+        "provider": one.provider,
+        "role": "baseline" if one.baseline else "kernel",
+        "submission": one.submission,
+        "axis": table.axis,
+        "size": one.size,
+        "outcome": one.outcome,
+        "certified_ns": one.certified_ns,
+        "certified_low_ns": one.low_ns,
+        "certified_high_ns": one.high_ns,
+        "sample_count": one.sample_count,
+        "reported_ns": one.reported_ns,
+        "moved_bytes": one.moved_bytes,
+        "flops": one.flops,
+    }
+    for metric, name in ((SweepMetric.BANDWIDTH, "gb_per_s"), (SweepMetric.COMPUTE, "tflop_per_s")):
+        for end, value in zip(("", "_low", "_high"), one.figure(metric), strict=True):
+            row[name + end] = value if math.isfinite(value) else None
+    row |= {f"axis_{name}": one.axes[name] for name in axes}
+    for name in baselines:
+        of = one.speedups.get(name)
+        ends = (None, None, None) if of is None else (of.ratio, of.ratio_low, of.ratio_high)
+        row |= {f"speedup_over_{name}{end}": value for end, value in zip(("", "_low", "_high"), ends, strict=True)}
+    return row
+
+
+def median_interval(samples_ns: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median, by ranks of a binomial(n, 1/2) in its normal approximation; of few samples all of them."""
+    ordered = sorted(samples_ns)
+    first = max(0, math.floor((len(ordered) - _Z * math.sqrt(len(ordered))) / 2))
+    return ordered[first], ordered[len(ordered) - 1 - first]
+
+
+def _kernel_point(name: str, submission: submission_pb2.Submission, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
+    measured = next((one for one in submission.report.measurements if one.workload_id == workload.workload_id), None)
+    made = _point(name, submission.name, workload, axis)
+    if measured is None:
+        return replace(made, outcome=_why_not(submission, workload.workload_id))
+    reported = formatting.duration_ns(measured.reported.median_duration) if measured.HasField("reported") else None
+    return replace(_timed(made, [measured.certified]), reported_ns=reported, speedups={one.baseline: one for one in measured.speedups})
+
+
+def _baseline_point(
+    baseline: str, kernels: Sequence[tuple[str, submission_pb2.Submission]], workload: problem_pb2.Workload, axis: str
+) -> SweepPoint:
+    rows = [row for _, one in kernels for row in one.report.measurements if row.workload_id == workload.workload_id]
+    made = _point(BASELINES.get(baseline, one_line(baseline)), "", workload, axis)
+    if rows and not any(baseline in row.baselines for row in rows):  # it was timed, and seemed to take no longer than the protocol
+        return replace(made, outcome=formatting.NOT_RESOLVED)
+    return _timed(made, [row.baselines[baseline] for row in rows if baseline in row.baselines])
+
+
+def _point(provider: str, submission: str, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
+    return SweepPoint(
+        provider=provider,
+        baseline=not submission,
+        submission=submission,
+        size=workload.axes[axis],
+        axes=dict(workload.axes),
+        outcome=NOT_RUN,
+        moved_bytes=workload.moved_bytes if workload.HasField("moved_bytes") else None,
+        flops=workload.flops if workload.HasField("flops") else None,
+    )
+
+
+def _timed(point: SweepPoint, samples: Sequence[report_pb2.Samples]) -> SweepPoint:
+    times = [float(one) for of in samples for one in of.sample_durations_ns]
+    if not times:
+        return point
+    middle = statistics.median(times)
+    if middle < _LEAST_NS:
+        return replace(point, outcome=formatting.NOT_RESOLVED, sample_count=len(times))
+    low, high = median_interval(times) if len(times) > 1 else (None, None)
+    return replace(point, outcome=RIGHT, certified_ns=middle, low_ns=low, high_ns=high, sample_count=len(times))
+
+
+def _why_not(submission: submission_pb2.Submission, workload_id: str) -> str:
+    """Why a kernel has no time at a size."""
+    if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
+        failed = submission.state == submission_pb2.SUBMISSION_STATE_FAILED
+        return "the grader failed" if failed else formatting.state_name(submission).lower()
+    trials = [one for one in submission.report.trials if one.workload_id == workload_id]
+    wrong = next((one for one in trials if one.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
+    if wrong is not None:
+        return formatting.outcome_name(wrong)
+    void = submission.report.verdict in (report_pb2.VERDICT_COMPILE_ERROR, report_pb2.VERDICT_DISQUALIFIED)
+    return formatting.verdict_name(submission.report).lower().replace("_", " ") if void or trials else NOT_RUN

@@ -1,0 +1,271 @@
+"""What is made of the reports of a sweep: points, a table, CSV, SVG and PNG. A wrong size is a gap and never a number."""
+
+import csv
+import io
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from grader.api import messages
+from grader.cli import sweep as command
+from grader.cli.exits import Misuse
+from grader.cli.problems import sweep_range
+from grader.formats import native
+from grader.model import Report, Submission, SubmissionState, Verdict
+from grader.problems.sweep import SweepRequest, sweep_problem
+from grader.rules.disclosure import Redactor
+from grader.v1 import submission_pb2
+from grader.views.sweeps import NOT_RUN, SweepMetric, collate, median_interval, rows, to_csv
+from sandbox.protocol import wire
+from tests import fakes
+from tests.unit.test_disclosure import NOW
+from tests.unit.test_sweep import EXAMPLES
+
+PROBLEM = sweep_problem(native.load(EXAMPLES / "elementwise_square"), SweepRequest(), ("emulated",))
+SIZES = [one.axes["cols"] for one in PROBLEM.spec.workloads]
+
+
+def submission(right=lambda size: True, *, factor=1, clock=wire.Clock.HOST, verdict=Verdict.ACCEPTED, state=SubmissionState.SUCCEEDED):
+    """What the API shows of a kernel that takes factor nanoseconds for each column, and eager twice that; wrong where right is false."""
+    trials, measurements = [], []
+    for one in PROBLEM.spec.workloads:
+        size = one.axes["cols"]
+        outcome = wire.TrialOutcome.PASSED if right(size) else wire.TrialOutcome.UNWRITTEN
+        trials.append(fakes.trial(one.workload_id, outcome=outcome))
+        if right(size):
+            times = wire.Samples(durations_ns=tuple(size * factor * 100 + change for change in (-2, -1, 0, 1, 2)))
+            eager = wire.Samples(durations_ns=tuple(2 * time for time in times.durations_ns))
+            row = replace(fakes.measurement(one.workload_id), clock=clock, certified=times, baselines={"eager": eager})
+            measurements.append(row)
+    report = Report(
+        verdict=verdict,
+        reason="",
+        summary="It never wrote 3 elements.",
+        trials=tuple(trials),
+        measurements=tuple(measurements),
+        environment=wire.Environment(device="a device", device_kind="emulated", clock=clock),
+    )
+    made = Submission(
+        submission_id="s1",
+        new=fakes.new_submission(problem_id="elementwise_square", mode=wire.Mode.SWEEP),
+        problem_digest="d",
+        state=state,
+        create_time=NOW,
+        report=report if state is SubmissionState.SUCCEEDED else None,
+    )
+    return messages.submission_to_proto(made, Redactor.of(PROBLEM), full=True)
+
+
+WRONG = submission(lambda size: size <= 1024, verdict=Verdict.WRONG_ANSWER)
+TABLE = collate([("right", submission()), ("wide", WRONG)])
+
+
+def test_a_submission_says_the_sizes_of_its_sweep():
+    """With what each has to move and compute, and none of the problem's own workloads."""
+    shown = submission().sweep
+    assert shown.axis == "cols" and [one.axes["cols"] for one in shown.workloads] == SIZES
+    assert shown.workloads[0].moved_bytes == 8 * 256 * SIZES[0]
+
+
+def test_a_wrong_size_has_its_outcome_and_no_figure():
+    """In every metric."""
+    points = TABLE.of("wide")
+    assert [points[size].outcome for size in SIZES] == ["right", "right", "unwritten", "unwritten", "unwritten"]
+    for metric in SweepMetric:
+        assert all(math.isnan(value) for value in points[SIZES[-1]].figure(metric))
+        assert all(value > 0 for value in points[SIZES[0]].figure(metric))
+
+
+def test_a_rate_is_the_declared_amount_in_the_certified_time():
+    """GB/s are 1e9 bytes a second; a short time is the upper end."""
+    point = TABLE.of("right")[512]
+    assert (point.certified_ns, point.low_ns, point.high_ns) == (51200.0, 51198.0, 51202.0)
+    value, low, high = point.figure(SweepMetric.BANDWIDTH)
+    assert value == pytest.approx(8 * 256 * 512 / 51200) and low < value < high
+    assert point.figure(SweepMetric.COMPUTE)[0] == pytest.approx(256 * 512 / 51200 / 1e3)
+    assert point.figure(SweepMetric.TIME)[0] == pytest.approx(51.2)
+
+
+def test_a_baseline_is_a_provider_and_is_timed_next_to_the_kernels():
+    """Its samples are those next to all of them; where no kernel is right it has none."""
+    eager = TABLE.of("PyTorch eager")
+    assert TABLE.providers == ("right", "wide", "PyTorch eager")
+    assert (eager[512].sample_count, eager[8192].sample_count) == (10, 5)
+    alone = collate([("wide", WRONG)]).of("PyTorch eager")
+    assert alone[8192].outcome == NOT_RUN and alone[512].certified_ns == 102400.0
+
+
+@pytest.mark.parametrize(
+    ("made", "outcome"),
+    [
+        (submission(state=SubmissionState.FAILED), "the grader failed"),
+        (submission(state=SubmissionState.CANCELLED), "cancelled"),
+        (submission(lambda size: False, verdict=Verdict.WRONG_ANSWER), "unwritten"),
+    ],
+)
+def test_a_kernel_without_any_point_says_why(made, outcome):
+    """At every size."""
+    table = collate([("right", submission()), ("bad", made)])
+    assert {one.outcome for one in table.of("bad").values()} == {outcome}
+
+
+def test_a_disqualified_or_unbuilt_kernel_is_named_so():
+    """A trial that passed is no point."""
+    for verdict, said in ((Verdict.DISQUALIFIED, "disqualified"), (Verdict.COMPILE_ERROR, "compile error")):
+        made = submission(verdict=verdict)
+        del made.report.measurements[:]
+        assert {one.outcome for one in collate([("bad", made)]).of("bad").values()} == {said}
+
+
+def test_a_time_below_the_clock_is_not_resolved():
+    """And no point."""
+    table = collate([("quick", submission(factor=0))])
+    assert {one.outcome for one in table.of("quick").values()} == {"not resolved"}
+
+
+def test_a_baseline_below_the_clock_is_not_resolved_either():
+    """It was run: the judge leaves out a baseline that seems to take less than the protocol."""
+    made = submission()
+    for row in made.report.measurements[:2]:
+        del row.baselines["eager"]
+    points = collate([("k", made)]).of("PyTorch eager")
+    assert [points[size].outcome for size in SIZES] == ["not resolved", "not resolved", "right", "right", "right"]
+
+
+def test_the_interval_of_a_median_is_by_ranks():
+    """Of 100 samples the 41st to the 60th, of few all."""
+    assert median_interval([float(one) for one in range(100)]) == (40.0, 59.0)
+    assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
+
+
+def test_csv_has_every_column_in_full():
+    """A wrong size has empty cells, and figures have all digits."""
+    read = list(csv.DictReader(io.StringIO(to_csv(TABLE))))
+    assert len(read) == 3 * len(SIZES) and list(read[0]) == list(rows(TABLE)[0])
+    for column in (
+        "certified_ns",
+        "certified_low_ns",
+        "certified_high_ns",
+        "gb_per_s",
+        "tflop_per_s_high",
+        "axis_rows",
+        "speedup_over_eager_low",
+    ):
+        assert column in read[0]
+    first = next(one for one in read if one["provider"] == "right" and one["size"] == "512")
+    assert float(first["gb_per_s"]) == TABLE.of("right")[512].figure(SweepMetric.BANDWIDTH)[0]
+    wrong = next(one for one in read if one["provider"] == "wide" and one["size"] == "8192")
+    assert (wrong["outcome"], wrong["certified_ns"], wrong["gb_per_s"], wrong["speedup_over_eager"]) == ("unwritten", "", "", "")
+
+
+def test_the_metric_suits_the_problem():
+    """Bytes where there is little arithmetic for each, operations where there is much, times where nothing is declared."""
+    assert TABLE.metric() is SweepMetric.BANDWIDTH
+    made = submission()
+    for one in made.sweep.workloads:
+        one.flops = 100 * one.moved_bytes
+    assert collate([("k", made)]).metric() is SweepMetric.COMPUTE
+    for one in made.sweep.workloads:
+        one.ClearField("moved_bytes")
+    assert collate([("k", made)]).metric() is SweepMetric.COMPUTE
+    for one in made.sweep.workloads:
+        one.ClearField("flops")
+    assert collate([("k", made)]).metric() is SweepMetric.TIME
+
+
+def drawn(table):
+    return ET.fromstring(command.draw(table, SweepMetric.BANDWIDTH))
+
+
+def marks(made, index):
+    return [
+        one
+        for one in made.iter()
+        if (one.get("class") or "") == f"point mark-{index}" and one.find("{http://www.w3.org/2000/svg}title") is not None
+    ]
+
+
+def test_the_plot_has_a_mark_for_each_right_size_only():
+    """And says in the legend at how many a kernel is wrong."""
+    made = drawn(TABLE)
+    assert [len(marks(made, index)) for index in range(3)] == [5, 2, 5]
+    assert "wide (wrong at 3 of 5)" in "".join(made.itertext())
+
+
+def test_practice_times_are_marked_on_plot_and_table():
+    """The control: times of a device's clock are not."""
+    for clock, marked in ((wire.Clock.HOST, True), (wire.Clock.DEVICE_EVENTS, False)):
+        ended = [("k", submission(clock=clock))]
+        table = collate(ended)
+        printed = Console(file=io.StringIO(), width=200)
+        for part in command.render(table, SweepMetric.BANDWIDTH, ended):
+            printed.print(part)
+        assert ("practice" in "".join(drawn(table).itertext())) is marked
+        assert ("practice" in printed.file.getvalue()) is marked
+        assert {row["clock"] for row in rows(table)} == {"host" if marked else "device"}
+
+
+def test_a_name_cannot_bring_markup_into_the_plot():
+    """A file's name is text, however long."""
+    name = "<script>alert(1)</script>" * 20
+    made = drawn(collate([(name, WRONG)]))
+    assert not any("script" in one.tag for one in made.iter()) and "(wrong at 3 of 5)" in "".join(made.itertext())
+
+
+def test_the_table_has_a_cell_for_each_provider_and_what_is_wrong():
+    """A wrong size is a word."""
+    ended = [("right", submission()), ("wide", WRONG)]
+    printed = Console(file=io.StringIO(), width=200)
+    for part in command.render(TABLE, SweepMetric.BANDWIDTH, ended):
+        printed.print(part)
+    text = printed.file.getvalue()
+    assert "elementwise_square, rows = 256: GB/s, median (95 % interval)" in text
+    assert "unwritten" in text and "wide: WRONG_ANSWER: It never wrote 3 elements." in text
+    assert "20.48 (20.5 to 20.5)" in text
+
+
+def test_a_plot_of_nothing_is_a_plot():
+    """If no kernel is right anywhere."""
+    assert drawn(collate([("bad", submission(lambda size: False, verdict=Verdict.WRONG_ANSWER))])).tag.endswith("svg")
+
+
+def test_a_png_shows_its_text_without_fonts_of_the_machine():
+    """The control: without the font file the text is not there."""
+    resvg_py = pytest.importorskip("resvg_py")
+    from grader.plots.png import to_png
+
+    drawing = command.draw(TABLE, SweepMetric.BANDWIDTH)
+    made = to_png(drawing)
+    assert made.startswith(b"\x89PNG\r\n\x1a\n") and int.from_bytes(made[16:20], "big") == 1280
+    bare = bytes(resvg_py.svg_to_bytes(svg_string=drawing, background="#ffffff", skip_system_fonts=True, zoom=2.0))
+    assert len(made) > len(bare) + 2000
+    with pytest.raises(ValueError, match=r".+"):
+        to_png("no svg")
+
+
+def test_a_problem_says_its_sweeps_in_words():
+    """As `problems show` prints them."""
+    shown = messages.problem_to_proto(native.load(EXAMPLES / "elementwise_square")).sweeps
+    assert [sweep_range(one) for one in shown] == [
+        "cols = 256 to 12672, in steps of 512, with rows = 4096, on cuda",
+        "cols = 512 to 8192, each 2 times the one before, with rows = 256, on emulated",
+    ]
+
+
+@pytest.mark.parametrize("text", ["rows", "rows=", "rows=x", "rows=-1", "rows=" + "9" * 40])
+def test_the_size_of_another_axis_is_a_number(text):
+    """Or misuse that shows how to write it."""
+    with pytest.raises(Misuse, match="rows=4096"):
+        command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, others=[text], seconds=None)
+
+
+def test_what_is_not_asked_for_is_not_sent():
+    """The problem's own then counts."""
+    empty = command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, others=[], seconds=None)
+    assert empty == submission_pb2.Submission().sweep
+    full = command.sweep_message(axis="n", start=1, stop=9, factor=None, step=2, others=["rows=3"], seconds=0.5)
+    assert (full.axis, full.start, full.stop, full.step, dict(full.axes)) == ("n", 1, 9, 2, {"rows": 3})
+    assert full.measure_duration.ToMilliseconds() == 500 and not full.HasField("factor")
