@@ -10,6 +10,7 @@ from rich.text import Text
 
 from grader.api.statuses import reason_of
 from grader.cli import times
+from grader.cli.error_map import CharacterMap
 from grader.cli.text import escape_unprintable, one_line, plain
 from grader.errors import ProblemBroken
 from grader.isolations import description
@@ -82,6 +83,10 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
         if wrong := [one for trial in report.trials for one in trial.wrong_elements]:
             yield Text()
             yield _wrong_elements(wrong)
+        for trial in report.trials:
+            if trial.HasField("error_map") and trial.error_map.rows * trial.error_map.columns > 1:
+                yield Text()
+                yield CharacterMap(trial.error_map)
     if report.measurements:
         yield Text()
         yield from times.render(report.measurements)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from grader.model import Decision, Reason, Verdict
+from grader.verdict.wrong_patterns import describe, likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.devices import FaultKind, fault_of
 from sandbox.protocol.wire import BoxCause, LoadOutcome, Symptom, TrialOutcome
@@ -74,6 +75,7 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
         yield f"{_SYMPTOMS[trial.symptom]}."
+    yield from filter(None, (describe(trial), likely_cause(trial)))
 
 
 def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:

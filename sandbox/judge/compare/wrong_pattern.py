@@ -1,0 +1,215 @@
+"""What the wrong elements of an output have in common, such as the last rows or every fourth column.  For people; decides nothing.
+
+A pattern is named only where every wrong element is in it, and most of what it covers is wrong: a phrase that is not certain is not said.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from sandbox.protocol.wire import IndexRange, PatternKind, WrongPattern
+
+FEWEST = 4  # fewer wrong elements have nothing in common
+FILLED, MOSTLY_FILLED, NEARLY_FILLED, EXACT = (
+    0.25,
+    0.75,
+    0.9,
+    0.98,
+)  # how much of a pattern has to be wrong: some elements are right by chance
+FEWEST_OUTSIDE = 16  # right elements outside of a region that is not full
+ALMOST_NONE = 0.01
+TILES = (16, 32, 64, 128)
+MOST_STEP = 128
+WINDOW = 4096  # indices in which the first step is looked for
+BEGINNING = 1 << 16  # elements that show, most of the time, that every index of a tile is wrong somewhere
+MOST_BORDER = 8
+SMALLEST_SIDE = 8  # of what has a triangle or a border
+DISPERSION = (0.2, 5.0)  # variance of counts over that of a random placement: less is a regular pattern, more a cluster
+POOLED_ELEMENTS, FEWEST_POOLED = 16, 16
+
+Found = tuple[PatternKind, tuple[IndexRange, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class WrongCounts:
+    """The wrong elements of an output, counted. right_nonzero_count: how many right elements are not zero; None: not counted."""
+
+    mask: torch.Tensor  # of shape (..., rows, columns)
+    axes: tuple[int | None, ...]  # which axes of the output these are
+    count: int
+    along_last: torch.Tensor  # of each column
+    blocks: torch.Tensor  # of each block of rows and columns, on the host
+    area: torch.Tensor  # how many elements each block has
+    right_nonzero_count: int | None = None
+
+
+def find_pattern(counts: WrongCounts, *, unwritten: bool) -> WrongPattern | None:
+    """The pattern of the wrong elements; None where they are few, or have nothing in common that is known here."""
+    found = _find(counts)
+    return None if found is None else WrongPattern(kind=found[0], unwritten=unwritten, ranges=found[1])
+
+
+def _find(counts: WrongCounts) -> Found | None:
+    if counts.count == counts.mask.numel():
+        return PatternKind.EVERYTHING, ()
+    # Where only zeros are right, as above the diagonal of a triangular result, a pattern would be the reference's, not the kernel's.
+    if counts.right_nonzero_count == 0:
+        return PatternKind.NONZERO, ()
+    if counts.count < FEWEST:
+        return None
+    along = _along_axes(counts)
+    region, covered = _region(counts, along)
+    in_memory = _range_of(counts.mask.view(-1), None)
+    if in_memory is not None and in_memory[0].last == counts.mask.numel() - 1 and len(region) != 1:
+        return PatternKind.REGION, (in_memory[0],)
+    if region and counts.count >= EXACT * covered:
+        return PatternKind.REGION, region
+    if in_memory is not None:
+        return PatternKind.REGION, (in_memory[0],)
+    if counts.right_nonzero_count is not None and counts.right_nonzero_count < ALMOST_NONE * counts.count:
+        return PatternKind.NONZERO, ()
+    if found := _triangle(counts) or _last_rows_or_columns(counts, along) or _border(counts, along):
+        return found
+    if region and counts.count >= FILLED * covered and counts.mask.numel() - covered >= FEWEST_OUTSIDE:
+        return PatternKind.REGION, region
+    return _everywhere(counts)
+
+
+def _along_axes(counts: WrongCounts) -> list[torch.Tensor]:
+    """How many elements are wrong at each index of each axis."""
+    of_rows = counts.mask.sum(-1, dtype=torch.int64)
+    others = [[other for other in range(of_rows.dim()) if other != axis] for axis in range(of_rows.dim())]
+    return [*(of_rows.sum(other) if other else of_rows for other in others), counts.along_last]
+
+
+def _region(counts: WrongCounts, along: list[torch.Tensor]) -> tuple[tuple[IndexRange, ...], int]:
+    """The ranges of indices in which all wrong elements are, and how many elements they cover; () where there are none."""
+    ranges, covered = [], 1
+    for axis, of_axis in zip(counts.axes, along, strict=True):
+        found = _range_of(of_axis > 0, axis) or _hull(of_axis > 0, axis)
+        if found is None:
+            return (), 0
+        covered *= found[1]
+        if found[1] < len(of_axis):
+            ranges.append(found[0])
+    return tuple(ranges), covered
+
+
+def _range_of(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | None:
+    """The indices that are set, as a range, and how many they are; None where they are no range."""
+    count, first = int(has.count_nonzero()), _first(has)
+    last = len(has) - 1 - _first(has.flip(0))
+    if count == last - first + 1:
+        return IndexRange(axis=axis, size=len(has), first=first, last=last), count
+    if count < FEWEST:
+        return None
+    window = has[first : first + WINDOW].nonzero().view(-1)
+    step = int(window.diff().min()) if len(window) > 1 else 0
+    if 1 < step <= MOST_STEP:
+        grid = has[first : last + 1 : step]
+        if int(grid.count_nonzero()) == count >= NEARLY_FILLED * len(grid):
+            return IndexRange(axis=axis, size=len(has), first=first, last=last, step=step), count
+    return _part_of_tiles(has, axis, last, count)
+
+
+def _hull(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | None:
+    """From the first to the last index that is set, or the whole axis, where few in between are right by chance."""
+    first, last = _first(has), len(has) - 1 - _first(has.flip(0))
+    if last - first + 1 >= NEARLY_FILLED * len(has):
+        first, last = 0, len(has) - 1
+    if int(has.count_nonzero()) < MOSTLY_FILLED * (last - first + 1):
+        return None
+    return IndexRange(axis=axis, size=len(has), first=first, last=last), last - first + 1
+
+
+def _part_of_tiles(has: torch.Tensor, axis: int | None, last: int, count: int) -> tuple[IndexRange, int] | None:
+    """The same indices of each tile, without a gap, in three tiles at least."""
+    for tile in TILES:
+        if len(has) <= 2 * tile:
+            return None
+        if bool(has[: BEGINNING // tile * tile][: len(has) // tile * tile].view(-1, tile).any(0).all()):
+            continue  # the rest adds indices, and takes none away
+        places = torch.nn.functional.pad(has, (0, -len(has) % tile)).view(-1, tile).any(0)
+        begin, width = _first(places), int(places.count_nonzero())
+        covered = len(has) // tile * width + min(width, max(0, len(has) % tile - begin))
+        if width < tile and bool(places[begin : begin + width].all()) and count >= NEARLY_FILLED * covered:
+            return IndexRange(axis=axis, size=len(has), first=begin, last=last, step=tile, width=width), count
+    return None
+
+
+def _first(has: torch.Tensor) -> int:
+    return int(has.to(torch.uint8).argmax())
+
+
+def _triangle(counts: WrongCounts) -> Found | None:
+    """One side of the diagonal, seen by blocks: those beyond it are full, and those before it are clean."""
+    rows, columns = counts.mask.shape[-2:]
+    if rows != columns or rows < SMALLEST_SIDE:
+        return None
+    shares = counts.blocks / counts.area
+    above, below = (shares[side.bool()] for side in (torch.ones_like(shares).triu(1), torch.ones_like(shares).tril(-1)))
+    for kind, full, clean in ((PatternKind.UPPER_TRIANGLE, above, below), (PatternKind.LOWER_TRIANGLE, below, above)):
+        if not bool(clean.any()) and float(full.mean()) >= NEARLY_FILLED:
+            return kind, ()
+    return None
+
+
+def _last_rows_or_columns(counts: WrongCounts, along: list[torch.Tensor]) -> Found | None:
+    """The last rows and the last columns, which are less than half of each, and nothing else."""
+    ranges = []
+    for axis, of_axis in zip(counts.axes[-2:], along[-2:], strict=True):
+        size = len(of_axis)
+        found = _range_of(of_axis >= max(1.0, FILLED * counts.mask.numel() / size), axis)
+        if found is None or found[0].step > 1 or found[0].last < size - 1 or 2 * found[0].first < size:
+            return None
+        ranges.append(found[0])
+    if bool(counts.mask[..., : ranges[0].first, : ranges[1].first].any()):
+        return None
+    return PatternKind.LAST_ROWS_OR_COLUMNS, tuple(ranges)
+
+
+def _border(counts: WrongCounts, along: list[torch.Tensor]) -> Found | None:
+    """The first and the last indices of the last two axes, or of one of them."""
+    places = {axis: place for place, axis in ((-2, counts.axes[-2]), (-1, counts.axes[-1])) if axis is not None}
+    ended = [axis for axis, place in places.items() if bool((along[place][0] > 0) & (along[place][-1] > 0))]
+    for axes in [ended] if len(ended) < 2 else [ended, ended[:1], ended[1:]]:
+        sizes = [len(along[places[axis]]) for axis in axes]
+        most = min((MOST_BORDER, *(size // 4 for size in sizes)))
+        if not axes or min(sizes) < SMALLEST_SIDE or _inside(counts, [places[axis] for axis in axes], most).any():
+            continue
+        width = next(one for one in range(1, most + 1) if not _inside(counts, [places[axis] for axis in axes], one).any())
+        share_inside = math.prod((size - 2 * width) / size for size in sizes)
+        if counts.count >= FILLED * counts.mask.numel() * (1 - share_inside):
+            return PatternKind.BORDER, tuple(
+                IndexRange(axis=axis, size=size, first=0, last=width - 1) for axis, size in zip(axes, sizes, strict=True)
+            )
+    return None
+
+
+def _inside(counts: WrongCounts, places: list[int], width: int) -> torch.Tensor:
+    """The mask without so many indices at both ends of these axes."""
+    inside = counts.mask
+    for place in places:
+        inside = inside.narrow(place, width, inside.shape[place] - 2 * width)
+    return inside
+
+
+def _everywhere(counts: WrongCounts) -> Found | None:
+    """Nearly all elements; or some that are as far from each other as chance puts them."""
+    if counts.count >= EXACT * counts.mask.numel():
+        return PatternKind.EVERYTHING, ()
+    whole = counts.area == counts.area[0, 0]
+    blocks = counts.blocks[whole[:, 0]][:, whole[0]]
+    elements = int(counts.area[0, 0])
+    while elements < POOLED_ELEMENTS and blocks.numel() >= 2 * FEWEST_POOLED:
+        axis = 0 if blocks.shape[0] > blocks.shape[1] else 1
+        even = blocks.narrow(axis, 0, blocks.shape[axis] // 2 * 2)
+        blocks, elements = even.unflatten(axis, (-1, 2)).sum(axis + 1), 2 * elements
+    share = float(blocks.sum()) / (elements * blocks.numel())
+    if elements < POOLED_ELEMENTS or blocks.numel() < FEWEST_POOLED or not 0 < share < 1:
+        return None
+    dispersion = float((blocks - elements * share).square().mean()) / (elements * share * (1 - share))
+    return (PatternKind.SCATTERED, ()) if DISPERSION[0] <= dispersion <= DISPERSION[1] else None
