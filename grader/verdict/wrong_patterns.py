@@ -99,6 +99,11 @@ def _fate(unwritten: bool) -> str:
 def _indices(one: IndexRange, shape: Sequence[int]) -> str:
     """A range in words, such as: the last 4 of 100 rows, from row 96 on, the last multiple of 32."""
     name, names = _names(one, shape)
+    words = _words(one, name, names)
+    return f"{words} (axis {one.axis})" if name == "index" else words
+
+
+def _words(one: IndexRange, name: str, names: str) -> str:
     if one.width > 1:
         return f"{names} {one.first} to {one.first + one.width - 1} of every {one.step}"
     if one.step > 1:
@@ -131,7 +136,7 @@ def _names(one: IndexRange, shape: Sequence[int]) -> tuple[str, str]:
         return "element", "elements"
     if one.axis in long[-2:]:
         return ("column", "columns") if one.axis == long[-1] else ("row", "rows")
-    return ("batch", "batches") if len(long) == 3 else (f"index of axis {one.axis}", f"indices of axis {one.axis}")
+    return ("batch", "batches") if len(long) == 3 else ("index", "indices")
 
 
 def _long_axes(shape: Sequence[int]) -> list[int]:

@@ -17,6 +17,7 @@ from sandbox.judge.compare.error_map import error_map
 from sandbox.judge.compare.symptoms import symptom
 from sandbox.judge.compare.wrong_elements import MOST, comparable, first_wrong
 from sandbox.judge.references import ReferenceFailed
+from sandbox.judge.run import poison
 from sandbox.judge.run.trial import Run, WorkloadContext
 from sandbox.judge.tensors import same_bytes
 from sandbox.judge.verify import expected
@@ -48,23 +49,23 @@ def explain(trial: wire.Trial, done: Run, bench: WorkloadContext, earlier: Tenso
 
 def _wrong_elements(done: Run, right: Tensors, bench: WorkloadContext) -> tuple[wire.WrongElement, ...]:
     found: list[wire.WrongElement] = []
-    for name, *tensors in _outputs(done, right, bench):
+    for name, (out, ref, missing) in _outputs(done, right, bench):
         if len(found) < MOST:
-            found += first_wrong(name, *tensors, bench.tolerance, MOST - len(found))
+            found += first_wrong(name, out, ref, missing, bench.tolerance, MOST - len(found))
     return tuple(found)
 
 
 def _error_map(done: Run, right: Tensors, bench: WorkloadContext) -> wire.ErrorMap | None:
     """Of the first output with wrong elements."""
-    maps = (error_map(name, *tensors, bench.tolerance) for name, *tensors in _outputs(done, right, bench))
+    maps = (error_map(name, out, ref, missing, bench.tolerance) for name, (out, ref, missing) in _outputs(done, right, bench))
     return next((one for one in maps if one is not None), None)
 
 
-def _outputs(done: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Name, output, reference and what was not written of each output that can be compared."""
+def _outputs(done: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
+    """Name, and output, reference and what was not written, of each output that can be compared."""
     for tensor, out, ref, mask in zip(bench.problem.outputs, done.outputs, right, done.unwritten, strict=True):
         if out.shape == ref.shape:
-            yield tensor.name, *comparable(out, ref, mask)
+            yield tensor.name, comparable(out, ref, poison.but_right_nan(mask, out, ref))
 
 
 def _symptom(trial: wire.Trial, done: Run, right: Tensors, bench: WorkloadContext, earlier: Tensors | None) -> Symptom | None:

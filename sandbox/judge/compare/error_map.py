@@ -29,7 +29,7 @@ def error_map(
     """
     if output.numel() < 2:
         return None
-    wrong, missing, right_nonzero_count = _masks(*(one.reshape(-1) for one in (output, reference, unwritten)), tolerance)
+    wrong, missing, right_nonzero_count = _masks(output.reshape(-1), reference.reshape(-1), unwritten.reshape(-1), tolerance)
     wrong_count, unwritten_count = int(wrong.count_nonzero()), int(missing.count_nonzero())
     if not wrong_count:
         return None

@@ -7,7 +7,6 @@ from itertools import islice
 
 import torch
 
-from sandbox.judge.run import poison
 from sandbox.judge.tensors import FLOAT4, is_narrow, numbers
 from sandbox.protocol import wire
 
@@ -51,9 +50,8 @@ def wrong_mask(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.T
 
 
 def comparable(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The three as `compare` takes them: a NaN that is right was written, as is a right byte. Floats of a byte are widened; of float4 the
-    last axis is twice as long."""
-    unwritten = poison.but_right_nan(unwritten, output, reference)
+    """The three as `compare` takes them: a byte that is right was written. Floats of a byte are widened; of float4 the last axis is twice
+    as long."""
     if not is_narrow(reference.dtype):
         return output, reference, unwritten
     unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))

@@ -27,7 +27,7 @@ WINDOW = 4096  # indices in which the first step is looked for
 BEGINNING = 1 << 16  # elements that show, most of the time, that every index of a tile is wrong somewhere
 MOST_BORDER = 8
 SMALLEST_SIDE = 8  # of what has a triangle or a border
-DISPERSION = (0.2, 5.0)  # variance of counts over that of a random placement: less is a regular pattern, more a cluster
+DISPERSION = (0.4, 2.0)  # variance of counts over that of a random placement: less is a regular pattern, more a cluster
 POOLED_ELEMENTS, FEWEST_POOLED = 16, 16
 
 Found = tuple[PatternKind, tuple[IndexRange, ...]]
@@ -69,13 +69,16 @@ def _find(counts: WrongCounts) -> Found | None:
         return PatternKind.REGION, region
     if in_memory is not None:
         return PatternKind.REGION, (in_memory[0],)
+    if counts.count >= EXACT * counts.mask.numel():
+        return PatternKind.EVERYTHING, ()
     if counts.right_nonzero_count is not None and counts.right_nonzero_count < ALMOST_NONE * counts.count:
         return PatternKind.NONZERO, ()
     if found := _triangle(counts) or _last_rows_or_columns(counts, along) or _border(counts, along):
         return found
-    if region and counts.count >= FILLED * covered and counts.mask.numel() - covered >= FEWEST_OUTSIDE:
+    filled = FILLED if 2 * covered <= counts.mask.numel() else MOSTLY_FILLED
+    if region and counts.count >= filled * covered and counts.mask.numel() - covered >= FEWEST_OUTSIDE:
         return PatternKind.REGION, region
-    return _everywhere(counts)
+    return _scattered(counts)
 
 
 def _along_axes(counts: WrongCounts) -> list[torch.Tensor]:
@@ -174,7 +177,9 @@ def _last_rows_or_columns(counts: WrongCounts, along: list[torch.Tensor]) -> Fou
 def _border(counts: WrongCounts, along: list[torch.Tensor]) -> Found | None:
     """The first and the last indices of the last two axes, or of one of them."""
     places = {axis: place for place, axis in ((-2, counts.axes[-2]), (-1, counts.axes[-1])) if axis is not None}
-    ended = [axis for axis, place in places.items() if bool((along[place][0] > 0) & (along[place][-1] > 0))]
+    ended = [
+        axis for axis, place in places.items() if min(along[place][[0, -1]].tolist()) * len(along[place]) >= FILLED * counts.mask.numel()
+    ]
     for axes in [ended] if len(ended) < 2 else [ended, ended[:1], ended[1:]]:
         sizes = [len(along[places[axis]]) for axis in axes]
         most = min((MOST_BORDER, *(size // 4 for size in sizes)))
@@ -197,17 +202,16 @@ def _inside(counts: WrongCounts, places: list[int], width: int) -> torch.Tensor:
     return inside
 
 
-def _everywhere(counts: WrongCounts) -> Found | None:
-    """Nearly all elements; or some that are as far from each other as chance puts them."""
-    if counts.count >= EXACT * counts.mask.numel():
-        return PatternKind.EVERYTHING, ()
+def _scattered(counts: WrongCounts) -> Found | None:
+    """As many in each block as chance puts there."""
     whole = counts.area == counts.area[0, 0]
     blocks = counts.blocks[whole[:, 0]][:, whole[0]]
     elements = int(counts.area[0, 0])
     while elements < POOLED_ELEMENTS and blocks.numel() >= 2 * FEWEST_POOLED:
-        axis = 0 if blocks.shape[0] > blocks.shape[1] else 1
-        even = blocks.narrow(axis, 0, blocks.shape[axis] // 2 * 2)
-        blocks, elements = even.unflatten(axis, (-1, 2)).sum(axis + 1), 2 * elements
+        if blocks.shape[0] > blocks.shape[1]:
+            blocks = blocks.T
+        pairs = blocks[:, : blocks.shape[1] // 2 * 2]
+        blocks, elements = pairs[:, ::2] + pairs[:, 1::2], 2 * elements
     share = float(blocks.sum()) / (elements * blocks.numel())
     if elements < POOLED_ELEMENTS or blocks.numel() < FEWEST_POOLED or not 0 < share < 1:
         return None
