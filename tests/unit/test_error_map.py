@@ -221,7 +221,12 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
         "partial tile",
     ),
     ((100, 201), in_memory(20096 - 256, None), "in the last 260 of 20100 elements in memory order, from element 19840 on.", ""),
-    ((100, 201), in_memory(19968, None), "the last 132 of 20100 elements in memory order, from element 19968 on, the last multiple of", "t"),
+    (
+        (100, 201),
+        in_memory(19968, None),
+        "the last 132 of 20100 elements in memory order, from element 19968 on, the last multiple of",
+        "t",
+    ),
     ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "in the first or last row or in the first or last column.", "padding"),
     ((1000,), each(at(slice(0, 2)), at(slice(-2, None))), "in the first or last 2 elements.", "padding"),
     ((64, 128), at(..., slice(3, None, 4)), "in every 4th column, from column 3 on.", "4 neighbouring elements"),
