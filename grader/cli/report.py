@@ -153,9 +153,9 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}{architecture}")
     if found.ceilings:
         yield plain(f"measured on it: {formatting.ceilings(found.ceilings)}")
-    if found.clock == report_pb2.CLOCK_DEVICE_EVENTS and found.versions:
+    if found.versions:
         sentence = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
-        yield plain(f"with: {one_line(sentence, most_chars=400)}")
+        yield plain(f"with: {one_line(sentence, most_chars=600)}", "dim")
     isolation = one_line(description(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:

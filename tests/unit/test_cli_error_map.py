@@ -41,7 +41,7 @@ def test_a_character_for_each_kind_of_block() -> None:
     shown = lines(found(2, 3, wrong_shares=bytes((0, 1, 128, 255, 255, 255)), unwritten_shares=bytes((0, 0, 0, 0, 9, 255))))
     assert shown[:3] == ["Where c (2 x 3) is wrong; a character is 1 x 1 elements", "  0 ·░▓", "    █uU"]
     assert shown[3].split("  ")[-6:] == [
-        " · right",
+        "· right",
         "░ less than half wrong",
         "▓ half or more",
         "█ all",
