@@ -9,7 +9,7 @@ from grader.model import Decision, Reason, Verdict
 from grader.verdict.wrong_patterns import describe, likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.devices import FaultKind, fault_of
-from sandbox.protocol.wire import BoxCause, LoadOutcome, Symptom, TrialOutcome
+from sandbox.protocol.wire import BoxCause, LoadOutcome, PatternKind, Symptom, TrialOutcome
 
 _ADDRESS_FAULTS = {
     FaultKind.ILLEGAL_ADDRESS: "it accessed memory outside its allocations",
@@ -66,7 +66,7 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     verdict, reason, summary = _trial_failed(trial, end)
     if trial.hidden and reason and trial.outcome is not TrialOutcome.DEVICE_FAULT and (reason in _HIDDEN or reason in _FROM_RUN_END):
         summary = _HIDDEN.get(reason, _HIDDEN_DEFAULT).format(where=_where(trial))
-    return verdict, reason, summary if trial.hidden else " ".join((summary, *_hints(trial)))
+    return verdict, reason, summary if trial.hidden else " ".join(filter(None, (summary, *_hints(trial))))
 
 
 def _hints(trial: wire.Trial) -> Iterator[str]:
@@ -75,7 +75,10 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
         yield f"{_SYMPTOMS[trial.symptom]}."
-    yield from filter(None, (describe(trial), likely_cause(trial)))
+    found = trial.error_map
+    if found is None or found.pattern is None or found.pattern.kind is not PatternKind.EVERYTHING:  # which is in the summary
+        yield describe(trial)
+    yield likely_cause(trial)
 
 
 def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:

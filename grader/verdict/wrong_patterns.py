@@ -39,6 +39,9 @@ def describe(trial: wire.Trial) -> str:
             return f"{those} those above the diagonal."
         case PatternKind.LOWER_TRIANGLE:
             return f"{those} those below the diagonal."
+        case PatternKind.DIAGONAL:
+            tile = pattern.ranges[0].step
+            return f"{those} {'those' if tile == 1 else f'in the tiles of {tile} x {tile}'} on the diagonal."
         case PatternKind.SCATTERED:
             return f"{those} scattered over all of it."
     assert_never(kind)
@@ -63,6 +66,10 @@ def likely_cause(trial: wire.Trial) -> str:
             return "Neighbours outside of the input are likely read wrongly; check the padding and the bounds of the loads."
         case PatternKind.UPPER_TRIANGLE | PatternKind.LOWER_TRIANGLE:
             return "A comparison of row and column, such as a mask, is likely wrong."
+        case PatternKind.DIAGONAL if ranges[0].step == 1:
+            return "A comparison of row and column, such as a mask, is likely off by one."
+        case PatternKind.DIAGONAL:
+            return "These tiles likely take a path of their own, as for a mask; check its conditions and barriers."
     return ""
 
 

@@ -89,6 +89,7 @@ class PatternKind(StrEnum):
     BORDER = "border"  # as many at the end of each axis as its range says for its beginning
     UPPER_TRIANGLE = "upper_triangle"  # above the diagonal of the last two axes
     LOWER_TRIANGLE = "lower_triangle"
+    DIAGONAL = "diagonal"  # on it, in tiles whose side is the step of its range
     SCATTERED = "scattered"
 
 

@@ -92,6 +92,15 @@ def in_memory(begin: int | None, end: int | None, step: int = 1) -> Damage:
     return damage
 
 
+def on_the_diagonal(output: torch.Tensor) -> None:
+    output.diagonal(dim1=-2, dim2=-1).fill_(WRONG)
+
+
+def lower_half_of_diagonal_tiles(output: torch.Tensor) -> None:
+    for begin in range(0, len(output), 16):
+        below_the_diagonal(output[begin : begin + 16, begin : begin + 16])
+
+
 def half_of_tiles(output: torch.Tensor) -> None:
     output.view(*output.shape[:-1], -1, 32)[..., 16:] = WRONG
 
@@ -208,6 +217,9 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
     ((300, 300), above_the_diagonal, "are those above the diagonal.", "mask"),
     ((64, 64), below_the_diagonal, "are those below the diagonal.", "mask"),
     ((3, 48, 48), above_the_diagonal, "are those above the diagonal.", "mask"),
+    ((64, 64), on_the_diagonal, "are those on the diagonal.", "off by one"),
+    ((64, 64), lower_half_of_diagonal_tiles, "are in the tiles of 16 x 16 on the diagonal.", "path of their own"),
+    ((250, 250), lower_half_of_diagonal_tiles, "are in the tiles of 16 x 16 on the diagonal.", "path of their own"),
     ((100, 200), at(slice(96, None)), "in the last 4 of 100 rows, from row 96 on, the last multiple of 32.", "partial tile"),
     ((100, 200), at(..., slice(192, None)), "in the last 8 of 200 columns, from column 192 on, the last multiple of 64.", "partial tile"),
     ((128, 200), at(slice(100, None)), "in the last 28 of 128 rows, from row 100 on.", ""),
@@ -279,6 +291,8 @@ def test_what_was_not_written_has_other_causes(shape: tuple[int, ...], damage: D
         ((512, 512), a_checkerboard),
         ((64, 64), each(at(3, 5), at(60, 2), at(17, 40))),  # too few
         ((300, 300), each(above_the_diagonal, at(200, 3))),
+        ((64, 64), each(on_the_diagonal, at(60, 3))),
+        ((64, 64), each(lower_half_of_diagonal_tiles, at(60, 3))),
         ((100, 200), each(at(slice(96, None)), at(3, 5))),
         ((64, 128), each(at(..., slice(3, None, 4)), at(..., 1))),
         ((4, 32, 32), each(at(2), at(0, 3, 5))),

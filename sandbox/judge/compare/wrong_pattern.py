@@ -67,6 +67,8 @@ def _find(counts: WrongCounts) -> Found | None:
         return PatternKind.REGION, (in_memory[0],)
     if region and counts.count >= EXACT * covered:
         return PatternKind.REGION, region
+    if found := _diagonal(counts):  # which is every so many elements in memory, too
+        return found
     if in_memory is not None:
         return PatternKind.REGION, (in_memory[0],)
     if counts.count >= EXACT * counts.mask.numel():
@@ -157,6 +159,24 @@ def _triangle(counts: WrongCounts) -> Found | None:
     for kind, full, clean in ((PatternKind.UPPER_TRIANGLE, above, below), (PatternKind.LOWER_TRIANGLE, below, above)):
         if not bool(clean.any()) and float(full.mean()) >= NEARLY_FILLED:
             return kind, ()
+    return None
+
+
+def _diagonal(counts: WrongCounts) -> Found | None:
+    """The smallest tiles on the diagonal that have all wrong elements, nearly each of them some."""
+    size, columns = counts.mask.shape[-2:]
+    side = -(-size // counts.blocks.shape[0])
+    side = 1 << (side - 1).bit_length()
+    for tile in (1, *TILES):
+        if size != columns or size < max(SMALLEST_SIDE, 3 * tile):
+            return None
+        if tile % side == 0:
+            place = torch.arange(len(counts.blocks)) * side // tile
+            on_it = place[:, None] == place
+            area = int(counts.area[on_it].sum())
+            full = torch.zeros(int(place[-1]) + 1).index_add_(0, place, torch.where(on_it, counts.blocks, 0).sum(1).float()) > 0
+            if not bool(counts.blocks[~on_it].any()) and counts.count >= FILLED * area and float(full.float().mean()) >= NEARLY_FILLED:
+                return PatternKind.DIAGONAL, (IndexRange(axis=counts.axes[-2], size=size, first=0, last=size - 1, step=tile, width=tile),)
     return None
 
 
