@@ -63,8 +63,8 @@ def _find(counts: WrongCounts) -> Found | None:
     along = _along_axes(counts)
     region, covered = _region(counts, along)
     in_memory = _range_of(counts.mask.view(-1), None)
-    if in_memory is not None and in_memory[0].last == counts.mask.numel() - 1 and len(region) != 1:
-        return PatternKind.REGION, (in_memory[0],)
+    if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == counts.mask.numel() - 1:
+        return PatternKind.REGION, (in_memory[0],)  # the tail of a kernel that knows of no rows
     if region and counts.count >= EXACT * covered:
         return PatternKind.REGION, region
     if found := _diagonal(counts):  # which is every so many elements in memory, too
