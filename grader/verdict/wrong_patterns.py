@@ -64,6 +64,8 @@ def likely_cause(trial: wire.Trial) -> str:
             return "The kernel likely skips elements that have neighbours outside of the input; handle the padding."
         case PatternKind.BORDER:
             return "Neighbours outside of the input are likely read wrongly; check the padding and the bounds of the loads."
+        case PatternKind.UPPER_TRIANGLE | PatternKind.LOWER_TRIANGLE if unwritten:
+            return "The kernel likely skips these elements; write all of them, zeros too."
         case PatternKind.UPPER_TRIANGLE | PatternKind.LOWER_TRIANGLE:
             return "A comparison of row and column, such as a mask, is likely wrong."
         case PatternKind.DIAGONAL if ranges[0].step == 1:

@@ -273,6 +273,7 @@ def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phra
         ((97, 200), at(96), "in the last row (96", "one too small"),
         ((64, 256), half_of_tiles, "in columns 16 to 31 of every 32.", "part of a tile of 32"),
         ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "first or last row", "skips elements"),
+        ((64, 64), above_the_diagonal, "are those above the diagonal.", "zeros too"),
         ((4, 32, 32), at(2), "in batch 2 of 4.", ""),
     ],
 )
