@@ -28,7 +28,7 @@ def describe(trial: wire.Trial) -> str:
                 return f"{'No element' if whole else 'Almost no element'} of '{found.output}' was written."
             return f"{'Every' if whole else 'Nearly every'} element of '{found.output}' is wrong."
         case PatternKind.NONZERO:
-            return f"{those} those whose expected value is not 0."
+            return f"All or nearly all elements of '{found.output}' whose expected value is not 0 are wrong."
         case PatternKind.REGION:
             return f"{those} in {' and in '.join(_indices(one, found.shape) for one in pattern.ranges)}."
         case PatternKind.LAST_ROWS_OR_COLUMNS:

@@ -83,7 +83,7 @@ class PatternKind(StrEnum):
     """Where the wrong elements of an output are. A hint for people: decides nothing."""
 
     EVERYTHING = "everything"  # all of them, or nearly all
-    NONZERO = "nonzero"  # all of them, or nearly all, whose expected value is not zero
+    NONZERO = "nonzero"  # all, or nearly all, whose expected value is not zero; what is right is zero, by chance
     REGION = "region"  # where the ranges say, together
     LAST_ROWS_OR_COLUMNS = "last_rows_or_columns"  # where either of two ranges says
     BORDER = "border"  # as many at the end of each axis as its range says for its beginning

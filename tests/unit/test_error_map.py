@@ -20,6 +20,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.compare.wrong_elements import comparable, first_wrong
     from sandbox.judge.tensors import FLOAT4
 
+NONZERO_WRONG = "All or nearly all elements of 'c' whose expected value is not 0 are wrong."
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
 WRONG = 99.0
 Damage = Callable[[Any], object]
@@ -314,9 +315,32 @@ def test_zeros_of_the_reference_are_no_pattern_of_the_kernel() -> None:
     """Zeros for a triangular result are right above the diagonal. The control is the same answer for a result without zeros there."""
     reference = right(64, 64)
     zeros = trial_of(reference.tril(), lambda output: output.zero_())
-    assert describe(zeros) == "The wrong elements of 'c' are those whose expected value is not 0." and likely_cause(zeros) == ""
+    assert describe(zeros) == NONZERO_WRONG and likely_cause(zeros) == ""
     masked = trial_of(reference, lambda output: output.tril_())
     assert "above the diagonal" in describe(masked)
+
+
+@pytest.mark.parametrize("share", [0.95, 0.7])
+def test_a_result_with_zeros_is_no_pattern_where_few_others_are_right(share: float) -> None:
+    """A race in a triangular product leaves some elements of the triangle right. The control is the same damage without the zeros."""
+
+    def damage(output: torch.Tensor) -> None:
+        by_chance(share)(output)
+        output.tril_()
+
+    reference = right(256, 256)
+    assert describe(trial_of(reference.tril(), damage)) == (NONZERO_WRONG if share > 0.9 else "")
+    if share > 0.9:
+        kept_zeros = each(damage, lambda output: output.add_(reference.triu(1)))
+        assert "below the diagonal" in describe(trial_of(reference, kept_zeros))
+
+
+def test_rows_that_are_wrong_where_all_others_are_zero_are_no_pattern() -> None:
+    """The control is a reference without zeros."""
+    reference = right(256, 256)
+    padded = torch.cat([torch.zeros(128, 256), reference[128:]])
+    assert describe(trial_of(padded, at(slice(128, None)))) == NONZERO_WRONG
+    assert "the last 128 of 256 rows" in describe(trial_of(reference, at(slice(128, None))))
 
 
 def test_some_elements_of_a_pattern_may_be_right_by_chance() -> None:

@@ -29,14 +29,14 @@ def error_map(
     """
     if output.numel() < 2:
         return None
-    wrong, missing, right_nonzero_count = _masks(output.reshape(-1), reference.reshape(-1), unwritten.reshape(-1), tolerance)
+    wrong, missing, *nonzero = _masks(output.reshape(-1), reference.reshape(-1), unwritten.reshape(-1), tolerance)
     wrong_count, unwritten_count = int(wrong.count_nonzero()), int(missing.count_nonzero())
     if not wrong_count:
         return None
     layout = Layout.of(tuple(output.shape))
     wrong_blocks, along_last = layout.count(wrong)
     missing_blocks = torch.zeros_like(wrong_blocks)
-    counts = WrongCounts(wrong.view(layout.sizes), layout.axes, wrong_count, along_last, wrong_blocks, layout.area, right_nonzero_count)
+    counts = WrongCounts(wrong.view(layout.sizes), layout.axes, wrong_count, along_last, wrong_blocks, layout.area, *nonzero)
     if unwritten_count:  # the verdict is about these
         missing_blocks, along_last = layout.count(missing)
         counts = WrongCounts(missing.view(layout.sizes), layout.axes, unwritten_count, along_last, missing_blocks, layout.area)
@@ -57,18 +57,20 @@ def error_map(
 
 def _masks(
     output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: wire.Tolerance
-) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """What is wrong, what of it was not written, and how many right elements are not zero."""
+) -> tuple[torch.Tensor, torch.Tensor, int, int]:
+    """What is wrong, what of it was not written, how many elements of the reference are not zero, and how many of these are right."""
     wrong, missing = torch.empty_like(unwritten), torch.empty_like(unwritten)
-    right_nonzero = torch.zeros((), dtype=torch.int64, device=output.device)
+    nonzero, right_nonzero = (torch.zeros((), dtype=torch.int64, device=output.device) for _ in range(2))
     size = HOST_CHUNK if output.device.type == "cpu" else DEVICE_CHUNK
     for begin in range(0, output.numel(), size):
         chunk = slice(begin, begin + size)
         found = wrong_mask(output[chunk], reference[chunk], unwritten[chunk], tolerance)
         wrong[chunk] = found
         torch.logical_and(found, unwritten[chunk], out=missing[chunk])
-        right_nonzero += (reference[chunk].to(torch.bool) & ~found).count_nonzero()
-    return wrong, missing, int(right_nonzero)
+        set_there = reference[chunk].to(torch.bool)
+        nonzero += set_there.count_nonzero()
+        right_nonzero += (set_there & ~found).count_nonzero()
+    return wrong, missing, int(nonzero), int(right_nonzero)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

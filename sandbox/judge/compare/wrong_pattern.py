@@ -6,6 +6,7 @@ A pattern is named only where every wrong element is in it, and most of what it 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +21,7 @@ FILLED, MOSTLY_FILLED, NEARLY_FILLED, EXACT = (
     0.98,
 )  # how much of a pattern has to be wrong: some elements are right by chance
 FEWEST_OUTSIDE = 16  # right elements outside of a region that is not full
-ALMOST_NONE = 0.01
+FEW = 0.1
 TILES = (16, 32, 64, 128)
 MOST_STEP = 128
 WINDOW = 4096  # indices in which the first step is looked for
@@ -30,12 +31,14 @@ SMALLEST_SIDE = 8  # of what has a triangle or a border
 DISPERSION = (0.4, 2.0)  # variance of counts over that of a random placement: less is a regular pattern, more a cluster
 POOLED_ELEMENTS, FEWEST_POOLED = 16, 16
 
-Found = tuple[PatternKind, tuple[IndexRange, ...]]
+_PLACELESS = frozenset((PatternKind.EVERYTHING, PatternKind.NONZERO))
+Found = tuple[PatternKind, tuple[IndexRange, ...], int]  # and how many elements it covers
 
 
 @dataclass(frozen=True, slots=True)
 class WrongCounts:
-    """The wrong elements of an output, counted. right_nonzero_count: how many right elements are not zero; None: not counted."""
+    """The wrong elements of an output, counted. nonzero_count: how many elements are not zero in the reference; right_nonzero_count: how
+    many of those are right; None where zeros are as telling as others, because what was not written is counted."""
 
     mask: torch.Tensor  # of shape (..., rows, columns)
     axes: tuple[int | None, ...]  # which axes of the output these are
@@ -43,44 +46,58 @@ class WrongCounts:
     along_last: torch.Tensor  # of each column
     blocks: torch.Tensor  # of each block of rows and columns, on the host
     area: torch.Tensor  # how many elements each block has
+    nonzero_count: int = 0
     right_nonzero_count: int | None = None
 
 
 def find_pattern(counts: WrongCounts, *, unwritten: bool) -> WrongPattern | None:
     """The pattern of the wrong elements; None where they are few, or have nothing in common that is known here."""
-    found = _find(counts)
-    return None if found is None else WrongPattern(kind=found[0], unwritten=unwritten, ranges=found[1])
+    for kind, ranges, covered in _candidates(counts):
+        if kind in _PLACELESS or _stands_out(counts, covered):
+            return WrongPattern(kind=kind, unwritten=unwritten, ranges=ranges)
+    return None
 
 
-def _find(counts: WrongCounts) -> Found | None:
-    if counts.count == counts.mask.numel():
-        return PatternKind.EVERYTHING, ()
-    # Where only zeros are right, as above the diagonal of a triangular result, a pattern would be the reference's, not the kernel's.
-    if counts.right_nonzero_count == 0:
-        return PatternKind.NONZERO, ()
+def _stands_out(counts: WrongCounts, covered: int) -> bool:
+    """Whether enough of what a pattern does not cover is right and not zero, such as not above the diagonal of a triangular result: zeros
+    are right by chance, and then the pattern is the reference's."""
+    if counts.right_nonzero_count is None:
+        return True
+    inside = max(0, covered - counts.count)
+    return counts.right_nonzero_count - inside >= FILLED * (counts.mask.numel() - covered)
+
+
+def _candidates(counts: WrongCounts) -> Iterator[Found]:
+    """Patterns that have all wrong elements, the most telling first."""
+    size, right = counts.mask.numel(), counts.right_nonzero_count
+    if counts.count == size:
+        yield PatternKind.EVERYTHING, (), size
+    if right == 0:
+        yield PatternKind.NONZERO, (), size
     if counts.count < FEWEST:
-        return None
+        return
     along = _along_axes(counts)
     region, covered = _region(counts, along)
     in_memory = _range_of(counts.mask.view(-1), None)
-    if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == counts.mask.numel() - 1:
-        return PatternKind.REGION, (in_memory[0],)  # the tail of a kernel that knows of no rows
+    if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == size - 1:
+        yield PatternKind.REGION, (in_memory[0],), in_memory[1]  # the tail of a kernel that knows of no rows
     if region and counts.count >= EXACT * covered:
-        return PatternKind.REGION, region
-    if found := _diagonal(counts):  # which is every so many elements in memory, too
-        return found
+        yield PatternKind.REGION, region, covered
+    yield from _diagonal(counts)  # which is every so many elements in memory, too
     if in_memory is not None:
-        return PatternKind.REGION, (in_memory[0],)
-    if counts.count >= EXACT * counts.mask.numel():
-        return PatternKind.EVERYTHING, ()
-    if counts.right_nonzero_count is not None and counts.right_nonzero_count < ALMOST_NONE * counts.count:
-        return PatternKind.NONZERO, ()
-    if found := _triangle(counts) or _last_rows_or_columns(counts, along) or _border(counts, along):
-        return found
-    filled = FILLED if 2 * covered <= counts.mask.numel() else MOSTLY_FILLED
-    if region and counts.count >= filled * covered and counts.mask.numel() - covered >= FEWEST_OUTSIDE:
-        return PatternKind.REGION, region
-    return _scattered(counts)
+        yield PatternKind.REGION, (in_memory[0],), in_memory[1]
+    if right is not None and right <= FEW * counts.nonzero_count and right < size - counts.count - right:  # the right zeros
+        yield PatternKind.NONZERO, (), size
+    if counts.count >= EXACT * size:
+        yield PatternKind.EVERYTHING, (), size
+    yield from _triangle(counts)
+    yield from _last_rows_or_columns(counts, along)
+    yield from _border(counts, along)
+    filled = FILLED if 2 * covered <= size else MOSTLY_FILLED
+    if region and counts.count >= filled * covered and size - covered >= FEWEST_OUTSIDE:
+        yield PatternKind.REGION, region, covered
+    if _is_scattered(counts):
+        yield PatternKind.SCATTERED, (), counts.count
 
 
 def _along_axes(counts: WrongCounts) -> list[torch.Tensor]:
@@ -149,52 +166,51 @@ def _first(has: torch.Tensor) -> int:
     return int(has.to(torch.uint8).argmax())
 
 
-def _triangle(counts: WrongCounts) -> Found | None:
+def _triangle(counts: WrongCounts) -> Iterator[Found]:
     """One side of the diagonal, seen by blocks: those beyond it are full, and those before it are clean."""
     rows, columns = counts.mask.shape[-2:]
     if rows != columns or rows < SMALLEST_SIDE:
-        return None
+        return
     shares = counts.blocks / counts.area
     above, below = (shares[side.bool()] for side in (torch.ones_like(shares).triu(1), torch.ones_like(shares).tril(-1)))
     for kind, full, clean in ((PatternKind.UPPER_TRIANGLE, above, below), (PatternKind.LOWER_TRIANGLE, below, above)):
         if not bool(clean.any()) and float(full.mean()) >= NEARLY_FILLED:
-            return kind, ()
-    return None
+            yield kind, (), counts.mask.numel() * (rows - 1) // (2 * rows)
 
 
-def _diagonal(counts: WrongCounts) -> Found | None:
+def _diagonal(counts: WrongCounts) -> Iterator[Found]:
     """The smallest tiles on the diagonal that have all wrong elements, nearly each of them some."""
     size, columns = counts.mask.shape[-2:]
-    side = -(-size // counts.blocks.shape[0])
-    side = 1 << (side - 1).bit_length()
+    side = 1 << (-(-size // len(counts.blocks)) - 1).bit_length()  # of a block
     for tile in (1, *TILES):
         if size != columns or size < max(SMALLEST_SIDE, 3 * tile):
-            return None
+            return
         if tile % side == 0:
             place = torch.arange(len(counts.blocks)) * side // tile
             on_it = place[:, None] == place
-            area = int(counts.area[on_it].sum())
+            covered = int(counts.area[on_it].sum())
             full = torch.zeros(int(place[-1]) + 1).index_add_(0, place, torch.where(on_it, counts.blocks, 0).sum(1).float()) > 0
-            if not bool(counts.blocks[~on_it].any()) and counts.count >= FILLED * area and float(full.float().mean()) >= NEARLY_FILLED:
-                return PatternKind.DIAGONAL, (IndexRange(axis=counts.axes[-2], size=size, first=0, last=size - 1, step=tile, width=tile),)
-    return None
+            if not bool(counts.blocks[~on_it].any()) and counts.count >= FILLED * covered and float(full.float().mean()) >= NEARLY_FILLED:
+                found = IndexRange(axis=counts.axes[-2], size=size, first=0, last=size - 1, step=tile, width=tile)
+                yield PatternKind.DIAGONAL, (found,), covered
+                return
 
 
-def _last_rows_or_columns(counts: WrongCounts, along: list[torch.Tensor]) -> Found | None:
+def _last_rows_or_columns(counts: WrongCounts, along: list[torch.Tensor]) -> Iterator[Found]:
     """The last rows and the last columns, which are less than half of each, and nothing else."""
-    ranges = []
+    ranges, clean = [], 1.0
     for axis, of_axis in zip(counts.axes[-2:], along[-2:], strict=True):
         size = len(of_axis)
         found = _range_of(of_axis >= max(1.0, FILLED * counts.mask.numel() / size), axis)
         if found is None or found[0].step > 1 or found[0].last < size - 1 or 2 * found[0].first < size:
-            return None
+            return
         ranges.append(found[0])
-    if bool(counts.mask[..., : ranges[0].first, : ranges[1].first].any()):
-        return None
-    return PatternKind.LAST_ROWS_OR_COLUMNS, tuple(ranges)
+        clean *= found[0].first / size
+    if not bool(counts.mask[..., : ranges[0].first, : ranges[1].first].any()):
+        yield PatternKind.LAST_ROWS_OR_COLUMNS, tuple(ranges), round(counts.mask.numel() * (1 - clean))
 
 
-def _border(counts: WrongCounts, along: list[torch.Tensor]) -> Found | None:
+def _border(counts: WrongCounts, along: list[torch.Tensor]) -> Iterator[Found]:
     """The first and the last indices of the last two axes, or of one of them."""
     places = {axis: place for place, axis in ((-2, counts.axes[-2]), (-1, counts.axes[-1])) if axis is not None}
     ended = [
@@ -203,15 +219,13 @@ def _border(counts: WrongCounts, along: list[torch.Tensor]) -> Found | None:
     for axes in [ended] if len(ended) < 2 else [ended, ended[:1], ended[1:]]:
         sizes = [len(along[places[axis]]) for axis in axes]
         most = min((MOST_BORDER, *(size // 4 for size in sizes)))
-        if not axes or min(sizes) < SMALLEST_SIDE or _inside(counts, [places[axis] for axis in axes], most).any():
+        if not axes or min(sizes) < SMALLEST_SIDE or bool(_inside(counts, [places[axis] for axis in axes], most).any()):
             continue
         width = next(one for one in range(1, most + 1) if not _inside(counts, [places[axis] for axis in axes], one).any())
-        share_inside = math.prod((size - 2 * width) / size for size in sizes)
-        if counts.count >= FILLED * counts.mask.numel() * (1 - share_inside):
-            return PatternKind.BORDER, tuple(
-                IndexRange(axis=axis, size=size, first=0, last=width - 1) for axis, size in zip(axes, sizes, strict=True)
-            )
-    return None
+        covered = round(counts.mask.numel() * (1 - math.prod((size - 2 * width) / size for size in sizes)))
+        if counts.count >= FILLED * covered:
+            ranges = (IndexRange(axis=axis, size=size, first=0, last=width - 1) for axis, size in zip(axes, sizes, strict=True))
+            yield PatternKind.BORDER, tuple(ranges), covered
 
 
 def _inside(counts: WrongCounts, places: list[int], width: int) -> torch.Tensor:
@@ -222,8 +236,8 @@ def _inside(counts: WrongCounts, places: list[int], width: int) -> torch.Tensor:
     return inside
 
 
-def _scattered(counts: WrongCounts) -> Found | None:
-    """As many in each block as chance puts there."""
+def _is_scattered(counts: WrongCounts) -> bool:
+    """Whether there are as many in each block as chance puts there."""
     whole = counts.area == counts.area[0, 0]
     blocks = counts.blocks[whole[:, 0]][:, whole[0]]
     elements = int(counts.area[0, 0])
@@ -234,6 +248,6 @@ def _scattered(counts: WrongCounts) -> Found | None:
         blocks, elements = pairs[:, ::2] + pairs[:, 1::2], 2 * elements
     share = float(blocks.sum()) / (elements * blocks.numel())
     if elements < POOLED_ELEMENTS or blocks.numel() < FEWEST_POOLED or not 0 < share < 1:
-        return None
+        return False
     dispersion = float((blocks - elements * share).square().mean()) / (elements * share * (1 - share))
-    return (PatternKind.SCATTERED, ()) if DISPERSION[0] <= dispersion <= DISPERSION[1] else None
+    return DISPERSION[0] <= dispersion <= DISPERSION[1]
