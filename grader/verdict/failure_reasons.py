@@ -75,8 +75,9 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
         yield f"{_SYMPTOMS[trial.symptom]}."
-    found = trial.error_map
-    if found is None or found.pattern is None or found.pattern.kind is not PatternKind.EVERYTHING:  # which is in the summary
+    pattern = trial.error_map.pattern if trial.error_map is not None else None
+    # The share says everything, and an error of precision is scattered by its nature.
+    if pattern is not None and pattern.kind is not PatternKind.EVERYTHING and not (pattern.kind is PatternKind.SCATTERED and trial.symptom):
         yield describe(trial)
     yield likely_cause(trial)
 

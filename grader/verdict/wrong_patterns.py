@@ -9,7 +9,7 @@ from typing import assert_never
 from sandbox.protocol import wire
 from sandbox.protocol.wire import IndexRange, PatternKind
 
-TILES = (1024, 512, 256, 128, 64, 32, 16)
+TILES = (1024, 512, 256, 128, 64, 32, 16, 8, 4)  # of blocks, of tensor cores, of vector loads
 VECTORS = (2, 4, 8, 16)
 WARP = 32
 
@@ -93,11 +93,11 @@ def _cause_of_range(one: IndexRange, shape: Sequence[int], *, unwritten: bool) -
 def _cause_of_last(ranges: Sequence[IndexRange], *, unwritten: bool) -> str:
     """What leaves out or spoils the end of an axis. A single index may be off by one just as well."""
     if all(one.first == one.last for one in ranges):
-        return "A bound is likely one too small, or the last, partial tile is left out." if unwritten else ""
+        return "A bound is likely one too small, or the last, partial tile or vector is left out." if unwritten else ""
     if any(_tile(one) for one in ranges):
         if unwritten:
-            return "The grid or a loop likely covers whole tiles only; round their number up, and check bounds inside."
-        return "The last, partial tile is likely handled wrongly; check the bounds of its loads and stores."
+            return "The grid or a loop likely covers whole tiles or vectors only; round their number up, and check bounds inside."
+        return "The last, partial tile or vector is likely handled wrongly; check the bounds of its loads and stores."
     return "The grid or a loop likely ends too early; compare its size with the output's shape." if unwritten else ""
 
 

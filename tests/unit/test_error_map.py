@@ -269,9 +269,11 @@ def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phra
     ("shape", "damage", "phrase", "cause"),
     [
         ((64, 64), at(...), "No element of 'c' was written.", "launch"),
-        ((100, 200), at(slice(96, None)), "in the last 4 of 100 rows", "whole tiles only"),
+        ((100, 200), at(slice(96, None)), "in the last 4 of 100 rows", "whole tiles or vectors only"),
         ((64, 64), at(slice(1, None)), "The unwritten elements of 'c' are in the last 63 of 64 rows, from row 1 on.", "ends too early"),
         ((97, 200), at(96), "in the last row (96", "one too small"),
+        ((223, 781), in_memory(-3, None), "the last 3 of 174163 elements in memory order, from element 174160 on, the last mul", "vectors"),
+        ((1000,), at(999), "in the last element", "one too small"),
         ((64, 256), half_of_tiles, "in columns 16 to 31 of every 32.", "part of a tile of 32"),
         ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "first or last row", "skips elements"),
         ((64, 64), above_the_diagonal, "are those above the diagonal.", "zeros too"),
@@ -309,6 +311,12 @@ def test_one_element_outside_of_a_pattern_is_enough_to_say_nothing(shape: tuple[
     trial = trial_of(right(*shape), damage)
     assert trial.error_map is not None and trial.error_map.pattern is None
     assert describe(trial) == "" and likely_cause(trial) == ""
+
+
+def test_a_short_tail_is_said_of_what_was_not_written_only() -> None:
+    """Three elements that were written wrongly may be there by chance."""
+    assert describe(trial_of(right(223, 781), in_memory(-3, None))) == ""
+    assert describe(trial_of(right(223, 781), each(at(1, 1), at(5, 3)), unwritten=True)) == ""
 
 
 def test_zeros_of_the_reference_are_no_pattern_of_the_kernel() -> None:

@@ -1,6 +1,6 @@
 """What the wrong elements of an output have in common, such as the last rows or every fourth column.  For people; decides nothing.
 
-A pattern is named only where every wrong element is in it, and most of what it covers is wrong: a phrase that is not certain is not said.
+A pattern is named only where every wrong element is in it, and much of what it covers is wrong: a phrase that is not certain is not said.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from sandbox.protocol.wire import IndexRange, PatternKind, WrongPattern
 
-FEWEST = 4  # fewer wrong elements have nothing in common
+FEWEST = 4  # fewer elements that were written wrongly have nothing in common
 FILLED, MOSTLY_FILLED, NEARLY_FILLED, EXACT = (
     0.25,
     0.75,
@@ -74,11 +74,13 @@ def _candidates(counts: WrongCounts) -> Iterator[Found]:
         yield PatternKind.EVERYTHING, (), size
     if right == 0:
         yield PatternKind.NONZERO, (), size
+    in_memory = _range_of(counts.mask.view(-1), None)
     if counts.count < FEWEST:
+        if right is None and in_memory is not None:  # what was never written is no accident, and a tail is often shorter
+            yield PatternKind.REGION, (in_memory[0],), in_memory[1]
         return
     along = _along_axes(counts)
     region, covered = _region(counts, along)
-    in_memory = _range_of(counts.mask.view(-1), None)
     if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == size - 1:
         yield PatternKind.REGION, (in_memory[0],), in_memory[1]  # the tail of a kernel that knows of no rows
     if region and counts.count >= EXACT * covered:
