@@ -10,6 +10,7 @@ from rich.text import Text
 
 from grader.api.statuses import reason_of
 from grader.cli import times
+from grader.cli.error_map import CharacterMap
 from grader.cli.text import escape_unprintable, one_line, plain
 from grader.errors import ProblemBroken
 from grader.isolations import description
@@ -82,6 +83,10 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
         if wrong := [one for trial in report.trials for one in trial.wrong_elements]:
             yield Text()
             yield _wrong_elements(wrong)
+        for trial in report.trials:
+            if trial.HasField("error_map") and trial.error_map.rows * trial.error_map.columns > 1:
+                yield Text()
+                yield CharacterMap(trial.error_map)
     if report.measurements:
         yield Text()
         yield from times.render(report.measurements, report.environment.ceilings)
@@ -134,9 +139,9 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}{architecture}")
     if found.ceilings:
         yield plain(f"measured on it: {formatting.ceilings(found.ceilings)}")
-    if found.clock == report_pb2.CLOCK_DEVICE_EVENTS and found.versions:
+    if found.versions:
         sentence = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
-        yield plain(f"with: {one_line(sentence, most_chars=400)}")
+        yield plain(f"with: {one_line(sentence, most_chars=600)}", "dim")
     isolation = one_line(description(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:

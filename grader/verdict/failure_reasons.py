@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from grader.model import Decision, Reason, Verdict
+from grader.verdict.wrong_patterns import describe, likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.devices import FaultKind, fault_of
-from sandbox.protocol.wire import BoxCause, LoadOutcome, Symptom, TrialOutcome
+from sandbox.protocol.wire import BoxCause, LoadOutcome, PatternKind, Symptom, TrialOutcome
 
 _ADDRESS_FAULTS = {
     FaultKind.ILLEGAL_ADDRESS: "it accessed memory outside its allocations",
@@ -65,7 +66,7 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     verdict, reason, summary = _trial_failed(trial, end)
     if trial.hidden and reason and trial.outcome is not TrialOutcome.DEVICE_FAULT and (reason in _HIDDEN or reason in _FROM_RUN_END):
         summary = _HIDDEN.get(reason, _HIDDEN_DEFAULT).format(where=_where(trial))
-    return verdict, reason, summary if trial.hidden else " ".join((summary, *_hints(trial)))
+    return verdict, reason, summary if trial.hidden else " ".join(filter(None, (summary, *_hints(trial))))
 
 
 def _hints(trial: wire.Trial) -> Iterator[str]:
@@ -74,6 +75,11 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
         yield f"{_SYMPTOMS[trial.symptom]}."
+    pattern = trial.error_map.pattern if trial.error_map is not None else None
+    # The share says everything, and an error of precision is scattered by its nature.
+    if pattern is not None and pattern.kind is not PatternKind.EVERYTHING and not (pattern.kind is PatternKind.SCATTERED and trial.symptom):
+        yield describe(trial)
+    yield likely_cause(trial)
 
 
 def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:

@@ -74,13 +74,13 @@ class EmulatedDevice:
         self._cache: ctypes.Array[ctypes.c_char] | None = None
 
     def identify(self) -> Identity:
-        """The host's CPU and Python."""
+        """The host's CPU."""
         model = next(
             (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
             platform.machine(),
         )
         name = f"emulated on {len(os.sched_getaffinity(0))} cores of {model}"
-        return Identity(name=name, versions={"python": platform.python_version()})
+        return Identity(name=name, versions={})
 
     @staticmethod
     def foreign_usage() -> ForeignUsage:

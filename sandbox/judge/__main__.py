@@ -15,6 +15,7 @@ import torch
 
 from sandbox.devices import Device, implementation, open_device
 from sandbox.judge.baseline import Baseline
+from sandbox.judge.host_versions import host_versions
 from sandbox.judge.lane import judge
 from sandbox.judge.parent import end_with_parent
 from sandbox.protocol import wire
@@ -76,7 +77,7 @@ def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
         device=identity.name,
         device_kind=device.KIND,
         clock=device.CLOCK,
-        versions={**identity.versions, "torch": str(torch.__version__)},
+        versions={**host_versions(device.KIND), **identity.versions},
         architecture=identity.architecture,
         device_uuid=identity.uuid,
         ceilings=ceilings,

@@ -1,4 +1,5 @@
-"""Adds to a failed trial what its author should know: the first wrong elements, what the errors look like, a CUDA error.
+"""Adds to a failed trial what its author should know: the first wrong elements, where they are, what the errors look
+like, a CUDA error.
 
 Decides nothing: the outcome stays what `verify.py` found.
 """
@@ -6,14 +7,17 @@ Decides nothing: the outcome stays what `verify.py` found.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 import torch
 
+from sandbox.judge.compare.error_map import error_map
 from sandbox.judge.compare.symptoms import symptom
-from sandbox.judge.compare.wrong_elements import MOST, first_wrong
+from sandbox.judge.compare.wrong_elements import MOST, comparable, first_wrong
 from sandbox.judge.references import ReferenceFailed
+from sandbox.judge.run import poison
 from sandbox.judge.run.trial import Run, WorkloadContext
 from sandbox.judge.tensors import same_bytes
 from sandbox.judge.verify import expected
@@ -38,16 +42,30 @@ def explain(trial: wire.Trial, done: Run, bench: WorkloadContext, earlier: Tenso
     with suppress(ReferenceFailed, torch.OutOfMemoryError):
         right = expected(bench.reference, done.inputs, bench.problem)
         trial = replace(trial, wrong_elements=_wrong_elements(done, right, bench))
+        trial = replace(trial, error_map=_error_map(done, right, bench))
         trial = replace(trial, symptom=_symptom(trial, done, right, bench, earlier))
     return trial
 
 
 def _wrong_elements(done: Run, right: Tensors, bench: WorkloadContext) -> tuple[wire.WrongElement, ...]:
     found: list[wire.WrongElement] = []
-    for tensor, out, ref, mask in zip(bench.problem.outputs, done.outputs, right, done.unwritten, strict=True):
-        if out.shape == ref.shape and len(found) < MOST:
-            found += first_wrong(tensor.name, out, ref, mask, bench.tolerance, MOST - len(found))
+    for name, (out, ref, missing) in _outputs(done, right, bench):
+        if len(found) < MOST:
+            found += first_wrong(name, out, ref, missing, bench.tolerance, MOST - len(found))
     return tuple(found)
+
+
+def _error_map(done: Run, right: Tensors, bench: WorkloadContext) -> wire.ErrorMap | None:
+    """Of the first output with wrong elements."""
+    maps = (error_map(name, out, ref, missing, bench.tolerance) for name, (out, ref, missing) in _outputs(done, right, bench))
+    return next((one for one in maps if one is not None), None)
+
+
+def _outputs(done: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
+    """Name, and output, reference and what was not written, of each output that can be compared."""
+    for tensor, out, ref, mask in zip(bench.problem.outputs, done.outputs, right, done.unwritten, strict=True):
+        if out.shape == ref.shape:
+            yield tensor.name, comparable(out, ref, poison.but_right_nan(mask, out, ref))
 
 
 def _symptom(trial: wire.Trial, done: Run, right: Tensors, bench: WorkloadContext, earlier: Tensors | None) -> Symptom | None:

@@ -84,6 +84,20 @@ class Symptom(StrEnum):
     OUTPUT_READ = "output_read"  # NaN that was computed from what the output held before
 
 
+class PatternKind(StrEnum):
+    """Where the wrong elements of an output are. A hint for people: decides nothing."""
+
+    EVERYTHING = "everything"  # all of them, or nearly all
+    NONZERO = "nonzero"  # all, or nearly all, whose expected value is not zero; what is right is zero, by chance
+    REGION = "region"  # where the ranges say, together
+    LAST_ROWS_OR_COLUMNS = "last_rows_or_columns"  # where either of two ranges says
+    BORDER = "border"  # as many at the end of each axis as its range says for its beginning
+    UPPER_TRIANGLE = "upper_triangle"  # above the diagonal of the last two axes
+    LOWER_TRIANGLE = "lower_triangle"
+    DIAGONAL = "diagonal"  # on it, in tiles whose side is the step of its range
+    SCATTERED = "scattered"
+
+
 class TrialPhase(StrEnum):
     """Why a trial was run."""
 
@@ -426,6 +440,47 @@ class WrongElement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRange:
+    """Indices of an axis, both ends included: of every `step` the first `width`. axis None: places in the order of memory."""
+
+    axis: int | None
+    size: int
+    first: int
+    last: int
+    step: int = 1
+    width: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongPattern:
+    """What the wrong elements of an output have in common. unwritten: it is said of those that were never written."""
+
+    kind: PatternKind
+    unwritten: bool = False
+    ranges: tuple[IndexRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorMap:
+    """Where an output is wrong: its last two axes that are longer than 1, in blocks; the axes before them are summed up.
+
+    wrong_shares, unwritten_shares: a byte a block, row by row, in base64: 0 for none, 255 for all. What is unwritten is wrong, too.
+    """
+
+    output: str
+    shape: tuple[int, ...]
+    rows: int  # of blocks
+    columns: int
+    block_rows: int  # elements that a block has in a column; fewer in the last one
+    block_columns: int
+    wrong_count: int
+    unwritten_count: int
+    wrong_shares: str
+    unwritten_shares: str = ""  # "": none is unwritten
+    pattern: WrongPattern | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One run of the kernel on fresh inputs, compared with the reference."""
 
@@ -448,6 +503,7 @@ class Trial:
     wrong_elements: tuple[WrongElement, ...] = ()  # the first ones, where an answer was compared and is wrong
     symptom: Symptom | None = None
     cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
+    error_map: ErrorMap | None = None  # of the first output with wrong elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,12 +61,30 @@ class Telltale(fakes.FakeGrade):
                         max_absolute_error=float(size),
                         duration_ns=NANOSECONDS,
                         key=f"{size:032}",
+                        error_map=_error_map(told, size),
                     )
                 case wire.Measurement(hidden=True):
                     times = wire.Samples(durations_ns=(NANOSECONDS,))
                     yield replace(fact, certified=times, bound_ns=NANOSECONDS, floor_ns=size, moved_bytes=size, conditions={"n": told})
                 case _:
                     yield fact
+
+
+def _error_map(told: str, size: int) -> wire.ErrorMap:
+    """One that says it in its name, its shape, its sizes, and in the sentence that is made of it."""
+    tail = wire.IndexRange(axis=0, size=size, first=1, last=size - 1)
+    return wire.ErrorMap(
+        output=told,
+        shape=(size,),
+        rows=1,
+        columns=1,
+        block_rows=1,
+        block_columns=size,
+        wrong_count=size,
+        unwritten_count=0,
+        wrong_shares="",
+        pattern=wire.WrongPattern(kind=wire.PatternKind.REGION, ranges=(tail,)),
+    )
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.verdict.failure_reasons import trial_failed
 from sandbox.devices import Arena
 from sandbox.devices.clock import Pairs, TurnTime
 from sandbox.devices.emulated import EmulatedDevice
@@ -309,6 +310,21 @@ def test_hidden_workloads_are_timed_last_while_nobody_else_is_there(tmp_path: Pa
     """Between public ones, each would be seen to take its time."""
     mixed = replace(PROBLEM, workloads=PROBLEM.workloads[::-1])
     assert plan_trials(_job(tmp_path, mixed, wire.Mode.RANKED)).measured == ("n100", "n33")
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_only_a_public_wrong_answer_is_explained(tmp_path: Path, hidden: bool) -> None:
+    """Elements, map and sentence: the size is in each of them. The control is the same wrong answer of a public workload."""
+
+    def leaves_out_the_last(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        outputs[0][:32] = (inputs[0] * 2 + inputs[1])[:32]
+
+    workload = wire.Workload(workload_id="n37", axes={"n": 37}, hidden=hidden)
+    facts = judged(tmp_path, leaves_out_the_last, problem=replace(PROBLEM, workloads=(workload,)))
+    (trial,) = (fact for fact in facts if isinstance(fact, wire.Trial))
+    assert trial.outcome is wire.TrialOutcome.UNWRITTEN and trial.hidden is hidden
+    assert (trial.error_map is None and trial.wrong_elements == ()) is hidden
+    assert ("the last 5 of 37 elements, from element 32 on" in trial_failed(trial, None)[2]) is not hidden
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from itertools import islice
 
 import torch
 
+from sandbox.judge.tensors import FLOAT4, is_narrow, numbers
 from sandbox.protocol import wire
 
 MOST = 5
@@ -34,16 +35,36 @@ def first_wrong(
     )
 
 
+def wrong_mask(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: wire.Tolerance) -> torch.Tensor:
+    """A mask of the elements that are not written or beyond the element-wise tolerance. An integer that was not written may be right."""
+    if not reference.dtype.is_floating_point:
+        differs = output != reference
+        return differs | unwritten if reference.dtype == torch.bool else differs
+    out, ref = output.double(), reference.double()
+    error = (out - ref).abs_()
+    wrong = error > (tolerance.rtol * ref.abs()).add_(tolerance.atol)
+    if not bool(error.sum().isfinite()):  # as in `tolerance.py`: only equal infinities, and NaN in both, are right
+        same_class = (out == ref) | (out.isnan() & ref.isnan())
+        wrong = torch.where(out.isfinite() & ref.isfinite(), wrong, ~same_class)
+    return wrong | unwritten
+
+
+def comparable(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The three as `compare` takes them: a byte that is right was written. Floats of a byte are widened; of float4 the last axis is twice
+    as long."""
+    if not is_narrow(reference.dtype):
+        return output, reference, unwritten
+    unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
+    if reference.dtype == FLOAT4:
+        unwritten = unwritten.repeat_interleave(2, -1)
+    return numbers(output).float(), numbers(reference).float(), unwritten
+
+
 def _beyond(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: wire.Tolerance) -> Iterator[int]:
     """Places of elements that are wrong."""
     for begin in range(0, output.numel(), CHUNK):
-        out, ref, missing = (one[begin : begin + CHUNK] for one in (output, reference, unwritten))
-        if reference.dtype.is_floating_point:
-            out, ref = out.double(), ref.double()
-            agrees = ((out - ref).abs() <= tolerance.atol + tolerance.rtol * ref.abs()) | (out == ref) | (out.isnan() & ref.isnan())
-        else:
-            agrees = out == ref
-        wrong = ~agrees | (missing if reference.dtype.is_floating_point or reference.dtype == torch.bool else False)
+        chunk = slice(begin, begin + CHUNK)
+        wrong = wrong_mask(output[chunk], reference[chunk], unwritten[chunk], tolerance)
         yield from (begin + int(place) for place in wrong.nonzero().view(-1)[:MOST])
 
 

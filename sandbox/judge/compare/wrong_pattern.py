@@ -1,0 +1,255 @@
+"""What the wrong elements of an output have in common, such as the last rows or every fourth column.  For people; decides nothing.
+
+A pattern is named only where every wrong element is in it, and much of what it covers is wrong: a phrase that is not certain is not said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from sandbox.protocol.wire import IndexRange, PatternKind, WrongPattern
+
+FEWEST = 4  # fewer elements that were written wrongly have nothing in common
+FILLED, MOSTLY_FILLED, NEARLY_FILLED, EXACT = (
+    0.25,
+    0.75,
+    0.9,
+    0.98,
+)  # how much of a pattern has to be wrong: some elements are right by chance
+FEWEST_OUTSIDE = 16  # right elements outside of a region that is not full
+FEW = 0.1
+TILES = (16, 32, 64, 128)
+MOST_STEP = 128
+WINDOW = 4096  # indices in which the first step is looked for
+BEGINNING = 1 << 16  # elements that show, most of the time, that every index of a tile is wrong somewhere
+MOST_BORDER = 8
+SMALLEST_SIDE = 8  # of what has a triangle or a border
+DISPERSION = (0.4, 2.0)  # variance of counts over that of a random placement: less is a regular pattern, more a cluster
+POOLED_ELEMENTS, FEWEST_POOLED = 16, 16
+
+_PLACELESS = frozenset((PatternKind.EVERYTHING, PatternKind.NONZERO))
+Found = tuple[PatternKind, tuple[IndexRange, ...], int]  # and how many elements it covers
+
+
+@dataclass(frozen=True, slots=True)
+class WrongCounts:
+    """The wrong elements of an output, counted. nonzero_count: how many elements are not zero in the reference; right_nonzero_count: how
+    many of those are right; None where zeros are as telling as others, because what was not written is counted."""
+
+    mask: torch.Tensor  # of shape (..., rows, columns)
+    axes: tuple[int | None, ...]  # which axes of the output these are
+    count: int
+    along_last: torch.Tensor  # of each column
+    blocks: torch.Tensor  # of each block of rows and columns, on the host
+    area: torch.Tensor  # how many elements each block has
+    nonzero_count: int = 0
+    right_nonzero_count: int | None = None
+
+
+def find_pattern(counts: WrongCounts, *, unwritten: bool) -> WrongPattern | None:
+    """The pattern of the wrong elements; None where they are few, or have nothing in common that is known here."""
+    for kind, ranges, covered in _candidates(counts):
+        if kind in _PLACELESS or _stands_out(counts, covered):
+            return WrongPattern(kind=kind, unwritten=unwritten, ranges=ranges)
+    return None
+
+
+def _stands_out(counts: WrongCounts, covered: int) -> bool:
+    """Whether enough of what a pattern does not cover is right and not zero, such as not above the diagonal of a triangular result: zeros
+    are right by chance, and then the pattern is the reference's."""
+    if counts.right_nonzero_count is None:
+        return True
+    inside = max(0, covered - counts.count)
+    return counts.right_nonzero_count - inside >= FILLED * (counts.mask.numel() - covered)
+
+
+def _candidates(counts: WrongCounts) -> Iterator[Found]:
+    """Patterns that have all wrong elements, the most telling first."""
+    size, right = counts.mask.numel(), counts.right_nonzero_count
+    if counts.count == size:
+        yield PatternKind.EVERYTHING, (), size
+    if right == 0:
+        yield PatternKind.NONZERO, (), size
+    in_memory = _range_of(counts.mask.view(-1), None)
+    if counts.count < FEWEST:
+        if right is None and in_memory is not None:  # what was never written is no accident, and a tail is often shorter
+            yield PatternKind.REGION, (in_memory[0],), in_memory[1]
+        return
+    along = _along_axes(counts)
+    region, covered = _region(counts, along)
+    if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == size - 1:
+        yield PatternKind.REGION, (in_memory[0],), in_memory[1]  # the tail of a kernel that knows of no rows
+    if region and counts.count >= EXACT * covered:
+        yield PatternKind.REGION, region, covered
+    yield from _diagonal(counts)  # which is every so many elements in memory, too
+    if in_memory is not None:
+        yield PatternKind.REGION, (in_memory[0],), in_memory[1]
+    if right is not None and right <= FEW * counts.nonzero_count and right < size - counts.count - right:  # the right zeros
+        yield PatternKind.NONZERO, (), size
+    if counts.count >= EXACT * size:
+        yield PatternKind.EVERYTHING, (), size
+    yield from _triangle(counts)
+    yield from _last_rows_or_columns(counts, along)
+    yield from _border(counts, along)
+    filled = FILLED if 2 * covered <= size else MOSTLY_FILLED
+    if region and counts.count >= filled * covered and size - covered >= FEWEST_OUTSIDE:
+        yield PatternKind.REGION, region, covered
+    if _is_scattered(counts):
+        yield PatternKind.SCATTERED, (), counts.count
+
+
+def _along_axes(counts: WrongCounts) -> list[torch.Tensor]:
+    """How many elements are wrong at each index of each axis."""
+    of_rows = counts.mask.sum(-1, dtype=torch.int64)
+    others = [[other for other in range(of_rows.dim()) if other != axis] for axis in range(of_rows.dim())]
+    return [*(of_rows.sum(other) if other else of_rows for other in others), counts.along_last]
+
+
+def _region(counts: WrongCounts, along: list[torch.Tensor]) -> tuple[tuple[IndexRange, ...], int]:
+    """The ranges of indices in which all wrong elements are, and how many elements they cover; () where there are none."""
+    ranges, covered = [], 1
+    for axis, of_axis in zip(counts.axes, along, strict=True):
+        found = _range_of(of_axis > 0, axis) or _hull(of_axis > 0, axis)
+        if found is None:
+            return (), 0
+        covered *= found[1]
+        if found[1] < len(of_axis):
+            ranges.append(found[0])
+    return tuple(ranges), covered
+
+
+def _range_of(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | None:
+    """The indices that are set, as a range, and how many they are; None where they are no range."""
+    count, first = int(has.count_nonzero()), _first(has)
+    last = len(has) - 1 - _first(has.flip(0))
+    if count == last - first + 1:
+        return IndexRange(axis=axis, size=len(has), first=first, last=last), count
+    if count < FEWEST:
+        return None
+    window = has[first : first + WINDOW].nonzero().view(-1)
+    step = int(window.diff().min()) if len(window) > 1 else 0
+    if 1 < step <= MOST_STEP:
+        grid = has[first : last + 1 : step]
+        if int(grid.count_nonzero()) == count >= NEARLY_FILLED * len(grid):
+            return IndexRange(axis=axis, size=len(has), first=first, last=last, step=step), count
+    return _part_of_tiles(has, axis, last, count)
+
+
+def _hull(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | None:
+    """From the first to the last index that is set, or the whole axis, where few in between are right by chance."""
+    first, last = _first(has), len(has) - 1 - _first(has.flip(0))
+    if last - first + 1 >= NEARLY_FILLED * len(has):
+        first, last = 0, len(has) - 1
+    if int(has.count_nonzero()) < MOSTLY_FILLED * (last - first + 1):
+        return None
+    return IndexRange(axis=axis, size=len(has), first=first, last=last), last - first + 1
+
+
+def _part_of_tiles(has: torch.Tensor, axis: int | None, last: int, count: int) -> tuple[IndexRange, int] | None:
+    """The same indices of each tile, without a gap, in three tiles at least."""
+    for tile in TILES:
+        if len(has) <= 2 * tile:
+            return None
+        if bool(has[: BEGINNING // tile * tile][: len(has) // tile * tile].view(-1, tile).any(0).all()):
+            continue  # the rest adds indices, and takes none away
+        places = torch.nn.functional.pad(has, (0, -len(has) % tile)).view(-1, tile).any(0)
+        begin, width = _first(places), int(places.count_nonzero())
+        covered = len(has) // tile * width + min(width, max(0, len(has) % tile - begin))
+        if width < tile and bool(places[begin : begin + width].all()) and count >= NEARLY_FILLED * covered:
+            return IndexRange(axis=axis, size=len(has), first=begin, last=last, step=tile, width=width), count
+    return None
+
+
+def _first(has: torch.Tensor) -> int:
+    return int(has.to(torch.uint8).argmax())
+
+
+def _triangle(counts: WrongCounts) -> Iterator[Found]:
+    """One side of the diagonal, seen by blocks: those beyond it are full, and those before it are clean."""
+    rows, columns = counts.mask.shape[-2:]
+    if rows != columns or rows < SMALLEST_SIDE:
+        return
+    shares = counts.blocks / counts.area
+    above, below = (shares[side.bool()] for side in (torch.ones_like(shares).triu(1), torch.ones_like(shares).tril(-1)))
+    for kind, full, clean in ((PatternKind.UPPER_TRIANGLE, above, below), (PatternKind.LOWER_TRIANGLE, below, above)):
+        if not bool(clean.any()) and float(full.mean()) >= NEARLY_FILLED:
+            yield kind, (), counts.mask.numel() * (rows - 1) // (2 * rows)
+
+
+def _diagonal(counts: WrongCounts) -> Iterator[Found]:
+    """The smallest tiles on the diagonal that have all wrong elements, nearly each of them some."""
+    size, columns = counts.mask.shape[-2:]
+    side = 1 << (-(-size // len(counts.blocks)) - 1).bit_length()  # of a block
+    for tile in (1, *TILES):
+        if size != columns or size < max(SMALLEST_SIDE, 3 * tile):
+            return
+        if tile % side == 0:
+            place = torch.arange(len(counts.blocks)) * side // tile
+            on_it = place[:, None] == place
+            covered = int(counts.area[on_it].sum())
+            full = torch.zeros(int(place[-1]) + 1).index_add_(0, place, torch.where(on_it, counts.blocks, 0).sum(1).float()) > 0
+            if not bool(counts.blocks[~on_it].any()) and counts.count >= FILLED * covered and float(full.float().mean()) >= NEARLY_FILLED:
+                found = IndexRange(axis=counts.axes[-2], size=size, first=0, last=size - 1, step=tile, width=tile)
+                yield PatternKind.DIAGONAL, (found,), covered
+                return
+
+
+def _last_rows_or_columns(counts: WrongCounts, along: list[torch.Tensor]) -> Iterator[Found]:
+    """The last rows and the last columns, which are less than half of each, and nothing else."""
+    ranges, clean = [], 1.0
+    for axis, of_axis in zip(counts.axes[-2:], along[-2:], strict=True):
+        size = len(of_axis)
+        found = _range_of(of_axis >= max(1.0, FILLED * counts.mask.numel() / size), axis)
+        if found is None or found[0].step > 1 or found[0].last < size - 1 or 2 * found[0].first < size:
+            return
+        ranges.append(found[0])
+        clean *= found[0].first / size
+    if not bool(counts.mask[..., : ranges[0].first, : ranges[1].first].any()):
+        yield PatternKind.LAST_ROWS_OR_COLUMNS, tuple(ranges), round(counts.mask.numel() * (1 - clean))
+
+
+def _border(counts: WrongCounts, along: list[torch.Tensor]) -> Iterator[Found]:
+    """The first and the last indices of the last two axes, or of one of them."""
+    places = {axis: place for place, axis in ((-2, counts.axes[-2]), (-1, counts.axes[-1])) if axis is not None}
+    ended = [
+        axis for axis, place in places.items() if min(along[place][[0, -1]].tolist()) * len(along[place]) >= FILLED * counts.mask.numel()
+    ]
+    for axes in [ended] if len(ended) < 2 else [ended, ended[:1], ended[1:]]:
+        sizes = [len(along[places[axis]]) for axis in axes]
+        most = min((MOST_BORDER, *(size // 4 for size in sizes)))
+        if not axes or min(sizes) < SMALLEST_SIDE or bool(_inside(counts, [places[axis] for axis in axes], most).any()):
+            continue
+        width = next(one for one in range(1, most + 1) if not _inside(counts, [places[axis] for axis in axes], one).any())
+        covered = round(counts.mask.numel() * (1 - math.prod((size - 2 * width) / size for size in sizes)))
+        if counts.count >= FILLED * covered:
+            ranges = (IndexRange(axis=axis, size=size, first=0, last=width - 1) for axis, size in zip(axes, sizes, strict=True))
+            yield PatternKind.BORDER, tuple(ranges), covered
+
+
+def _inside(counts: WrongCounts, places: list[int], width: int) -> torch.Tensor:
+    """The mask without so many indices at both ends of these axes."""
+    inside = counts.mask
+    for place in places:
+        inside = inside.narrow(place, width, inside.shape[place] - 2 * width)
+    return inside
+
+
+def _is_scattered(counts: WrongCounts) -> bool:
+    """Whether there are as many in each block as chance puts there."""
+    whole = counts.area == counts.area[0, 0]
+    blocks = counts.blocks[whole[:, 0]][:, whole[0]]
+    elements = int(counts.area[0, 0])
+    while elements < POOLED_ELEMENTS and blocks.numel() >= 2 * FEWEST_POOLED:
+        if blocks.shape[0] > blocks.shape[1]:
+            blocks = blocks.T
+        pairs = blocks[:, : blocks.shape[1] // 2 * 2]
+        blocks, elements = pairs[:, ::2] + pairs[:, 1::2], 2 * elements
+    share = float(blocks.sum()) / (elements * blocks.numel())
+    if elements < POOLED_ELEMENTS or blocks.numel() < FEWEST_POOLED or not 0 < share < 1:
+        return False
+    dispersion = float((blocks - elements * share).square().mean()) / (elements * share * (1 - share))
+    return DISPERSION[0] <= dispersion <= DISPERSION[1]

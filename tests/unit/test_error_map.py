@@ -1,0 +1,380 @@
+"""A wrong output has a map of where it is wrong, and a phrase only where every wrong element is in it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from grader.verdict.wrong_patterns import describe, likely_cause
+from sandbox.protocol import wire
+from sandbox.protocol.wire import PatternKind, Symptom
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.compare.error_map import error_map
+    from sandbox.judge.compare.wrong_elements import comparable, first_wrong
+    from sandbox.judge.tensors import FLOAT4
+
+NONZERO_WRONG = "All or nearly all elements of 'c' whose expected value is not 0 are wrong."
+TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
+WRONG = 99.0
+Damage = Callable[[Any], object]
+
+
+def right(*shape: int) -> torch.Tensor:
+    """A reference without zeros."""
+    return torch.rand(shape, generator=torch.Generator().manual_seed(1)) + 1
+
+
+def trial_of(reference: torch.Tensor, damage: Damage, *, unwritten: bool = False, **more: Any) -> wire.Trial:
+    """A failed trial with the map of a damaged copy. damage: writes WRONG into what it is given, in place."""
+    output = reference.clone()
+    damage(output)
+    missing = output == WRONG if unwritten else torch.zeros_like(output, dtype=torch.bool)
+    found = error_map("c", output, reference, missing, TOLERANCE)
+    return wire.Trial(workload_id="n", phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.MISMATCHED, error_map=found, **more)
+
+
+def mapped(reference: torch.Tensor, damage: Damage, *, unwritten: bool = False) -> wire.ErrorMap:
+    found = trial_of(reference, damage, unwritten=unwritten).error_map
+    assert found is not None
+    return found
+
+
+def shares(found: wire.ErrorMap, field: str = "wrong_shares") -> list[list[int]]:
+    flat = list(base64.b64decode(getattr(found, field)))
+    return [flat[begin : begin + found.columns] for begin in range(0, len(flat), found.columns)]
+
+
+def at(*index: Any) -> Damage:
+    """Damage at an index."""
+
+    def damage(output: torch.Tensor) -> None:
+        output[index] = WRONG
+
+    return damage
+
+
+def each(*damages: Damage) -> Damage:
+    def damage(output: torch.Tensor) -> None:
+        for one in damages:
+            one(output)
+
+    return damage
+
+
+def by_chance(share: float) -> Damage:
+    """Damage at random places, the same in every run."""
+
+    def damage(output: torch.Tensor) -> None:
+        chance = torch.rand(output.shape, generator=torch.Generator().manual_seed(2))
+        output[chance < share] = WRONG
+
+    return damage
+
+
+def above_the_diagonal(output: torch.Tensor) -> None:
+    output[torch.ones_like(output).triu(1).bool()] = WRONG
+
+
+def below_the_diagonal(output: torch.Tensor) -> None:
+    output[torch.ones_like(output).tril(-1).bool()] = WRONG
+
+
+def in_memory(begin: int | None, end: int | None, step: int = 1) -> Damage:
+    def damage(output: torch.Tensor) -> None:
+        output.view(-1)[begin:end:step] = WRONG
+
+    return damage
+
+
+def on_the_diagonal(output: torch.Tensor) -> None:
+    output.diagonal(dim1=-2, dim2=-1).fill_(WRONG)
+
+
+def lower_half_of_diagonal_tiles(output: torch.Tensor) -> None:
+    for begin in range(0, len(output), 16):
+        below_the_diagonal(output[begin : begin + 16, begin : begin + 16])
+
+
+def half_of_tiles(output: torch.Tensor) -> None:
+    output.view(*output.shape[:-1], -1, 32)[..., 16:] = WRONG
+
+
+def a_cluster(output: torch.Tensor) -> None:
+    by_chance(0.1)(output[:100, :100])
+
+
+def a_checkerboard(output: torch.Tensor) -> None:
+    row, column = (torch.arange(size) for size in output.shape)
+    output[(row[:, None] + column) % 2 == 0] = WRONG
+
+
+# -- the map -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_are_powers_of_two_and_at_most_64_of_them() -> None:
+    """So that tiles of kernels are seen as such; the last block may be smaller."""
+    found = mapped(right(1000, 100), at(5, 7))
+    assert (found.rows, found.columns, found.block_rows, found.block_columns) == (63, 50, 16, 2)
+    assert shares(found)[0][3] > 0 and sum(map(sum, shares(found))) == shares(found)[0][3]
+
+
+@pytest.mark.parametrize("size", [2, 63, 64, 65, 128, 129, 4097])
+def test_every_size_of_an_axis_is_covered(size: int) -> None:
+    """No element is lost at an end."""
+    found = mapped(right(3, size), at(slice(None), size - 1))
+    assert found.columns * found.block_columns >= size > (found.columns - 1) * found.block_columns and found.columns <= 64
+    assert [row[-1] > 0 for row in shares(found)] == [True] * found.rows
+
+
+def test_one_element_is_not_none_and_all_but_one_are_not_all() -> None:
+    """0 and 255 are certain, whatever a block's size."""
+    one = shares(mapped(right(640, 640), at(0, 0)))
+    assert one[0][0] == 1 and one[0][1] == 0
+    most = shares(mapped(right(640, 640), each(at(...), lambda output: output[0, 0].fill_(1.5).copy_(right(640, 640)[0, 0]))))
+    assert most[0][0] == 254 and most[0][1] == 255
+
+
+def test_what_is_unwritten_is_a_part_of_what_is_wrong() -> None:
+    """Two maps: the other wrong elements are in one of them only."""
+    reference = right(64, 64)
+    output = reference.clone()
+    output[3], output[9] = WRONG, WRONG
+    missing = torch.zeros(64, 64, dtype=torch.bool)
+    missing[9] = True
+    found = error_map("c", output, reference, missing, TOLERANCE)
+    assert found is not None and (found.wrong_count, found.unwritten_count) == (128, 64)
+    assert shares(found)[3] == shares(found)[9] == shares(found, "unwritten_shares")[9] == [255] * 64
+    assert set(shares(found, "unwritten_shares")[3]) == {0}
+
+
+def test_leading_axes_are_summed_up_and_axes_of_one_left_out() -> None:
+    """A batch of four, of which one is wrong, is a quarter everywhere."""
+    found = mapped(right(4, 1, 64, 1, 64), at(2))
+    assert (found.rows, found.columns) == (64, 64) and {one for row in shares(found) for one in row} == {64}
+    vector = mapped(right(1, 1000, 1), at(0, 999))
+    assert (vector.rows, vector.block_rows, vector.columns) == (1, 1, 63)
+
+
+def test_a_right_output_and_a_single_element_have_no_map() -> None:
+    """As where the error budget alone is exceeded."""
+    assert trial_of(right(64, 64), lambda output: output).error_map is None
+    assert trial_of(right(1), at(0)).error_map is None
+
+
+def test_the_map_agrees_with_the_rule_of_the_comparison() -> None:
+    """Equal infinities and NaN in both are right; one alone is wrong, and so is a finite number for an infinity."""
+    reference = right(8, 8)
+    reference[0, 0], reference[0, 1], reference[0, 2] = torch.inf, torch.nan, torch.inf
+    output = reference.clone()
+    output[0, 2], output[1, 0] = 5.0, torch.nan
+    found = error_map("c", output, reference, torch.zeros(8, 8, dtype=torch.bool), TOLERANCE)
+    assert found is not None and found.wrong_count == 2 and shares(found)[0][2] == shares(found)[1][0] == 255
+
+
+@pytest.mark.parametrize("name", ["int32", "bool", "float16", "bfloat16", "float64", "float8_e4m3fn"])
+def test_every_dtype_has_a_map(name: str) -> None:
+    """Integers are wrong where they differ."""
+    dtype = getattr(torch, name)
+    reference = torch.ones(64, 64).to(dtype)
+    output = torch.cat([torch.ones(60, 64), torch.zeros(4, 64)]).to(dtype)
+    triple = comparable(output, reference, torch.zeros(64, 64, dtype=torch.bool))
+    found = error_map("c", *triple, TOLERANCE)
+    assert found is not None and found.wrong_count == 256 and shares(found)[60] == [255] * 64
+
+
+def test_a_dtype_of_two_numbers_a_byte_has_a_map_and_elements() -> None:
+    """Its last axis is twice as long, and nothing is computed in it."""
+    if FLOAT4 is None:
+        pytest.skip("this torch has no float4")
+    reference, output = (torch.full((8, 8), byte, dtype=torch.uint8) for byte in (0x22, 0x22))
+    output[7] = 0x23
+    triple = comparable(output.view(FLOAT4), reference.view(FLOAT4), torch.zeros(8, 8, dtype=torch.bool))
+    found = error_map("c", *triple, TOLERANCE)
+    assert found is not None and (found.shape, found.wrong_count) == ((8, 16), 8)
+    assert first_wrong("c", *triple, TOLERANCE)[0].index == (7, 0)
+
+
+def test_a_map_is_bounded_whatever_the_output() -> None:
+    """As a fact in bytes: two bytes a block in base64, and a range an axis."""
+    reference = right(2, 2, 2, 2, 129, 129)
+    trial = trial_of(reference, at(0, 1, 0, 1, slice(1, None, 2), slice(None, None, 2)), unwritten=True)
+    assert trial.error_map is not None and (trial.error_map.rows, trial.error_map.columns) == (33, 33)
+    largest = trial_of(right(4096, 64), by_chance(0.5), unwritten=True)
+    assert max(len(wire.encode(one)) for one in (trial, largest)) < 16_384 and wire.decode(wire.encode(trial)) == trial
+
+
+# -- phrases -----------------------------------------------------------------------------------------------------------------------------
+
+PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
+    # shape, damage, where the wrong elements are, a word of the likely cause; "" where none may be said
+    ((64, 64), at(...), "Every element of 'c' is wrong.", ""),
+    ((300, 300), above_the_diagonal, "are those above the diagonal.", "mask"),
+    ((64, 64), below_the_diagonal, "are those below the diagonal.", "mask"),
+    ((3, 48, 48), above_the_diagonal, "are those above the diagonal.", "mask"),
+    ((64, 64), on_the_diagonal, "are those on the diagonal.", "off by one"),
+    ((64, 64), lower_half_of_diagonal_tiles, "are in the tiles of 16 x 16 on the diagonal.", "path of their own"),
+    ((250, 250), lower_half_of_diagonal_tiles, "are in the tiles of 16 x 16 on the diagonal.", "path of their own"),
+    ((100, 200), at(slice(96, None)), "in the last 4 of 100 rows, from row 96 on, the last multiple of 32.", "partial tile"),
+    ((100, 200), at(..., slice(192, None)), "in the last 8 of 200 columns, from column 192 on, the last multiple of 64.", "partial tile"),
+    ((128, 200), at(slice(100, None)), "in the last 28 of 128 rows, from row 100 on.", ""),
+    ((97, 200), at(96), "in the last row (96, the last multiple of 32).", ""),
+    ((1000,), at(slice(992, None)), "in the last 8 of 1000 elements, from element 992 on, the last multiple of 32.", "partial tile"),
+    (
+        (100, 200),
+        each(at(slice(96, None)), at(..., slice(192, None))),
+        "in the last 4 of 100 rows, from row 96 on, the last multiple of 32 or in the last 8 of 200 columns, from column 192 on, the last "
+        "multiple of 64.",
+        "partial tile",
+    ),
+    ((100, 201), in_memory(20096 - 256, None), "in the last 260 of 20100 elements in memory order, from element 19840 on.", ""),
+    (
+        (100, 201),
+        in_memory(19968, None),
+        "the last 132 of 20100 elements in memory order, from element 19968 on, the last multiple of",
+        "t",
+    ),
+    ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "in the first or last row or in the first or last column.", "padding"),
+    ((1000,), each(at(slice(0, 2)), at(slice(-2, None))), "in the first or last 2 elements.", "padding"),
+    ((64, 128), at(..., slice(3, None, 4)), "in every 4th column, from column 3 on.", "4 neighbouring elements"),
+    ((64, 320), at(..., slice(31, None, 32)), "in every 32nd column, from column 31 on.", "lane of each warp"),
+    ((64, 300), at(..., slice(0, None, 5)), "in every 5th column, from column 0 on.", ""),
+    ((64, 128), at(slice(1, None, 2)), "in every 2nd row, from row 1 on.", ""),
+    ((64, 129), in_memory(2, None, 4), "in every 4th element, from element 2 on.", "4 neighbouring elements"),
+    ((64, 256), half_of_tiles, "in columns 16 to 31 of every 32.", ""),
+    ((4, 32, 32), at(2), "in batch 2 of 4.", ""),
+    ((4, 32, 32), at(slice(1, None)), "in the last 3 of 4 batches, from batch 1 on.", "offset"),
+    ((2, 4, 32, 32), at(slice(None), 2), "in index 2 of 4 (axis 1).", ""),
+    ((4, 32, 32), at(2, slice(16, 20)), "in batch 2 of 4 and in rows 16 to 19 of 32.", ""),
+    ((300, 300), by_chance(0.01), "are scattered over all of it.", ""),
+    ((64, 64), by_chance(0.3), "are scattered over all of it.", ""),
+]
+
+
+@pytest.mark.parametrize(("shape", "damage", "phrase", "cause"), PHRASES)
+def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phrase: str, cause: str) -> None:
+    """And what it points to, where it points to one thing."""
+    trial = trial_of(right(*shape), damage)
+    assert phrase in describe(trial)
+    assert cause in likely_cause(trial) if cause else likely_cause(trial) == ""
+
+
+@pytest.mark.parametrize(
+    ("shape", "damage", "phrase", "cause"),
+    [
+        ((64, 64), at(...), "No element of 'c' was written.", "launch"),
+        ((100, 200), at(slice(96, None)), "in the last 4 of 100 rows", "whole tiles or vectors only"),
+        ((64, 64), at(slice(1, None)), "The unwritten elements of 'c' are in the last 63 of 64 rows, from row 1 on.", "ends too early"),
+        ((97, 200), at(96), "in the last row (96", "one too small"),
+        ((223, 781), in_memory(-3, None), "the last 3 of 174163 elements in memory order, from element 174160 on, the last mul", "vectors"),
+        ((1000,), at(999), "in the last element", "one too small"),
+        ((64, 256), half_of_tiles, "in columns 16 to 31 of every 32.", "part of a tile of 32"),
+        ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "first or last row", "skips elements"),
+        ((64, 64), above_the_diagonal, "are those above the diagonal.", "zeros too"),
+        ((4, 32, 32), at(2), "in batch 2 of 4.", ""),
+    ],
+)
+def test_what_was_not_written_has_other_causes(shape: tuple[int, ...], damage: Damage, phrase: str, cause: str) -> None:
+    """A grid that is too small writes nothing; a bound that is wrong writes something else."""
+    trial = trial_of(right(*shape), damage, unwritten=True)
+    assert phrase in describe(trial)
+    assert cause in likely_cause(trial) if cause else likely_cause(trial) == ""
+
+
+@pytest.mark.parametrize(
+    ("shape", "damage"),
+    [
+        ((300, 300), a_cluster),
+        ((64, 64), a_checkerboard),
+        ((512, 512), a_checkerboard),
+        ((64, 64), each(at(3, 5), at(60, 2), at(17, 40))),  # too few
+        ((300, 300), each(above_the_diagonal, at(200, 3))),
+        ((64, 64), each(on_the_diagonal, at(60, 3))),
+        ((64, 64), each(lower_half_of_diagonal_tiles, at(60, 3))),
+        ((100, 200), each(at(slice(96, None)), at(3, 5))),
+        ((64, 128), each(at(..., slice(3, None, 4)), at(..., 1))),
+        ((4, 32, 32), each(at(2), at(0, 3, 5))),
+        ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1), at(20, 20))),
+        ((64, 256), each(half_of_tiles, at(3, 5))),
+        ((64, 129), each(in_memory(2, None, 4), at(0, 1))),
+        ((100, 200), each(at(slice(96, None)), at(..., slice(192, None)), at(3, 5))),
+    ],
+)
+def test_one_element_outside_of_a_pattern_is_enough_to_say_nothing(shape: tuple[int, ...], damage: Damage) -> None:
+    """The control of each phrase: it must not be said of what it does not cover."""
+    trial = trial_of(right(*shape), damage)
+    assert trial.error_map is not None and trial.error_map.pattern is None
+    assert describe(trial) == "" and likely_cause(trial) == ""
+
+
+def test_a_short_tail_is_said_of_what_was_not_written_only() -> None:
+    """Three elements that were written wrongly may be there by chance."""
+    assert describe(trial_of(right(223, 781), in_memory(-3, None))) == ""
+    assert describe(trial_of(right(223, 781), each(at(1, 1), at(5, 3)), unwritten=True)) == ""
+
+
+def test_zeros_of_the_reference_are_no_pattern_of_the_kernel() -> None:
+    """Zeros for a triangular result are right above the diagonal. The control is the same answer for a result without zeros there."""
+    reference = right(64, 64)
+    zeros = trial_of(reference.tril(), lambda output: output.zero_())
+    assert describe(zeros) == NONZERO_WRONG and likely_cause(zeros) == ""
+    masked = trial_of(reference, lambda output: output.tril_())
+    assert "above the diagonal" in describe(masked)
+
+
+@pytest.mark.parametrize("share", [0.95, 0.7])
+def test_a_result_with_zeros_is_no_pattern_where_few_others_are_right(share: float) -> None:
+    """A race in a triangular product leaves some elements of the triangle right. The control is the same damage without the zeros."""
+
+    def damage(output: torch.Tensor) -> None:
+        by_chance(share)(output)
+        output.tril_()
+
+    reference = right(256, 256)
+    assert describe(trial_of(reference.tril(), damage)) == (NONZERO_WRONG if share > 0.9 else "")
+    if share > 0.9:
+        kept_zeros = each(damage, lambda output: output.add_(reference.triu(1)))
+        assert "below the diagonal" in describe(trial_of(reference, kept_zeros))
+
+
+def test_rows_that_are_wrong_where_all_others_are_zero_are_no_pattern() -> None:
+    """The control is a reference without zeros."""
+    reference = right(256, 256)
+    padded = torch.cat([torch.zeros(128, 256), reference[128:]])
+    assert describe(trial_of(padded, at(slice(128, None)))) == NONZERO_WRONG
+    assert "the last 128 of 256 rows" in describe(trial_of(reference, at(slice(128, None))))
+
+
+def test_some_elements_of_a_pattern_may_be_right_by_chance() -> None:
+    """As half of a ReLU's are, where a kernel computes zeros."""
+
+    def damage(output: torch.Tensor) -> None:
+        by_chance(0.5)(output[96:])
+
+    assert "the last 4 of 100 rows" in describe(trial_of(right(100, 200), damage))
+
+
+def test_nearly_every_element_is_not_every_element() -> None:
+    """It is said so."""
+    assert describe(trial_of(right(300, 300), by_chance(0.995))).startswith("Nearly every element")
+
+
+def test_a_better_cause_is_not_contradicted() -> None:
+    """A symptom or a CUDA error says more than a place."""
+    reference = right(100, 200)
+    assert likely_cause(trial_of(reference, at(slice(96, None))))
+    for better in ({"symptom": Symptom.FLOAT16}, {"cuda_error": "cudaErrorInvalidValue: invalid argument"}):
+        trial = trial_of(reference, at(slice(96, None)), **better)
+        assert likely_cause(trial) == "" and "last 4 of 100 rows" in describe(trial)
+
+
+def test_every_kind_of_pattern_is_tested_here() -> None:
+    """A new one needs a phrase, and a case above."""
+    seen = {found.pattern.kind for found in (mapped(right(*shape), damage) for shape, damage, _, _ in PHRASES) if found.pattern}
+    assert seen | {PatternKind.NONZERO} == set(PatternKind)
