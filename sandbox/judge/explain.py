@@ -64,7 +64,7 @@ def _error_map(done: Run, right: Tensors, bench: WorkloadContext) -> wire.ErrorM
 def _outputs(done: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
     """Name, and output, reference and what was not written, of each output that can be compared."""
     for tensor, out, ref, mask in zip(bench.problem.outputs, done.outputs, right, done.unwritten, strict=True):
-        if out.shape == ref.shape:
+        if (out.shape, out.device) == (ref.shape, ref.device):
             yield tensor.name, comparable(out, ref, poison.but_right_nan(mask, out, ref))
 
 

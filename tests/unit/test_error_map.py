@@ -189,6 +189,14 @@ def test_every_dtype_has_a_map(name: str) -> None:
     assert found is not None and found.wrong_count == 256 and shares(found)[60] == [255] * 64
 
 
+def test_a_reference_of_another_dtype_is_compared_by_its_numbers() -> None:
+    """As formats with a rule of their own may have one."""
+    reference, output = torch.ones(8, 8).to(torch.float8_e4m3fn), torch.ones(8, 8)
+    output[7] = 2
+    found = error_map("c", *comparable(output, reference, torch.zeros(8, 8, dtype=torch.bool)), TOLERANCE)
+    assert found is not None and found.wrong_count == 8
+
+
 def test_a_dtype_of_two_numbers_a_byte_has_a_map_and_elements() -> None:
     """Its last axis is twice as long, and nothing is computed in it."""
     if FLOAT4 is None:

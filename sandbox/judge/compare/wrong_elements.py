@@ -52,7 +52,7 @@ def wrong_mask(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.T
 def comparable(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The three as `compare` takes them: a byte that is right was written. Floats of a byte are widened; of float4 the last axis is twice
     as long."""
-    if not is_narrow(reference.dtype):
+    if not is_narrow(reference.dtype) or output.dtype != reference.dtype:
         return output, reference, unwritten
     unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
     if reference.dtype == FLOAT4:
