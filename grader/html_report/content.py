@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.html_report import charts
 from grader.html_report.diagnostics import REMARKS, remarks_by_line
+from grader.html_report.error_maps import error_maps
 from grader.html_report.measured import measured
 from grader.html_report.source_lines import shown_sources
 from grader.isolations import description
@@ -96,6 +97,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
             for trial in report.trials
             for one in trial.wrong_elements
         ][:ROWS],
+        "maps": error_maps(report.trials),
         "times": measured(report),
         "roofline": charts.roofline_chart([one for one in report.measurements if not one.hidden], report.environment.ceilings),
         "build": _build(report) if report.HasField("build") else None,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from sandbox.protocol.devices import DeviceKind
+from sandbox.protocol.devices import DeviceKind, device_info
 
 PACKAGES = ("numpy", "triton", "numba", "numba-cuda")
 ASK_S = 10.0
@@ -37,7 +37,7 @@ def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> 
         "gcc": _answer([*environ.get("CXX", "g++").split(), "-dumpfullversion"]),
         **{name: _package_version(name) for name in PACKAGES},
     }
-    if kind is not DeviceKind.EMULATED:  # where g++ compiles what nvcc would
+    if device_info(kind).toolkit_program:
         found["nvcc"] = nvcc_version(_answer([_nvcc(environ), "--version"]))
     return {name: version for name, version in found.items() if version}
 
