@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader import devices
+from grader.cli import artifacts as artifacts_command
 from grader.cli import competitions as competitions_command
 from grader.cli import extras
 from grader.cli import leaderboard as leaderboard_command
@@ -125,6 +126,21 @@ def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: J
 def show(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
     """Print a submission as it is now."""
     run(submissions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@app.command()
+def artifacts(
+    name: Name,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the files there. Nothing is overwritten. Default: only list them.", show_default=False),
+    ] = None,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """List the files that a submission in profile mode left, and save them. Only its owner sees them."""
+    run(artifacts_command.artifacts(Target(server=server, state_dir=state_dir), name, out, json=json))
 
 
 @app.command("list")

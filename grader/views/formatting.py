@@ -126,3 +126,13 @@ def middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> s
 def _three_digits(value: float) -> str:
     size = abs(value)
     return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:.0f}"
+
+
+def byte_count(size_bytes: int) -> str:
+    """A size for people, such as `12.3 kB`."""
+    value, units = float(size_bytes), ("B", "kB", "MB", "GB")
+    for unit in units:
+        if value < 1000 or unit == units[-1]:
+            break
+        value /= 1000
+    return f"{size_bytes} B" if size_bytes < 1000 else f"{value:.3g} {unit}"
