@@ -542,6 +542,14 @@ class KernelProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileNote:
+    """What a box of profile mode leaves in {out}, next to its files: what it found, and which tool made which file. A claim."""
+
+    profile: KernelProfile
+    files: dict[str, str] = field(default_factory=dict)  # tools, by the names of files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactFile:
     """A file that a tool of a profile left and that is kept under its digest, the sha256 in hex. tool: as in ProfileTool."""
 
@@ -676,6 +684,7 @@ MESSAGES: dict[str, type[Any]] = {
         Measurement,
         Evidence,
         KernelProfile,
+        ProfileNote,
         ArtifactFile,
         Violation,
         RunEnd,
