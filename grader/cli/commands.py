@@ -82,8 +82,8 @@ def submit(
     mode: Annotated[
         Mode | None,
         typer.Option(
-            help="How far to grade: verify, also time, ranked (hidden workloads too, several processes), or profile (not available yet). "
-            "[default: benchmark; ranked with --competition]"
+            help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, profile "
+            "verifies and runs profilers, and times nothing. [default: benchmark; ranked with --competition]"
         ),
     ] = None,
     competition: Annotated[str, typer.Option(metavar="NAME", help="The competition to submit to.", show_default=False)] = "",

@@ -16,6 +16,7 @@ from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
 from grader.grading.ports import Host, Lane, LaneReservation, Workspace
+from grader.grading.profile import profiled, static_profile
 from grader.grading.redaction import after_hidden, run_end
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
 from grader.isolation.cancellation import finish_despite_cancel
@@ -60,6 +61,17 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                                 yield fact
                     if failed:  # right in every process, or not right
                         return
+                if lease.submission.new.mode is wire.Mode.PROFILE:
+                    async for fact in _profile(lease, host, work, lane.environment):
+                        yield fact
+
+
+async def _profile(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> AsyncIterator[wire.Fact]:
+    """Let the tools of profile mode look at a kernel that was right on every workload."""
+    yield wire.Progress(stage=wire.Stage.PROFILING)
+    static = await static_profile(lease, host, work, environment)
+    async for fact in profiled((static,), host):
+        yield fact
 
 
 def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
@@ -222,7 +234,7 @@ def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, b
         problem=with_calling_convention(problem, new),
         language=new.language,
         entry=new.entry or entry_in(problem, new.language),
-        mode=new.mode,
+        mode=wire.Mode.TEST if new.mode is wire.Mode.PROFILE else new.mode,  # verified; what is profiled is never timed for a score
         link_path=str(work.link_dir / "judge.sock"),
         artifact_path=str(work.artifact_path),
         artifact_digest=build.artifact_digest,

@@ -15,6 +15,7 @@ import structlog
 
 from grader import devices
 from grader.artifacts import ArtifactCache
+from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.local_fleet import LocalFleet
@@ -61,6 +62,7 @@ async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Gradin
             lane_count=settings.lanes,
             builder_count=settings.builders,
             cache=cache,
+            files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
         ) as fleet:
             yield Grading(
                 grade=fleet.grade,

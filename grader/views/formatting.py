@@ -136,3 +136,14 @@ def byte_count(size_bytes: int) -> str:
             break
         value /= 1000
     return f"{size_bytes} B" if size_bytes < 1000 else f"{value:.3g} {unit}"
+
+
+def profile_outcome(outcome: report_pb2.ProfileToolOutcome) -> str:
+    """What became of a tool of profile mode, in words."""
+    name = name_of(report_pb2.ProfileToolOutcome, outcome, "PROFILE_TOOL_OUTCOME_").lower()
+    return "not available" if name == "unavailable" else name
+
+
+def dimensions(sizes: Sequence[int]) -> str:
+    """Sizes along axes, such as `64 x 64 x 1`."""
+    return " x ".join(map(str, sizes))

@@ -215,6 +215,28 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         "output": report.output[:OUTPUT_CHARS],
         "output_cut": len(report.output) > OUTPUT_CHARS,
         "environment": _environment(report.environment) if report.HasField("environment") else None,
+        "profile": _profile(report.profile) if report.HasField("profile") else None,
+    }
+
+
+def _profile(found: report_pb2.Profile) -> dict[str, Any]:
+    return {
+        "architecture": found.architecture,
+        "workload_id": found.workload_id,
+        "tools": [{"name": one.name, "outcome": formatting.profile_outcome(one.outcome), "detail": one.detail} for one in found.tools],
+        "kernels": [{**_kernel(one), "doubles": one.double_instruction_count} for one in found.kernels],
+        "launches": [
+            {
+                "kernel": one.kernel,
+                "count": one.count,
+                "grid": formatting.dimensions(one.grid),
+                "block": formatting.dimensions(one.block),
+                "shared": one.shared_bytes,
+                "time": formatting.time(formatting.duration_ns(one.total_duration)) if one.HasField("total_duration") else "-",
+            }
+            for one in found.launches
+        ],
+        "remarks": list(found.remarks),
     }
 
 

@@ -108,7 +108,7 @@ class Assembled:
 
 
 def assembled(ptx: str, architecture: int) -> Assembled:
-    """Have ptxas assemble a text, for the architecture that it names: by the toolkit's ptxas, or by one of Triton's where that is too old for it."""
+    """Have ptxas assemble a text, for the architecture that it names: the toolkit's, or Triton's where that is too old for it."""
     made = Assembled()
     for program in (shutil.which("ptxas"), nvidia_file("bin/ptxas"), nvidia_file("bin/ptxas-blackwell")):
         if program is not None and (made := _assembled_by(str(program), ptx, architecture)).cubin is not None:
@@ -126,7 +126,8 @@ def _assembled_by(program: str, ptx: str, architecture: int) -> Assembled:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=PTXAS_S)
         except (OSError, subprocess.TimeoutExpired):
             return Assembled()
-        return Assembled(log=done.stderr + done.stdout, cubin=made.read_bytes() if done.returncode == 0 and made.exists() else None)
+        log = (done.stderr + done.stdout).replace(f"{Path(program).name} ", "ptxas ")
+        return Assembled(log=log, cubin=made.read_bytes() if done.returncode == 0 and made.exists() else None)
 
 
 def nvidia_file(path: str) -> Path | None:

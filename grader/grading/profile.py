@@ -1,0 +1,121 @@
+"""Profile mode, once a kernel was verified: tools look at it in boxes of their own, with no more rights than the kernel has.
+
+What the tools leave is shown and kept, and decides nothing: no fact of it reaches the verdict, and there is no score. No hidden workload is
+run in these boxes, and nothing of the box that was verified in comes here, so that no file can hold a hidden size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import structlog
+
+from grader.errors import SandboxBroken
+from grader.grading import claims
+from grader.grading.build import BUILD_ENVIRONMENT, KERNEL_LIMIT, REMARK_LIMIT_CHARS, build_input, module_argv, write_sources
+from grader.grading.claims import ClaimedFile, ProfileClaims
+from grader.grading.ports import Host, Workspace
+from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
+from grader.model import Lease
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause, ToolOutcome
+
+log = structlog.get_logger()
+
+COMPILERS = "compilers"  # what the static box is called where it left nothing
+# What is not built into this version, and why: named in every profile, so that nobody looks for it.
+NOT_RUN = (
+    wire.ProfileTool(
+        name="ncu",
+        outcome=ToolOutcome.UNAVAILABLE,
+        detail="not run in a box: it needs the device's performance counters, which a box with untrusted code does not get",
+    ),
+    wire.ProfileTool(
+        name="compute-sanitizer",
+        outcome=ToolOutcome.UNAVAILABLE,
+        detail="not run in a box: it attaches to the kernel's process, which a box does not allow",
+    ),
+)
+
+
+async def profiled(claimed: tuple[ProfileClaims, ...], host: Host) -> AsyncIterator[wire.Fact]:
+    """Keep the files of all boxes, and say what they found in one fact."""
+    merged = joined(tuple(one.profile for one in claimed))
+    files, left_out = claims.bounded(file for one in claimed for file in one.files)
+    for file in files:
+        if (fact := await _kept(file, host)) is None:
+            left_out.append(file.name)
+        else:
+            yield fact
+    remarks = (f"left out, for being too large or too many: {', '.join(left_out)}"[:REMARK_LIMIT_CHARS],) if left_out else ()
+    yield replace(merged, remarks=(*merged.remarks, *remarks))
+
+
+def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
+    """One profile of several, with the tools that are never run."""
+    return wire.KernelProfile(
+        tools=(*(tool for one in profiles for tool in one.tools), *NOT_RUN),
+        workload_id=next((one.workload_id for one in profiles if one.workload_id), ""),
+        architecture=next((one.architecture for one in profiles if one.architecture), ""),
+        kernels=tuple(use for one in profiles for use in one.kernels)[:KERNEL_LIMIT],
+        launches=tuple(launch for one in profiles for launch in one.launches)[: claims.LAUNCH_LIMIT],
+        remarks=tuple(dict.fromkeys(remark for one in profiles for remark in one.remarks)),
+    )
+
+
+async def static_profile(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> ProfileClaims:
+    """Compile the kernels for a GPU in a build box, and take what that leaves."""
+    job, files = build_input(lease, environment)
+    assert work.make_output is not None
+    with work.make_output() as out_dir:
+        write_sources(job, files, work)
+        spec = BoxSpec(
+            box_id=f"{work.box_id}-profile",
+            purpose=Purpose.BUILD,
+            argv=module_argv("sandbox.builder.profile", "{src}", "{out}"),
+            limits=host.profile.build,
+            slot=work.slot,
+            src_dir=work.source_dir,
+            out_dir=out_dir,
+            environment=BUILD_ENVIRONMENT,
+        )
+        async with host.builder():
+            end = await _ended(host, spec)
+        found = await asyncio.to_thread(claims.take, out_dir)
+    # The static tools claim nothing of a run.
+    return unless_missing(replace(found, profile=replace(found.profile, launches=(), workload_id="")), COMPILERS, end)
+
+
+def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClaims:
+    """The claims; of a box that left none, that this tool failed, and how the box ended."""
+    if not found.missing:
+        return found
+    how = {
+        BoxCause.WALL_LIMIT: "it reached its time limit",
+        BoxCause.MEMORY_LIMIT: "it took more memory than a box may",
+        BoxCause.OUTPUT_LIMIT: "it printed too much",
+    }.get(end.cause, found.missing)
+    return ProfileClaims(profile=wire.KernelProfile(tools=(wire.ProfileTool(name=tool, outcome=ToolOutcome.FAILED, detail=how),)))
+
+
+async def _ended(host: Host, spec: BoxSpec) -> BoxExit:
+    try:
+        async with host.isolation.start(spec) as box:
+            return await box.wait()
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
+
+
+async def _kept(file: ClaimedFile, host: Host) -> wire.ArtifactFile | None:
+    if host.files is None:
+        return None
+    try:
+        digest = await asyncio.to_thread(host.files.keep, file.content)
+    except OSError as error:
+        log.warning("submission_file_not_kept", error=str(error))
+        return None
+    if digest is None:
+        return None
+    return wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=len(file.content))
