@@ -62,15 +62,15 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                     if failed:  # right in every process, or not right
                         return
                 if lease.submission.new.mode is wire.Mode.PROFILE:
-                    async for fact in _profile(lease, host, work, lane.environment):
+                    async for fact in _profile(lease, host, work, lane.environment, build):
                         yield fact
 
 
-async def _profile(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> AsyncIterator[wire.Fact]:
+async def _profile(lease: Lease, host: Host, work: Workspace, environment: wire.Environment, build: wire.Build) -> AsyncIterator[wire.Fact]:
     """Let the tools of profile mode look at a kernel that was right on every workload."""
     yield wire.Progress(stage=wire.Stage.PROFILING)
     static = await static_profile(lease, host, work, environment)
-    async for fact in profiled((static,), host):
+    async for fact in profiled((static,), host, build):
         yield fact
 
 

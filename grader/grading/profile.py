@@ -25,23 +25,23 @@ from sandbox.protocol.wire import BoxCause, ToolOutcome
 log = structlog.get_logger()
 
 COMPILERS = "compilers"  # what the static box is called where it left nothing
-# What is not built into this version, and why: named in every profile, so that nobody looks for it.
+# What this version does not run, and why: named in every profile, so that nobody looks for it.
 NOT_RUN = (
     wire.ProfileTool(
         name="ncu",
         outcome=ToolOutcome.UNAVAILABLE,
-        detail="not run in a box: it needs the device's performance counters, which a box with untrusted code does not get",
+        detail="this version does not run it: it needs the GPU's performance counters, and a box gets no right to them",
     ),
     wire.ProfileTool(
         name="compute-sanitizer",
         outcome=ToolOutcome.UNAVAILABLE,
-        detail="not run in a box: it attaches to the kernel's process, which a box does not allow",
+        detail="this version does not run it; run it yourself on a GPU",
     ),
 )
 
 
-async def profiled(claimed: tuple[ProfileClaims, ...], host: Host) -> AsyncIterator[wire.Fact]:
-    """Keep the files of all boxes, and say what they found in one fact."""
+async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
+    """Keep the files of all boxes, and say what they found, and the build did not say, in one fact."""
     merged = joined(tuple(one.profile for one in claimed))
     files, left_out = claims.bounded(file for one in claimed for file in one.files)
     for file in files:
@@ -50,7 +50,8 @@ async def profiled(claimed: tuple[ProfileClaims, ...], host: Host) -> AsyncItera
         else:
             yield fact
     remarks = (f"left out, for being too large or too many: {', '.join(left_out)}"[:REMARK_LIMIT_CHARS],) if left_out else ()
-    yield replace(merged, remarks=(*merged.remarks, *remarks))
+    news = tuple(one for one in merged.remarks if one not in build.remarks)
+    yield replace(merged, remarks=(*news, *remarks))
 
 
 def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
