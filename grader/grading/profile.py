@@ -7,23 +7,27 @@ run in these boxes, and nothing of the box that was verified in comes here, so t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
-from grader.errors import SandboxBroken
+from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.grading import claims
 from grader.grading.build import BUILD_ENVIRONMENT, KERNEL_LIMIT, REMARK_LIMIT_CHARS, build_input, module_argv, write_sources
 from grader.grading.claims import ClaimedFile, ProfileClaims
-from grader.grading.ports import Host, Workspace
-from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
+from grader.grading.link import closed_link
+from grader.grading.ports import Host, Lane, Workspace
+from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.model import Lease
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, ToolOutcome
 
 log = structlog.get_logger()
 
+TORCH_PROFILER = "torch profiler"  # as `sandbox/runner/profile.py` calls itself
 COMPILERS = "compilers"  # what the static box is called where it left nothing
 # What this version does not run, and why: named in every profile, so that nobody looks for it.
 NOT_RUN = (
@@ -99,6 +103,61 @@ def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClai
         BoxCause.OUTPUT_LIMIT: "it printed too much",
     }.get(end.cause, found.missing)
     return ProfileClaims(profile=wire.KernelProfile(tools=(wire.ProfileTool(name=tool, outcome=ToolOutcome.FAILED, detail=how),)))
+
+
+async def run_profile(
+    spec: BoxSpec, job: Callable[[Box], wire.Job], lane: Lane, host: Host, out_dir: Path
+) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
+    """Have the kernel launched once more in a fresh box, under profilers; progress, then what that left.
+
+    The facts of this run are not passed on: the kernel was judged before. job: of one public workload, in mode PROFILE.
+    """
+    why, end = "", BoxExit(cause=BoxCause.EXITED)
+    try:
+        async with host.isolation.start(spec) as box:
+            wanted = job(box)
+            async with closed_link(box, Path(wanted.link_path)):
+                # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
+                async for fact in lane.judge(wanted):
+                    if isinstance(fact, wire.Broken):
+                        raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
+                    if isinstance(fact, wire.Progress):
+                        yield fact
+                    why = why or _failure(fact)
+            end = await box.kill()
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
+    found = await asyncio.to_thread(claims.take, out_dir)
+    if found.missing and why:
+        found = replace(found, missing=why)
+    workload_id = wanted.problem.workloads[0].workload_id
+    # It compiles nothing. Which workload it was is not the box's to say.
+    profile = replace(found.profile, kernels=(), architecture="", workload_id=workload_id if found.profile.launches else "")
+    yield unless_missing(replace(found, profile=profile), TORCH_PROFILER, end)
+
+
+def profiled_workload(problem: wire.ProblemSpec, *, on_gpu: bool) -> wire.ProblemSpec | None:
+    """The problem with the one public workload that is profiled: on a GPU the largest, else the smallest; None where all are hidden."""
+    shown = sorted((one for one in problem.workloads if not one.hidden), key=lambda one: math.prod(one.axes.values()))
+    return replace(problem, workloads=(shown[-1 if on_gpu else 0],), trial_count=1) if shown else None
+
+
+def no_workload() -> ProfileClaims:
+    """Where every workload is hidden."""
+    tool = wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.UNAVAILABLE, detail="the problem has no public workload")
+    return ProfileClaims(profile=wire.KernelProfile(tools=(tool,)))
+
+
+def _failure(fact: wire.Fact) -> str:
+    """Why a run that was right before is none now."""
+    match fact:
+        case wire.Load(outcome=outcome) if outcome is not wire.LoadOutcome.LOADED:
+            return f"the kernel did not load again: {outcome.value}"
+        case wire.Trial(outcome=outcome) if outcome is not wire.TrialOutcome.PASSED:
+            return f"the kernel was not right again: {outcome.value}"
+        case wire.Violation():
+            return "the kernel's process broke the protocol"
+    return ""
 
 
 async def _ended(host: Host, spec: BoxSpec) -> BoxExit:

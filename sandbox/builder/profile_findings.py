@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox.builder.build import leave
 from sandbox.protocol import wire
+from sandbox.protocol.output import leave
 from sandbox.protocol.wire import ToolOutcome
 
 NOTE = "profile.json"

@@ -41,7 +41,9 @@ def test_what_is_named_and_plain_is_taken(out):
     assert found.profile.architecture == "sm_90a" and found.profile.remarks == () and not found.missing
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "a\0b", "a\nb", "x" * 101, "\u202eb.ptx", "-a"])
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "a\0b", "a\nb", "x" * 101, "\u202eb.ptx", "-a"]
+)
 def test_a_name_that_is_no_plain_name_is_never_opened(out, name):
     """And it is not quoted: the remark says that there was one."""
     (out / "a.ptx").write_text("a")
@@ -136,13 +138,26 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), duration_ns=-5),
     )
     tool = wire.ProfileTool(name="nvcc\x1b[2J\n", outcome=ToolOutcome.RAN, detail="\u202e" + "x" * 1_000)
-    uses = (wire.KernelUse(name="\x1b]0;k\x07", registers=32), wire.KernelUse(name="k", registers=-1), wire.KernelUse(name="k", registers=2**40))
+    uses = (
+        wire.KernelUse(name="\x1b]0;k\x07", registers=32),
+        wire.KernelUse(name="k", registers=-1),
+        wire.KernelUse(name="k", registers=2**40),
+    )
     leave(
-        out, tools=(tool,) * 100, launches=(*forged, *(launch,) * 60), kernels=uses, remarks=("r" * 999,) * 40, architecture="sm_90a\x1b" * 99
+        out,
+        tools=(tool,) * 100,
+        launches=(*forged, *(launch,) * 60),
+        kernels=uses,
+        remarks=("r" * 999,) * 40,
+        architecture="sm_90a\x1b" * 99,
     )
     found = claims.take(out).profile
     assert found.launches == (launch,) * (claims.LAUNCH_LIMIT - len(forged))
-    assert len(found.tools) == claims.TOOL_LIMIT and found.tools[0].name == "nvcc[2J" and len(found.tools[0].detail) == claims.DETAIL_LIMIT_CHARS
+    assert (
+        len(found.tools) == claims.TOOL_LIMIT
+        and found.tools[0].name == "nvcc[2J"
+        and len(found.tools[0].detail) == claims.DETAIL_LIMIT_CHARS
+    )
     assert [use.name for use in found.kernels] == ["]0;k"] and all(text.isprintable() for text in (*found.remarks, found.architecture))
     assert len(found.remarks) <= 17 and len(found.architecture) <= 16
 
