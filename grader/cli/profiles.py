@@ -42,7 +42,7 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
 
 
 def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:
-    title = f"Launches on {one_line(workload_id)}, as the kernel's process reports them"
+    title = f"Launches on {one_line(workload_id)}"
     table = Table("kernel", box=None, pad_edge=False, title=title, title_justify="left")
     timed = any(one.HasField("total_duration") for one in launches)
     for heading in ("launches", "grid", "block", "shared", *(["time"] if timed else [])):

@@ -118,7 +118,8 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
 
 
 @pytest.mark.parametrize("content", [
-    b"", b"{", b"\xff", b'{"type":"Build","outcome":"built"}', b'{"type":"ProfileNote","profile":[]}', b'{"type":"ProfileNote","profile":{"tools":7}}',
+    b"", b"{", b"\xff", b'{"type":"Build","outcome":"built"}', b'{"type":"ProfileNote","profile":[]}',
+    b'{"type":"ProfileNote","profile":{"tools":7}}',
     b'{"type":"Finished","job_id":"x"}', b"[" * 100_000, b" " * (claims.NOTE_LIMIT_BYTES + 1),
 ])  # fmt: skip
 def test_a_note_of_another_form_is_no_note(out, content):
