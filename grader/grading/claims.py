@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,8 +34,11 @@ class ProfileClaims:
     missing: str = ""
 
 
-def take(out_dir: Path) -> ProfileClaims:
-    """Read what lies in {out} of a box that is gone. Never follows a link; what is over a limit is left there, and a remark says so."""
+def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = None) -> ProfileClaims:
+    """Read what lies in {out} of a box that is gone. Never follows a link; what is over a limit is left there, and a remark says so.
+
+    tools: those that the box runs; what it claims of another one is dropped. names: the files that it may leave; None: any plain name.
+    """
     content = pick_up(out_dir, NOTE, limit_bytes=NOTE_LIMIT_BYTES)
     if isinstance(content, Refusal):
         return ProfileClaims(missing="it left no result" if content.reason is RefusalReason.MISSING else content.sentence)
@@ -45,8 +48,9 @@ def take(out_dir: Path) -> ProfileClaims:
         note = None
     if not isinstance(note, wire.ProfileNote):
         return ProfileClaims(missing="it left a result that can't be read")
-    files, refused = _files(out_dir, note.files)
-    profile = checked(note.profile)
+    wanted = {name: tool for name, tool in note.files.items() if tool in tools and (names is None or name in names)}
+    files, refused = _files(out_dir, wanted)
+    profile = checked(replace(note.profile, tools=tuple(one for one in note.profile.tools if one.name in tools)))
     left_out = (f"left out: {'; '.join(refused)}"[:REMARK_LIMIT_CHARS],) if refused else ()
     return ProfileClaims(profile=replace(profile, remarks=(*profile.remarks, *left_out)), files=files)
 

@@ -28,7 +28,10 @@ from sandbox.protocol.wire import BoxCause, ToolOutcome
 log = structlog.get_logger()
 
 TORCH_PROFILER = "torch profiler"  # as `sandbox/runner/profile.py` calls itself
+TORCH_FILES = ("torch_profile.txt", "torch_trace.json", "torch_trace.json.gz")
 COMPILERS = "compilers"  # what the static box is called where it left nothing
+# As `sandbox/builder/profile.py` and what it calls name themselves.
+STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")
 # What this version does not run, and why: named in every profile, so that nobody looks for it.
 NOT_RUN = (
     wire.ProfileTool(
@@ -88,7 +91,7 @@ async def static_profile(lease: Lease, host: Host, work: Workspace, environment:
         )
         async with host.builder():
             end = await _ended(host, spec)
-        found = await asyncio.to_thread(claims.take, out_dir)
+        found = await asyncio.to_thread(claims.take, out_dir, STATIC_TOOLS)
     # The static tools claim nothing of a run.
     return unless_missing(replace(found, profile=replace(found.profile, launches=(), workload_id="")), COMPILERS, end)
 
@@ -127,7 +130,7 @@ async def run_profile(
             end = await box.kill()
     except IsolationBroken as error:
         raise SandboxBroken(str(error)) from error
-    found = await asyncio.to_thread(claims.take, out_dir)
+    found = await asyncio.to_thread(claims.take, out_dir, (TORCH_PROFILER,), TORCH_FILES)
     if found.missing and why:
         found = replace(found, missing=why)
     workload_id = wanted.problem.workloads[0].workload_id

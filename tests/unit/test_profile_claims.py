@@ -11,6 +11,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 
 SECRET = b"root:x:0:0"
+TOOLS = ("nvcc", "nvcc\x1b[2J\n")
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_what_is_named_and_plain_is_taken(out):
     for name in ("a.ptx", "b.sass", "unnamed"):
         (out / name).write_text(name)
     leave(out, ["a.ptx", "b.sass"], tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),), architecture="sm_90a")
-    found = claims.take(out)
+    found = claims.take(out, TOOLS)
     assert [(one.name, one.tool, one.content) for one in found.files] == [("a.ptx", "nvcc", b"a.ptx"), ("b.sass", "nvcc", b"b.sass")]
     assert found.profile.architecture == "sm_90a" and found.profile.remarks == () and not found.missing
 
@@ -48,7 +49,7 @@ def test_a_name_that_is_no_plain_name_is_never_opened(out, name):
     """And it is not quoted: the remark says that there was one."""
     (out / "a.ptx").write_text("a")
     leave(out, [name, "a.ptx"])
-    found = claims.take(out)
+    found = claims.take(out, TOOLS)
     assert names(found) == ["a.ptx"] and found.profile.remarks == ("left out: a file without a plain name",)
 
 
@@ -60,7 +61,7 @@ def test_links_and_special_files_are_left_there(out):
     os.mkfifo(out / "pipe")
     (out / "plain").write_bytes(b"plain")
     leave(out, ["link", "hard", "directory", "pipe", "gone", "plain"])
-    found = claims.take(out)
+    found = claims.take(out, TOOLS)
     assert names(found) == ["plain"] and all(SECRET not in one.content for one in found.files)
     assert "'link' is a symbolic link" in found.profile.remarks[0]
 
@@ -69,7 +70,7 @@ def test_links_and_special_files_are_left_there(out):
 def test_the_note_itself_may_be_no_link(out, kind):
     """Nor a pipe."""
     leave(out, tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),))
-    assert claims.take(out).profile.tools  # the control
+    assert claims.take(out, TOOLS).profile.tools  # the control
     text = (out / claims.NOTE).read_bytes()
     (out / claims.NOTE).unlink()
     if kind == "link":
@@ -77,7 +78,7 @@ def test_the_note_itself_may_be_no_link(out, kind):
         (out / claims.NOTE).symlink_to(out.parent / "elsewhere")
     else:
         (os.mkfifo if kind == "pipe" else os.mkdir)(out / claims.NOTE)
-    found = claims.take(out)
+    found = claims.take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile() and found.files == ()
 
 
@@ -88,7 +89,7 @@ def test_a_file_over_the_limit_is_left_there(out):
     with (out / "fits").open("wb") as file:
         file.truncate(FILE_LIMIT_BYTES)
     leave(out, ["large", "fits"])
-    found = claims.take(out)
+    found = claims.take(out, TOOLS)
     assert names(found) == ["fits"] and "'large' is over" in found.profile.remarks[0]
 
 
@@ -113,7 +114,7 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
     for number in range(FILE_COUNT_LIMIT + 5):
         (out / f"f{number}").write_bytes(b"x")
     leave(out, [f"f{number}" for number in range(FILE_COUNT_LIMIT + 5)])
-    found = claims.take(out)
+    found = claims.take(out, TOOLS)
     assert len(found.files) == FILE_COUNT_LIMIT and f"all but the first {FILE_COUNT_LIMIT} files" in found.profile.remarks[0]
 
 
@@ -125,7 +126,7 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
 def test_a_note_of_another_form_is_no_note(out, content):
     """A fact that decides something is none either."""
     (out / claims.NOTE).write_bytes(content)
-    found = claims.take(out)
+    found = claims.take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile()
 
 
@@ -152,7 +153,7 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         remarks=("r" * 999,) * 40,
         architecture="sm_90a\x1b" * 99,
     )
-    found = claims.take(out).profile
+    found = claims.take(out, TOOLS).profile
     assert found.launches == (launch,) * (claims.LAUNCH_LIMIT - len(forged))
     assert (
         len(found.tools) == claims.TOOL_LIMIT
@@ -166,4 +167,16 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
 def test_a_note_names_no_workload(out):
     """Which one was run is for the server to say."""
     leave(out, workload_id="hidden-size-4096")
-    assert claims.take(out).profile.workload_id == ""
+    assert claims.take(out, TOOLS).profile.workload_id == ""
+
+
+def test_a_box_speaks_for_its_own_tools_only(out):
+    """A forged report of another tool is dropped, its files with it; the control is the tool that the box runs."""
+    tools = tuple(wire.ProfileTool(name=name, outcome=ToolOutcome.RAN) for name in ("nvcc", "ncu"))
+    for name in ("a.ptx", "b.ncu-rep", "c.ptx"):
+        (out / name).write_text(name)
+    note = wire.ProfileNote(profile=wire.KernelProfile(tools=tools), files={"a.ptx": "nvcc", "b.ncu-rep": "ncu", "c.ptx": "nvcc"})
+    (out / claims.NOTE).write_bytes(wire.encode(note))
+    assert names(claims.take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(claims.take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
+    assert [one.name for one in claims.take(out, ("nvcc",)).profile.tools] == ["nvcc"]
+    assert "b.ncu-rep" in names(claims.take(out, ("nvcc", "ncu")))
