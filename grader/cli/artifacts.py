@@ -42,12 +42,22 @@ async def artifacts(target: Target, name: str, out: Path | None, *, json: bool) 
     elif out is None:
         console.print(_table(found))
         console.print(plain(f"save them with: grader-cli artifacts {one_line(resource_id('submissions', name))} --out DIR", "dim"))
-    for path in saved:
-        console.print(plain(str(path)), soft_wrap=True)
+    print_saved(saved)
     for one in found if out is not None else ():
         if not one.available:
             console.print(plain(f"not on this server any more: {one_line(_file_name(one))}", "yellow"), soft_wrap=True)
     return Exit.DONE
+
+
+async def save(client: GraderClient, name: str, out: Path) -> list[Path]:
+    """Save all files of a submission into a directory, and return their paths."""
+    return await _save_all(client, list(await client.list_artifacts(full_name("submissions", name))), out)
+
+
+def print_saved(saved: Sequence[Path]) -> None:
+    """One path a line."""
+    for path in saved:
+        stdout_console().print(plain(str(path)), soft_wrap=True)
 
 
 async def _save_all(client: GraderClient, found: Sequence[grader_service_pb2.Artifact], out: Path) -> list[Path]:

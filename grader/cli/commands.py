@@ -93,6 +93,10 @@ def submit(
         typer.Option(help="cuda, torch_extension, python, or a language of an installed package. Default: detected.", show_default=False),
     ] = "",
     entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False),
+    ] = None,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
@@ -111,6 +115,7 @@ def submit(
         device_kind="" if device == AUTO else device,
         mode=(mode or (Mode.RANKED if competition else Mode.BENCHMARK)).value,
         competition=competition,
+        out=out,
     )
     target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
     run(submit_command.submit(target, order, json=json, wait=not no_wait))
