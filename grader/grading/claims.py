@@ -35,7 +35,7 @@ class ProfileClaims:
 
 
 def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = None) -> ProfileClaims:
-    """Read what lies in {out} of a box that is gone. Never follows a link; what is over a limit is left there, and a remark says so.
+    """Read what lies in {out} of a box that is gone. Never follows a link; what is over a limit is left there, and named in a remark.
 
     tools: those that the box runs; what it claims of another one is dropped. names: the files that it may leave; None: any plain name.
     """
