@@ -77,7 +77,14 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
         metrics.fact_found(held, fact)
         clock.now += after_s
     metrics.attempt_ended(held, fakes.report())
-    assert [stage_s(metrics, stage) for stage in ("building", "waiting", "loading", "verifying", "measuring", "profiling")] == [1, 2, 4, 8 + 32, 16, 64]
+    assert [stage_s(metrics, stage) for stage in ("building", "waiting", "loading", "verifying", "measuring", "profiling")] == [
+        1,
+        2,
+        4,
+        8 + 32,
+        16,
+        64,
+    ]
 
 
 def test_the_wait_is_counted_once_a_submission(metrics):
