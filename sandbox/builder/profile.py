@@ -57,6 +57,8 @@ def profile(source_dir: Path, out_dir: Path) -> None:
         else:
             found.architecture = ""
             found.tool("compilers", ToolOutcome.UNAVAILABLE, f"the language {job.language!r} is not one whose kernels are known here")
+    if any(name.endswith(".cubin") for name in found.files):
+        disassemble(found)
     found.write()
 
 
@@ -101,8 +103,6 @@ def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, found: Pr
         return found
     found.tools, found.kernels, found.remarks = list(note.profile.tools), list(note.profile.kernels), list(note.profile.remarks)
     found.files = dict(note.files)
-    if any(name.endswith(".cubin") for name in found.files):
-        disassemble(found)
     return found
 
 

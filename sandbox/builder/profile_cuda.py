@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sandbox.builder.profile_findings import ProfileFindings
-from sandbox.builder.sass import disassemble
 from sandbox.compilers import float64, nvcc, ptxas, steps
 from sandbox.compilers.headers import Headers
 from sandbox.protocol import wire
@@ -19,8 +19,8 @@ ATTEMPT_S = 120.0
 SUFFIXES = (".ptx", ".cubin", ".sass")
 
 
-def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, found: ProfileFindings) -> None:
-    """job: for the device `cuda`, with an architecture. files: the submitted ones; place: an empty directory."""
+def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, found: ProfileFindings, *, flags: Sequence[str] = ()) -> None:
+    """job: for the device `cuda`, with an architecture. files: the submitted ones; place: an empty directory; flags: for nvcc."""
     if shutil.which("nvcc") is None:
         for name in (NVCC, PTXAS, "nvdisasm"):
             found.tool(name, ToolOutcome.UNAVAILABLE, "it needs nvcc, which is not on the PATH here; install the CUDA toolkit")
@@ -29,7 +29,7 @@ def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, fo
     if not any(path.endswith(".cu") for path in sources):
         found.tool(NVCC, ToolOutcome.UNAVAILABLE, "no file ends in .cu")
         return
-    compiler = nvcc.prepare(job, sources, files, place)
+    compiler = nvcc.prepare(job, sources, files, place, flags)
     if isinstance(compiler, nvcc.Plain):
         found.tool(NVCC, ToolOutcome.UNAVAILABLE, "this version of nvcc does not say what it runs, so its PTX can't be kept")
         return
@@ -53,14 +53,15 @@ def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, fo
         for cubin in sorted(path.parent.glob(f"{path.stem}*.cubin"))[:1]:
             found.keep(f"{name}.cubin", PTXAS, cubin.read_bytes())
     found.tool(NVCC, ToolOutcome.RAN, f"PTX for {found.architecture}, with lines")
-    found.kernels += ptxas.kernels(ran.log, list(texts.values()))
+    uses = ptxas.kernels(ran.log, list(texts.values()))
+    found.kernels += uses
     found.remarks += float64.remarks(list(texts.values()), sources, ptxas.demangled)
-    found.keep("ptxas.txt", PTXAS, f"{resource_table(found.kernels)}\n{ran.log}".encode("utf-8", "replace"))
+    table = found.free_name("ptxas", (".txt",))
+    found.keep(f"{table}.txt", PTXAS, f"{resource_table(uses)}\n{ran.log}".encode("utf-8", "replace"))
     found.tool(PTXAS, ToolOutcome.RAN, "registers, shared memory, stack and spills of each kernel")
-    disassemble(found)
 
 
-def resource_table(kernels: list[wire.KernelUse]) -> str:
+def resource_table(kernels: Sequence[wire.KernelUse]) -> str:
     """One line for each kernel."""
     head = f"{'registers':>9} {'shared':>8} {'stack':>8} {'spill stores':>12} {'spill loads':>11} {'float64':>8}  kernel\n"
     return head + "".join(

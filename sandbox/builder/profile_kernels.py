@@ -1,4 +1,4 @@
-"""Compiles the Triton and Numba kernels that a module launches, and keeps every form on the way.
+"""Compiles the Triton and Numba kernels that a module launches and the CUDA that it compiles, and keeps every form on the way.
 
 Usage: `profile_kernels PLACE OUT MAIN REPORT`; PLACE is as `python_import` has it. A process of its own, without a GPU and without
 interpreters: the entry is called once on zeros, at a size that is public, and kernels are compiled and not run.
@@ -10,19 +10,32 @@ import contextlib
 import os
 import re
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from sandbox.builder import numba_kernels
-from sandbox.builder.profile_cuda import resource_table
+from sandbox.builder.profile_cuda import NVCC, profile_cuda, resource_table
 from sandbox.builder.profile_findings import ProfileFindings
-from sandbox.compilers import float64, numba_float64, numba_ptx, ptxas
-from sandbox.languages import numba_recorder, python_emulated, python_files, python_module, python_numba, python_stubs, triton_recorder
+from sandbox.builder.python_compile import ExtensionLanguage
+from sandbox.compilers import float64, numba_float64, numba_ptx, ptxas, requested_flags
+from sandbox.languages import (
+    numba_recorder,
+    python_emulated,
+    python_extensions,
+    python_files,
+    python_module,
+    python_numba,
+    python_stubs,
+    triton_recorder,
+)
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 
 TRITON, NUMBA = "Triton", "Numba"
+EXTENSION_LIMIT = 4
 FORMS = ("ttir", "ttgir", "llir", "ptx", "cubin")
 
 
@@ -48,14 +61,14 @@ def compile_kernels(job: wire.BuildJob, module: python_files.ModuleDirectory, ma
     python_emulated.install("")  # tensors that say they lie on a GPU; no interpreter
     numba = _recorder(NUMBA, text, found, lambda: _record_numba(torch, architecture))
     triton = _recorder(TRITON, text, found, lambda: triton_recorder.install(torch, architecture))
-    if python_module.names_extensions(text):
-        found.tool("nvcc", ToolOutcome.UNAVAILABLE, "CUDA in a Python module (load_inline) is not covered; submit the .cu file itself")
-    elif numba is None and triton is None and not found.tools:
-        found.tool("compilers", ToolOutcome.UNAVAILABLE, "the module names neither Triton nor Numba, so it has no kernel of its own")
-    if numba is None and triton is None:
+    extensions = python_module.names_extensions(text)
+    if numba is None and triton is None and not extensions:
+        if not found.tools:
+            found.tool("compilers", ToolOutcome.UNAVAILABLE, "the module names neither Triton, Numba nor load_inline, so it has no kernel")
         return
     why = ""
-    python_module.install_extensions(text, numba_kernels.no_extension)
+    if extensions:
+        CompilingLoader(job, found).install()
     # From here on untrusted code has run in this process. Where it fails, what it launched until then counts.
     try:
         imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
@@ -64,12 +77,58 @@ def compile_kernels(job: wire.BuildJob, module: python_files.ModuleDirectory, ma
         numba_kernels.call_entry(job, python_module.find_entry(imported, job.entry))
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the module throws
         why = python_module.complaint(error, module.sources).strip() if isinstance(error, Exception) else "the module ended its process"
+    if extensions and NVCC not in {one.name for one in found.tools}:
+        found.tool(NVCC, ToolOutcome.FAILED if why else ToolOutcome.UNAVAILABLE, why or "the module compiled no extension")
     if triton is not None:
         _keep_triton(triton, architecture, found, why)
     if numba is not None:
         _keep_numba(numba, architecture, module.sources, found, why)
-    if found.kernels:
+    if found.kernels and "ptxas.txt" not in found.files:
         found.keep("ptxas.txt", "ptxas", resource_table(found.kernels).encode("utf-8", "replace"))
+
+
+class CompilingLoader(python_extensions.Loader):
+    """Compiles what a module gives to `load_inline` and `load`, for a GPU, and hands it a module whose functions can't be called: nothing
+    is run here."""
+
+    def __init__(self, job: wire.BuildJob, found: ProfileFindings) -> None:
+        super().__init__(numba_kernels.no_extension)
+        self._job, self._found = job, found
+        self._known: set[str] = set()
+
+    def _load(self, extension: python_extensions.Extension) -> ModuleType:
+        if extension.key not in self._known and len(self._known) < EXTENSION_LIMIT:
+            self._known.add(extension.key)
+            with tempfile.TemporaryDirectory(prefix="extension-") as directory:
+                self._compile(extension, Path(directory))
+        return NotRun(extension.name)
+
+    def _compile(self, extension: python_extensions.Extension, place: Path) -> None:
+        # A file is named after the extension, so that files of several can be told apart.
+        names = {name: f"{extension.name}.cu" if name == python_extensions.CUDA else name for name in extension.files}
+        (place / "files").mkdir()
+        (place / "made").mkdir()
+        for name, texts in extension.files.items():
+            (place / "files" / names[name]).write_text("\n".join(texts), "utf-8")
+        flags = requested_flags.read(
+            host=extension.cflags, device=extension.cuda_cflags, linker=extension.ldflags, emulated=False, is_own=lambda directory: False
+        )
+        language = ExtensionLanguage(extension=extension, flags=flags, user_paths=())
+        job = replace(self._job, language="torch_extension", entry="", sources=tuple(names.values()))
+        profile_cuda(job, language, place / "files", place / "made", self._found, flags=flags.device)
+
+
+class NotRun(ModuleType):
+    """Stands for an extension that was compiled and not loaded."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def refuse(*arguments: object, **named: object) -> None:
+            raise RuntimeError(f"{self.__name__}.{name} was compiled and is not run here")
+
+        return refuse
 
 
 def _recorder(name: str, text: str, found: ProfileFindings, install: Any) -> Any:

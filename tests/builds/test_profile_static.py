@@ -136,8 +136,17 @@ def test_a_module_can_not_speak_for_the_box(profiled):
     assert list(ended.outcomes.values()) == [ToolOutcome.FAILED] and ended.files == {}
 
 
+@needs_nvcc
+def test_cuda_inside_of_python_is_compiled_and_not_run(profiled):
+    """What `load_inline` is given, under the extension's name; a module that calls it when it is imported is no failure of the box."""
+    found = profiled("python", SOFTMAX, entry="solution", **example("row_softmax/inline_block_per_row.py"))
+    assert found.outcomes["nvcc"] is ToolOutcome.RAN and ".target sm_90a" in found.text("row_softmax.ptx")
+    (use,) = found.profile.kernels
+    assert use.registers > 0 and use.shared_bytes > 0 and use.name.startswith("softmax(")
+
+
 def test_python_without_kernels_of_its_own_says_so(profiled):
     """Plain PyTorch has nothing to compile."""
     found = profiled("python", SOFTMAX, **{"k.py": "import torch\ndef solve(x):\n    return torch.softmax(x, 1)\n"})
     (tool,) = found.profile.tools
-    assert tool.outcome is ToolOutcome.UNAVAILABLE and "neither Triton nor Numba" in tool.detail
+    assert tool.outcome is ToolOutcome.UNAVAILABLE and "neither Triton, Numba nor load_inline" in tool.detail
