@@ -28,9 +28,9 @@ def profile_to_proto(profile: wire.KernelProfile) -> report_pb2.Profile:
 
 
 def artifact_to_proto(
-    submission_id: str, artifact: SubmissionArtifact, *, kept: timedelta | None, available: bool
+    submission_id: str, artifact: SubmissionArtifact, *, retention: timedelta | None, available: bool
 ) -> grader_service_pb2.Artifact:
-    """A file. kept: how long after it was made; None: for ever."""
+    """A file. retention: how long after it was made; None: for ever."""
     message = grader_service_pb2.Artifact(
         name=artifact_name(submission_id, artifact.name),
         tool=artifact.tool,
@@ -40,8 +40,8 @@ def artifact_to_proto(
         available=available,
     )
     message.create_time.FromDatetime(artifact.create_time)
-    if kept is not None:
-        message.expire_time.FromDatetime(artifact.create_time + kept)
+    if retention is not None:
+        message.expire_time.FromDatetime(artifact.create_time + retention)
     return message
 
 

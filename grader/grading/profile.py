@@ -52,7 +52,7 @@ async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.B
     merged = joined(tuple(one.profile for one in claimed))
     files, left_out = claims.bounded(file for one in claimed for file in one.files)
     for file in files:
-        if (fact := await _kept(file, host)) is None:
+        if (fact := await _stored(file, host)) is None:
             left_out.append(file.name)
         else:
             yield fact
@@ -171,7 +171,7 @@ async def _ended(host: Host, spec: BoxSpec) -> BoxExit:
         raise SandboxBroken(str(error)) from error
 
 
-async def _kept(file: ClaimedFile, host: Host) -> wire.ArtifactFile | None:
+async def _stored(file: ClaimedFile, host: Host) -> wire.ArtifactFile | None:
     if host.files is None:
         return None
     try:

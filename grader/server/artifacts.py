@@ -15,16 +15,17 @@ from grader.model import Caller, SubmissionArtifact
 class OwnedArtifacts:
     """Answers a submission's owner and administrators. For everybody else there is no such submission, whatever else of it they may see.
 
-    kept: how long after it was made a file is there; None: for ever.
+    retention: how long after it was made a file is there; None: for ever.
     """
 
-    def __init__(self, ledger: Ledger, files: SubmissionFiles, kept: timedelta | None) -> None:
-        self._ledger, self._files, self.kept = ledger, files, kept
+    def __init__(self, ledger: Ledger, files: SubmissionFiles, retention: timedelta | None) -> None:
+        self._ledger, self._files, self.retention = ledger, files, retention
 
     async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
         """The files, by name. Raises SubmissionNotFound."""
         access.check_owned(caller, await self._ledger.get(submission_id))
-        return await self._ledger.artifacts.of(submission_id, made_after=None if self.kept is None else self._ledger.now() - self.kept)
+        oldest = None if self.retention is None else self._ledger.now() - self.retention
+        return await self._ledger.artifacts.of(submission_id, made_after=oldest)
 
     def holds(self, artifact: SubmissionArtifact) -> bool:
         """Whether this server has the bytes."""

@@ -170,10 +170,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
         """Read what a submission left."""
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self._artifacts
-        found = await owned.of(caller.current(), submission_id) if owned is not None else []
-        return api.ListArtifactsResponse(
-            artifacts=[artifact_to_proto(submission_id, one, kept=owned.kept, available=owned.holds(one)) for one in found if owned]
-        )
+        if owned is None:
+            return api.ListArtifactsResponse()
+        found = await owned.of(caller.current(), submission_id)
+        shown = (artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
+        return api.ListArtifactsResponse(artifacts=shown)
 
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
         """Stream one of these files."""
