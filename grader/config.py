@@ -16,7 +16,7 @@ from grader.peers import loopback
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
-IMPORTED_NAME = "problems"
+IMPORTED_NAME, FILES_NAME = "problems", "submission-files"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -95,6 +95,9 @@ class Settings(BaseModel):
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
     retain_events_days: int = Field(default=0, ge=0)
     retain_deliveries_days: int = Field(default=30, ge=0)  # of webhooks, once delivered or given up
+    retain_artifacts_days: int = Field(default=30, ge=0)  # files that a profile left
+    submission_files_dir: Path | None = None  # where those lie; None: in state_dir. Servers on one database name the same
+    submission_files_bytes: int = Field(default=4 * 1024**3, ge=0)  # of all of them; the oldest go first
 
     @field_validator("device")
     @classmethod
@@ -117,7 +120,7 @@ class Settings(BaseModel):
             web_address(value)
         return value
 
-    @field_validator("state_dir", "cache_dir", "problems", "competitions", "tls_certificate", "tls_key")
+    @field_validator("state_dir", "cache_dir", "submission_files_dir", "problems", "competitions", "tls_certificate", "tls_key")
     @classmethod
     def _absolute(cls, value: Path | tuple[Path, ...] | None) -> Path | tuple[Path, ...] | None:
         if value is None or isinstance(value, Path):
@@ -138,6 +141,11 @@ class Settings(BaseModel):
     def cache_path(self) -> Path:
         """The directory of built artifacts; several servers may name the same."""
         return self.cache_dir or self.state_dir / CACHE_NAME
+
+    @property
+    def submission_files_path(self) -> Path:
+        """The directory of the files that submissions left."""
+        return self.submission_files_dir or self.state_dir / FILES_NAME
 
     @property
     def imported_path(self) -> Path:

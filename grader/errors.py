@@ -6,6 +6,7 @@
     │   │   └── InvalidSubmission
     │   ├── ProblemNotFound             problem_id, available, fault
     │   ├── SubmissionNotFound          submission_id
+    │   ├── ArtifactNotFound            submission_id, name
     │   ├── RequestIdReused             request_id
     │   ├── AlreadyFinished             submission_id, state
     │   ├── NoSuchDevice                device_kind, available
@@ -124,6 +125,20 @@ class SubmissionNotFound(CallRefused):
     def __init__(self, submission_id: str) -> None:
         self.submission_id = submission_id
         super().__init__(f"there is no submission {submission_id!r}; list them with `grader-cli list`")
+
+
+class ArtifactNotFound(CallRefused):
+    """The submission has no such file here."""
+
+    reason = "ARTIFACT_NOT_FOUND"
+    code = "NOT_FOUND"
+    fields = ("submission_id", "name")
+    resource = ("Artifact", "submissions")
+
+    def __init__(self, submission_id: str, name: str) -> None:
+        self.submission_id, self.name = submission_id, name
+        text = f"submission {submission_id!r} has no file {name!r} here, or no longer; list what it has with `grader-cli artifacts"
+        super().__init__(f"{text} {submission_id}`")
 
 
 class RequestIdReused(CallRefused):

@@ -295,6 +295,18 @@ class Report:
     process_count: int = 1  # fresh processes that it was verified, and timed, in
     score: Score | None = None  # of ranked mode, where it was accepted
     rule: str = ""  # what counted as right, for people
+    profile: wire.KernelProfile | None = None  # of profile mode: claims, which decide nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionArtifact:
+    """A file that belongs to a submission. digest: the sha256 of its bytes, in hex."""
+
+    name: str
+    tool: str
+    digest: str
+    size_bytes: int
+    create_time: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,20 @@ class GraderClient:
         """Ask for the end of a submission; one that runs is stopped soon after."""
         return await self._answer(self._stub.CancelSubmission(api.CancelSubmissionRequest(name=name), timeout=self._deadline_s))
 
+    async def list_artifacts(self, name: str) -> Sequence[api.Artifact]:
+        """The files that a submission left, by name."""
+        request = api.ListArtifactsRequest(parent=name)
+        answer: api.ListArtifactsResponse = await self._answer(self._stub.ListArtifacts(request, timeout=self._deadline_s))
+        return answer.artifacts
+
+    async def download_artifact(self, name: str) -> AsyncIterator[bytes]:
+        """The pieces of one of these files. Check its size and digest: a stream that breaks off raises, one that lies does not."""
+        try:
+            async for piece in self._stub.DownloadArtifact(api.DownloadArtifactRequest(name=name), timeout=LONG_DEADLINE_S):
+                yield piece.data
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from None
+
     async def get_problem(self, name: str) -> problem_pb2.Problem:
         """One problem."""
         return await self._answer(self._stub.GetProblem(api.GetProblemRequest(name=name), timeout=self._deadline_s))

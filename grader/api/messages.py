@@ -12,6 +12,7 @@ from typing import cast
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from grader.api.profiles import profile_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
@@ -205,6 +206,7 @@ def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False) -
         output="" if treatment(Report, "output", redactor.report_exposure) is Treatment.OMITTED else report.output,
         process_count=report.process_count,
         rule=report.rule,
+        profile=profile_to_proto(report.profile) if report.profile else None,
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from grader.errors import FieldViolation, InvalidRequest
 
 PROBLEMS, SUBMISSIONS, COMPETITIONS, REJUDGES = "problems", "submissions", "competitions", "rejudges"
+_ARTIFACT = re.compile(r"submissions/([^/]+)/artifacts/([^/]+)")
 
 
 def full_name(collection: str, name: str) -> str:
@@ -30,3 +33,17 @@ def parse(collection: str, name: str, field: str = "name") -> str:
     if (found := violation(collection, name, field)) is not None:
         raise InvalidRequest([found])
     return resource_id(collection, name)
+
+
+def artifact_name(submission_id: str, name: str) -> str:
+    """The full name of a submission's file."""
+    return f"{SUBMISSIONS}/{submission_id}/artifacts/{name}"
+
+
+def parse_artifact(name: str) -> tuple[str, str]:
+    """The submission's id and the file's name in a full name. Raises InvalidRequest."""
+    match = _ARTIFACT.fullmatch(name)
+    if match is None:
+        text = f"invalid resource name {name!r}; expected 'submissions/<id>/artifacts/<file>'"
+        raise InvalidRequest([FieldViolation("name", text)])
+    return match[1], match[2]

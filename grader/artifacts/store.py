@@ -36,7 +36,7 @@ class ArtifactStore:
         self.directory, self.limit_bytes = directory, limit_bytes
         self._entries, self._locks = directory / ENTRIES, directory / LOCKS
         for one in (directory, self._entries, self._locks):
-            _make_private(one)
+            make_private(one, "cache_dir")
         with _flocked(directory / f"{SECRET}.lock"):
             self._secret = _shared_secret(directory)
 
@@ -61,7 +61,7 @@ class ArtifactStore:
         content = sealed(key, made, self._secret)
         if _on_disk(len(content)) > self.limit_bytes:
             return
-        _write_whole(self._entries / key, content)
+        write_whole(self._entries / key, content)
         with _flocked(self.directory / "eviction.lock"):
             self._evict()
             self._clear_stale()
@@ -129,12 +129,12 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _make_private(directory: Path) -> None:
-    """Make a directory that is ours alone; refuse somebody else's."""
+def make_private(directory: Path, setting: str) -> None:
+    """Make a directory that is ours alone; SettingsInvalid, which names the setting, where it is somebody else's."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     facts = directory.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise SettingsInvalid("cache_dir", f"{directory} is no directory of this user's; name another, or remove it")
+        raise SettingsInvalid(setting, f"{directory} is no directory of this user's; name another, or remove it")
     if stat.S_IMODE(facts.st_mode) & 0o077:
         directory.chmod(0o700)
 
@@ -148,11 +148,11 @@ def _shared_secret(directory: Path) -> bytes:
         log.warning("artifact_secret_replaced", directory=str(directory))
         _remove(directory / SECRET)
     made = secrets.token_bytes(SECRET_BYTES)
-    _write_whole(directory / SECRET, made)
+    write_whole(directory / SECRET, made)
     return made
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file under another name and move it into place."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader import devices
+from grader.cli import artifacts as artifacts_command
 from grader.cli import competitions as competitions_command
 from grader.cli import extras
 from grader.cli import leaderboard as leaderboard_command
@@ -84,8 +85,8 @@ def submit(
     mode: Annotated[
         Mode | None,
         typer.Option(
-            help="How far to grade: verify, also time, ranked (hidden workloads too, several processes), sweep (the command of that "
-            "name draws it), or profile (not available yet). "
+            help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, sweep (the "
+            "command of that name draws it), profile verifies and runs profilers, and times nothing. "
             "[default: benchmark; ranked with --competition]"
         ),
     ] = None,
@@ -96,6 +97,10 @@ def submit(
         typer.Option(help="cuda, torch_extension, python, or a language of an installed package. Default: detected.", show_default=False),
     ] = "",
     entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False),
+    ] = None,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
@@ -114,6 +119,7 @@ def submit(
         device_kind="" if device == AUTO else device,
         mode=(mode or (Mode.RANKED if competition else Mode.BENCHMARK)).value,
         competition=competition,
+        out=out,
     )
     target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
     run(submit_command.submit(target, order, json=json, wait=not no_wait))
@@ -129,6 +135,21 @@ def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: J
 def show(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
     """Print a submission as it is now."""
     run(submissions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+@app.command()
+def artifacts(
+    name: Name,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the files there. Nothing is overwritten. Default: only list them.", show_default=False),
+    ] = None,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """List the files that a submission in profile mode left, and save them. Only its owner sees them."""
+    run(artifacts_command.artifacts(Target(server=server, state_dir=state_dir), name, out, json=json))
 
 
 @app.command("list")

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.statuses import reason_of
-from grader.cli import times
+from grader.cli import profiles, times
 from grader.cli.error_map import CharacterMap
 from grader.cli.text import escape_unprintable, one_line, plain
 from grader.errors import ProblemBroken
@@ -37,7 +37,7 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
     yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
     match submission.state:
         case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
-            yield from _graded(submission.report, _score(submission))
+            yield from _graded(submission.report, _score(submission), submission.name.rpartition("/")[2])
         case submission_pb2.SUBMISSION_STATE_FAILED:
             yield Text("the grader failed", style="bold red") + plain(f": {submission.error.message or 'no reason was given'}")
             yield Text(f"This says nothing about the kernel. {_REMEDIES.get(reason_of(submission.error), _AGAIN)}")
@@ -66,7 +66,7 @@ def _score(submission: submission_pb2.Submission) -> str:
     return f"score: {sentence}{over}, of {count} process{'' if count == 1 else 'es'}"
 
 
-def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
+def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterator[RenderableType]:
     yield headline(report)
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     if score:
@@ -95,6 +95,9 @@ def _graded(report: report_pb2.Report, score: str) -> Iterator[RenderableType]:
     if report.build.kernels:
         yield Text()
         yield from times.kernels(report.build.kernels, report.environment.architecture)
+    if report.HasField("profile"):
+        yield Text()
+        yield from profiles.render(report.profile, submission_id)
     for remark in report.build.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import full_name
-from grader.cli import extras, report, sources
+from grader.cli import artifacts, extras, report, sources
 from grader.cli.exits import Exit, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
@@ -19,6 +19,7 @@ from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
+from sandbox.protocol.wire import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
 
@@ -34,6 +35,7 @@ class SubmitOptions:
     device_kind: str
     mode: str
     competition: str = ""
+    out: Path | None = None  # where the files of a profile are saved
 
 
 def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission_pb2.Submission:
@@ -53,6 +55,8 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     """Submit, follow to the end unless wait is False, and print."""
     if not wait and target.server is None:
         raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
+    if order.out is not None and (order.mode != Mode.PROFILE or not wait):
+        raise Misuse("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
     if order.competition and target.server is None:
         raise Misuse("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
@@ -70,12 +74,15 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
             with progress(json=json) as shown:
                 shown.say(f"{submission.name} for {submission.problem} ({submission.language})")
                 final = await follow(client, submission.name, [shown])
+            saved = [] if order.out is None else await artifacts.save(client, submission.name, order.out)
         except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
             # A server that is named goes on without a reader, as `| head` may want it; Ctrl-C and signals cancel there too.
             if target.server is None or not isinstance(error, BrokenPipeError):
                 await cancel_quietly(client, submission.name)
             raise
     _print(final, json=json)
+    if not json:
+        artifacts.print_saved(saved)
     return exit_of(final)
 
 

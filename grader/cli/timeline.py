@@ -12,6 +12,7 @@ _WORDS = {
     submission_pb2.STAGE_LOADING: "loading",
     submission_pb2.STAGE_VERIFYING: "verifying",
     submission_pb2.STAGE_MEASURING: "measuring",
+    submission_pb2.STAGE_PROFILING: "profiling",
 }
 
 

@@ -8,11 +8,13 @@ import shutil
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from grader import devices
 from grader.artifacts import ArtifactCache
+from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
@@ -55,12 +57,13 @@ class LocalFleet:
         builder_count: int = 2,
         profile: Profile | None = None,
         cache: ArtifactCache | None = None,
+        files: SubmissionFiles | None = None,
         look_again_s: float = LOOK_AGAIN_S,
         make_judge: MakeJudge = JudgeProcess,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
-        self.cache = cache
+        self.cache, self.files = cache, files
         self._settings = settings
         self._looking: asyncio.Task[str] | None = None
         self._triton_dir = run_directory(settings) / f"triton-{secrets.token_hex(4)}"
@@ -121,10 +124,8 @@ class LocalFleet:
             for name in ("src", "link"):
                 (root / name).mkdir()
                 (root / name).chmod(0o755)
-            with (
-                hold_slot(shared_slot_directory()) as slot,
-                box_output(self._settings, limit_bytes=self.profile.build.file_bytes) as out_dir,
-            ):
+            make_output = partial(box_output, self._settings, limit_bytes=self.profile.build.file_bytes)
+            with hold_slot(shared_slot_directory()) as slot, make_output() as out_dir:
                 yield Workspace(
                     source_dir=root / "src",
                     out_dir=out_dir,
@@ -132,6 +133,7 @@ class LocalFleet:
                     artifact_path=root / "artifact",
                     slot=slot,
                     box_id=box_id,
+                    make_output=make_output,
                 )
         finally:
             shutil.rmtree(root, ignore_errors=True)

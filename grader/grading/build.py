@@ -48,23 +48,25 @@ BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 async def build_artifact(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> wire.Build:
     """Leave the artifact at `work.artifact_path`, and say how it was come by."""
     begun_ns = time.monotonic_ns()
-    job, new, modules = _build_job(lease, environment), lease.submission.new, lease.problem.spec.modules
-    # In the order in which the job names them: which file is which is in the key.
-    files = {
-        **{f"{FILES}/{source.path}": source.content.encode() for source in new.sources},
-        **{f"{MODULES}/{name}": modules[name].encode() for name in job.modules},
-    }
+    job, files = build_input(lease, environment)
 
     async def in_a_box() -> Made:
         async with host.builder():
-            _write_sources(job, files, work)
+            write_sources(job, files, work)
             return await _build(host, work)
 
-    made = await in_a_box() if host.cache is None else await _fetch(job, new, files, host, in_a_box)
+    made = await in_a_box() if host.cache is None else await _fetch(job, lease.submission.new, files, host, in_a_box)
     if made.artifact is not None:
         work.artifact_path.write_bytes(made.artifact)
     build = replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
     return _with_declaration(build, lease)
+
+
+def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
+    """What a builder is given: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
+    job, modules = _build_job(lease, environment), lease.problem.spec.modules
+    files = {f"{FILES}/{source.path}": source.content.encode() for source in lease.submission.new.sources}
+    return job, {**files, **{f"{MODULES}/{name}": modules[name].encode() for name in job.modules}}
 
 
 def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
@@ -152,16 +154,18 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
         return empty
     if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
         return empty
-    kernels = tuple(replace(one, name=_plain(one.name, NAME_LIMIT_CHARS)) for one in note.kernels[:KERNEL_LIMIT] if _sane(one))
-    remarks = tuple(_plain(one, REMARK_LIMIT_CHARS) for one in note.remarks[:REMARK_LIMIT])
-    return wire.BuildNote(headers=note.headers, fallback=_plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels, remarks=remarks)
+    kernels = tuple(replace(one, name=plain(one.name, NAME_LIMIT_CHARS)) for one in note.kernels[:KERNEL_LIMIT] if sane(one))
+    remarks = tuple(plain(one, REMARK_LIMIT_CHARS) for one in note.remarks[:REMARK_LIMIT])
+    return wire.BuildNote(headers=note.headers, fallback=plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels, remarks=remarks)
 
 
-def _plain(text: str, limit_chars: int) -> str:
+def plain(text: str, limit_chars: int) -> str:
+    """The printable characters of a text, cut."""
     return "".join(character for character in text if character.isprintable())[:limit_chars]
 
 
-def _sane(use: wire.KernelUse) -> bool:
+def sane(use: wire.KernelUse) -> bool:
+    """Whether its numbers can be."""
     numbers = (value for value in asdict(use).values() if isinstance(value, int))
     return all(0 <= number < 2**31 for number in numbers)
 
@@ -235,7 +239,8 @@ def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire
     )
 
 
-def _write_sources(job: wire.BuildJob, files: Mapping[str, bytes], work: Workspace) -> None:
+def write_sources(job: wire.BuildJob, files: Mapping[str, bytes], work: Workspace) -> None:
+    """Write what a builder is given to {src}."""
     for name, content in files.items():
         path = work.source_dir / name  # checked at intake, or by the problem's format: relative, normalized, no '..'
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,10 @@ from pathlib import Path
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
+from grader.grading.claims import ProfileClaims
+from grader.grading.link import closed_link
 from grader.grading.ports import Host, Lane, LaneReservation, Workspace
+from grader.grading.profile import no_workload, profiled, profiled_workload, run_profile, static_profile
 from grader.grading.redaction import after_hidden, run_end
 from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
@@ -28,6 +31,7 @@ from sandbox.protocol.wire import BuildOutcome
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
 LOOK_S = 0.01
+PROFILE_BOX = 1  # the number of the run box for profilers: the one before verified
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 
 
@@ -75,6 +79,34 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                                 yield fact
                     if failed:  # right in every process, or not right
                         return
+                if lease.submission.new.mode is wire.Mode.PROFILE:
+                    async for fact in _profile(lease, host, work, lane, seat, problem, build):
+                        yield fact
+
+
+async def _profile(
+    lease: Lease, host: Host, work: Workspace, lane: Lane, seat: LaneReservation, problem: wire.ProblemSpec, build: wire.Build
+) -> AsyncIterator[wire.Fact]:
+    """Let the tools of profile mode look at a kernel that was right on every workload."""
+    yield wire.Progress(stage=wire.Stage.PROFILING)
+    claimed = [await static_profile(lease, host, work, lane.environment)]
+    chosen = profiled_workload(problem, on_gpu=seat.gpu is not None)
+    if chosen is None:
+        claimed.append(no_workload())
+    else:
+        assert work.make_output is not None
+        one = chosen
+        with work.make_output() as out_dir:
+            spec = _run_spec(lease, problem, host, work, seat, PROFILE_BOX, out_dir)
+            made = run_profile(spec, lambda box: _job(lease, one, host, work, build, box, mode=wire.Mode.PROFILE), lane, host, out_dir)
+            async with aclosing(made) as found:
+                async for each in found:
+                    if isinstance(each, ProfileClaims):
+                        claimed.append(each)
+                    else:
+                        yield each
+    async for fact in profiled(tuple(claimed), host, build):
+        yield fact
 
 
 def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
@@ -210,14 +242,25 @@ def _report_on(environment: wire.Environment, host: Host) -> wire.Environment:
     return dataclasses.replace(environment, isolation=host.isolation.NAME)
 
 
-def _run_spec(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, seat: LaneReservation, number: int) -> BoxSpec:
+def _run_spec(
+    lease: Lease,
+    problem: wire.ProblemSpec,
+    host: Host,
+    work: Workspace,
+    seat: LaneReservation,
+    number: int,
+    out_dir: Path | None = None,
+) -> BoxSpec:
+    """A run box. out_dir: what a runner under profilers may write to; else it has no such place."""
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
     language = languages()[lease.submission.new.language]
     options: tuple[str, ...] = ("--language", language.module)
-    if seat.gpu is not None or language.needs_torch:
+    if seat.gpu is not None or language.needs_torch or out_dir is not None:
         options += ("--preload", "torch")
     if seat.gpu is not None and seat.idle:
         options += ("--device", seat.kind)
+    if out_dir is not None:
+        options += ("--profile", "{out}")
     return BoxSpec(
         box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,
@@ -225,11 +268,15 @@ def _run_spec(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspa
         limits=host.profile.run_limits(problem, lease.submission.new.mode, on_gpu=seat.gpu is not None),
         slot=work.slot,
         link_dir=work.link_dir,
+        out_dir=out_dir,
         gpu=seat.gpu,
     )
 
 
-def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, build: wire.Build, box: Box) -> wire.Job:
+def _job(
+    lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, build: wire.Build, box: Box, *, mode: wire.Mode | None = None
+) -> wire.Job:
+    """mode: None: the submission's; in profile mode it is verified first, and never timed for a score."""
     new = lease.submission.new
     assert build.artifact_digest is not None
     return wire.Job(
@@ -237,7 +284,7 @@ def _job(lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, b
         problem=with_calling_convention(problem, new),
         language=new.language,
         entry=new.entry or entry_in(problem, new.language),
-        mode=new.mode,
+        mode=mode or (wire.Mode.TEST if new.mode is wire.Mode.PROFILE else new.mode),
         link_path=str(work.link_dir / "judge.sock"),
         artifact_path=str(work.artifact_path),
         artifact_digest=build.artifact_digest,
@@ -264,24 +311,6 @@ def load_failed(fact: wire.Fact) -> bool:
         case wire.Trial(outcome=outcome):
             return outcome is not wire.TrialOutcome.PASSED
     return False
-
-
-@asynccontextmanager
-async def closed_link(box: Box, link: Path) -> AsyncIterator[None]:
-    """While inside, tell the judge when the box has ended, so that it does not wait for a runner that never comes."""
-    closed = link.with_name(f"{link.name}.closed")
-    closed.unlink(missing_ok=True)  # of the box before
-
-    async def watch() -> None:
-        await box.wait()
-        closed.touch()
-
-    watcher = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        watcher.cancel()
-        await asyncio.gather(watcher, return_exceptions=True)
 
 
 async def _ending(box: Box, patience_s: float) -> BoxExit:

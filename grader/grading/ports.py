@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from grader.artifacts import ArtifactCache
+from grader.artifacts.files import SubmissionFiles
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.model import Lease
 from sandbox.protocol import wire
@@ -60,6 +61,7 @@ class Workspace:
     artifact_path: Path
     slot: int
     box_id: str
+    make_output: Callable[[], AbstractContextManager[Path]] | None = None  # a fresh {out} for another box; None: only out_dir is there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Profile:
         """A run box's limits: what one workload takes, and for every workload that is timed as much more as the judge may take for it,
         its baselines' compilation too. A runner that hangs meets the judge's own limits long before."""
         limits = self.run_cuda if on_gpu else self.run
-        if mode is wire.Mode.TEST:
+        if mode in (wire.Mode.TEST, wire.Mode.PROFILE):
             return limits
         if mode is wire.Mode.SWEEP:  # however many sizes: the last one begins before sweep_s is over
             return replace(limits, wall_s=limits.wall_s + self.sweep_s, cpu_s=limits.cpu_s + self.sweep_s)
@@ -95,6 +97,7 @@ class Host(Protocol):
     isolation: Isolation
     profile: Profile
     cache: ArtifactCache | None  # None: everything is built
+    files: SubmissionFiles | None  # None: no file of a submission is kept
 
     def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
         """Make an attempt's directories."""

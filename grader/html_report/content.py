@@ -12,6 +12,7 @@ from grader.html_report import charts
 from grader.html_report.diagnostics import REMARKS, remarks_by_line
 from grader.html_report.error_maps import error_maps
 from grader.html_report.measured import measured
+from grader.html_report.profiles import profile
 from grader.html_report.source_lines import shown_sources
 from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
@@ -48,6 +49,7 @@ def submission(found: submission_pb2.Submission, events: Sequence[submission_pb2
         "timeline": charts.timeline_chart(segments),
         "history": [_judgement(one, found.score_kind) for one in found.judgements],
         "report": _report(report) if report is not None else None,
+        "artifacts": (),  # a site that keeps files of submissions says which
     }
 
 
@@ -101,6 +103,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         "times": measured(report),
         "roofline": charts.roofline_chart([one for one in report.measurements if not one.hidden], report.environment.ceilings),
         "build": _build(report) if report.HasField("build") else None,
+        "profile": profile(report.profile) if report.HasField("profile") else None,
         "output": report.output[:OUTPUT_CHARS],
         "output_cut": len(report.output) > OUTPUT_CHARS,
         "environment": _environment(report.environment) if report.HasField("environment") else None,

@@ -160,12 +160,9 @@ def _entry_name(entry: str) -> list[FieldViolation]:
 
 def _mode(mode: submission_pb2.Mode) -> tuple[wire.Mode, list[FieldViolation]]:
     try:
-        found = messages.mode_from_proto(mode)
-        if found is wire.Mode.PROFILE:
-            return found, [FieldViolation("mode", "MODE_PROFILE is not there yet; take MODE_BENCHMARK")]
-        return found, []
+        return messages.mode_from_proto(mode), []
     except ValueError:
-        names = ", ".join(f"MODE_{one.name}" for one in wire.Mode if one is not wire.Mode.PROFILE)
+        names = ", ".join(f"MODE_{one.name}" for one in wire.Mode)
         return wire.Mode.BENCHMARK, [FieldViolation("mode", f"{int(mode)} is not known here; take one of: {names}")]
 
 

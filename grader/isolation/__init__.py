@@ -76,8 +76,8 @@ class BoxSpec:
     argv: the command, with {python} {lib} {link} {src} {out} for paths inside. Runs as the box's uid, under `sandbox.box_init`.
     link_dir: bound read-only at {link}; sockets appear in it while the box runs.
     src_dir: bound read-only at {src}; None in a run box; the judge and the problem in a check box.
-    out_dir: an empty directory, made by `start`'s caller, bound writable at {out}; None in a run box. After the box is gone
-        its files are taken with `pickup`.
+    out_dir: an empty directory, made by `start`'s caller, bound writable at {out}; None in a run box without profilers.
+        After the box is gone its files are taken with `pickup`.
     slot: a small number that no other live box of this host has; it decides the uid.
     gpu: None in a build box, always: nothing is measured there, so nothing needs one.
     """

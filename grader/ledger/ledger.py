@@ -12,6 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from grader.ledger import queue, transactions
+from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database, open_database
@@ -41,6 +42,7 @@ class Ledger:
         self._database = database
         self._now = now
         self.changes = changes or Changes()
+        self.artifacts = ArtifactRecords(database)
         self.boards = Boards(database)
         self.hooks = WebhookOutbox(database, now)
         self.keys = Keys(database, now)

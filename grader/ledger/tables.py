@@ -117,6 +117,21 @@ events = sa.Table(
     sa.Column("fact", sa.Text),
 )
 
+# Files that an attempt left: their bytes lie by digest in a directory of the server that graded it (`grader/artifacts/files.py`).
+artifacts = sa.Table(
+    "artifacts",
+    metadata,
+    sa.Column("number", sa.ForeignKey("submissions.number"), primary_key=True),
+    sa.Column("attempt", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.String(100), primary_key=True),
+    sa.Column("tool", sa.String(64), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+    sa.Index(None, "digest"),
+    sa.Index(None, "create_time"),
+)
+
 # Append-only: every judgement of a submission; the last one is also in its row. source_number: whose events hold its facts.
 judgements = sa.Table(
     "judgements",

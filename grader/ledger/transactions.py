@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import fair_share, hooks, queue, quota_check, records, rejudge_items, statements
+from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, statements
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import events, judgements, problems, submissions
@@ -205,6 +205,7 @@ def _insert_facts(connection: sa.Connection, now: datetime, number: int, last: i
     ]
     if rows:
         connection.execute(statements.INSERT_EVENT, rows)
+        artifact_records.insert(connection, now, number, attempt, facts)
 
 
 def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:

@@ -74,6 +74,9 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         "output": (_SHOWN, _CUT, _CUT, _OMITTED),
     },
     wire.Evidence: dict.fromkeys(("policy", "imported", "seen", "hints"), _NEVER),
+    # Of a public workload, in boxes that no hidden one was run in. The files are their owner's: `ListArtifacts`.
+    wire.KernelProfile: dict.fromkeys((one.name for one in dataclasses.fields(wire.KernelProfile)), _ALWAYS),
+    wire.ArtifactFile: dict.fromkeys((one.name for one in dataclasses.fields(wire.ArtifactFile)), _NEVER),
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
     wire.Plan: dict.fromkeys(("trials", "measured", "rule", "sweep"), _NEVER),  # the rule is a field of the report
     wire.Finished: {"job_id": _NEVER},
@@ -86,7 +89,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     Report: {
         **dict.fromkeys(("verdict", "reason", "summary", "speedups", "build", "environment"), _ALWAYS),
         **dict.fromkeys(("trials", "measurements", "flags", "libraries", "process_count", "score"), _ALWAYS),  # those two by their own rows
-        "rule": _ALWAYS,
+        **dict.fromkeys(("rule", "profile"), _ALWAYS),
         "output": (_SHOWN, _CUT, _CUT, _OMITTED),
     },
 }

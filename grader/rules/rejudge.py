@@ -131,7 +131,7 @@ def _why_run(facts: Sequence[wire.Fact], failed: wire.Fact | None, mode: wire.Mo
         return "the number of trials changed"
     if after.trial_s < before.trial_s:
         return "the time for a trial is shorter now"
-    if failed is None and mode is not wire.Mode.TEST and not set(after.baselines) <= set(before.baselines):
+    if failed is None and mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED) and not set(after.baselines) <= set(before.baselines):
         return "it is timed against more baselines now"
     return _why_run_for_tolerance(facts, failed, old, new) or _why_run_for_libraries(facts, failed, before.libraries, after.libraries)
 

@@ -29,6 +29,8 @@ METHODS: Mapping[str, Scope | None] = {
     "GetSubmission": Scope.READ,
     "ListSubmissions": Scope.READ,
     "WatchSubmission": Scope.READ,
+    "ListArtifacts": Scope.READ,
+    "DownloadArtifact": Scope.READ,
     "GetProblem": Scope.READ,
     "ListProblems": Scope.READ,
     "GetCompetition": Scope.READ,

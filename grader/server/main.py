@@ -113,6 +113,13 @@ def parser() -> argparse.ArgumentParser:
     add("--retain-sources-days", type=int, metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
     add("--retain-events-days", type=int, metavar="N", help="remove events of attempts that decide no verdict, in the same way (0: never)")
     add("--retain-deliveries-days", type=int, metavar="N", help="forget webhooks' deliveries so long after they ended (30; 0: never)")
+    add("--retain-artifacts-days", type=int, metavar="N", help="remove the files of profiles so long after they were made (30; 0: never)")
+    add(
+        "--submission-files-dir",
+        metavar="DIR",
+        help="where the files of profiles are kept; servers that share a database should share it (in the state directory)",
+    )
+    add("--submission-files-bytes", type=int, metavar="N", help="the size limit of all these files; the oldest are removed first (4 GiB)")
     return made
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from grpc_health.v1 import health_pb2
 
+from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError
 from grader.ledger import Ledger
@@ -78,8 +79,9 @@ class ServerTelemetry:
                     web.web_serving(self._settings.web, app, limits=web_limits(self._settings))
                 )
             kept = self._settings
-            periods = Periods.of_days(kept.retain_sources_days, kept.retain_events_days, kept.retain_deliveries_days)
-            for work in (self._look(), retain(ledger, periods, competitions)):
+            days = (kept.retain_sources_days, kept.retain_events_days, kept.retain_deliveries_days, kept.retain_artifacts_days)
+            files = SubmissionFiles(kept.submission_files_path, kept.submission_files_bytes)
+            for work in (self._look(), retain(ledger, Periods.of_days(*days), competitions, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 

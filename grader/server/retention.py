@@ -16,6 +16,7 @@ from typing import Protocol
 
 import structlog
 
+from grader.artifacts.files import SubmissionFiles
 from grader.errors import GraderFault
 from grader.ledger import Ledger
 from grader.model import Competition
@@ -34,43 +35,56 @@ class Periods:
     sources: timedelta | None = None
     events: timedelta | None = None
     deliveries: timedelta | None = None
+    artifacts: timedelta | None = None
 
     @classmethod
-    def of_days(cls, sources_days: int, events_days: int, deliveries_days: int = 0) -> Periods:
+    def of_days(cls, sources_days: int, events_days: int, deliveries_days: int = 0, artifacts_days: int = 0) -> Periods:
         """From settings, where 0 is for ever."""
-        sources, events, deliveries = (timedelta(days=days) if days else None for days in (sources_days, events_days, deliveries_days))
-        return cls(sources=sources, events=events, deliveries=deliveries)
+        days = (sources_days, events_days, deliveries_days, artifacts_days)
+        sources, events, deliveries, artifacts = (timedelta(days=one) if one else None for one in days)
+        return cls(sources=sources, events=events, deliveries=deliveries, artifacts=artifacts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """Of how many submissions sources, and facts, were removed, and how many deliveries."""
+    """Of how many submissions sources, and facts, were removed, how many deliveries, and how many files that submissions left."""
 
     sources: int = 0
     events: int = 0
     deliveries: int = 0
+    artifacts: int = 0
 
 
-async def retain(ledger: Ledger, periods: Periods, competitions: Sequence[Competition], *, first_s: float = FIRST_S) -> None:
-    """Remove what is due every day, until cancelled; returns at once where nothing ever is."""
+async def retain(
+    ledger: Ledger,
+    periods: Periods,
+    competitions: Sequence[Competition],
+    *,
+    first_s: float = FIRST_S,
+    files: SubmissionFiles | None = None,
+) -> None:
+    """Remove what is due every day, until cancelled; returns at once where nothing ever is. files: where those of submissions lie."""
     if periods == Periods():
         return
     await asyncio.sleep(first_s)
     while True:
         try:
-            done = await remove_due(ledger, periods, competitions)
+            done = await remove_due(ledger, periods, competitions, files)
             log.info(
                 "retention_done",
                 sources_removed_count=done.sources,
                 events_removed_count=done.events,
                 deliveries_removed_count=done.deliveries,
+                artifacts_removed_count=done.artifacts,
             )
         except GraderFault as error:  # a busy ledger; what is left is removed the next time
             log.warning("retention_failed", reason=error.reason, detail=error.detail)
         await asyncio.sleep(EVERY_S)
 
 
-async def remove_due(ledger: Ledger, periods: Periods, competitions: Iterable[Competition]) -> Removed:
+async def remove_due(
+    ledger: Ledger, periods: Periods, competitions: Iterable[Competition], files: SubmissionFiles | None = None
+) -> Removed:
     """One pass."""
     now, known = ledger.now(), tuple(competitions)
     counts = []
@@ -83,7 +97,18 @@ async def remove_due(ledger: Ledger, periods: Periods, competitions: Iterable[Co
         over = tuple(one.competition_id for one in known if one.end_time < before)
         counts.append(await _in_batches(partial(remove, before, over)))
     deliveries = await _remove_deliveries(ledger, now - periods.deliveries) if periods.deliveries is not None else 0
-    return Removed(sources=counts[0], events=counts[1], deliveries=deliveries)
+    artifacts = await _remove_artifacts(ledger, now - periods.artifacts) if periods.artifacts is not None else 0
+    if files is not None:
+        await files.remove_unknown(ledger.artifacts.unknown)
+    return Removed(sources=counts[0], events=counts[1], deliveries=deliveries, artifacts=artifacts)
+
+
+async def _remove_artifacts(ledger: Ledger, before: datetime) -> int:
+    total = 0
+    while count := await ledger.artifacts.remove_made_before(before):
+        total += count
+        await asyncio.sleep(PAUSE_S)
+    return total
 
 
 async def _remove_deliveries(ledger: Ledger, before: datetime) -> int:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import SettingsInvalid
@@ -27,6 +29,7 @@ from grader.peers import loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import of_server
+from grader.server.artifacts import OwnedArtifacts
 from grader.server.auth import Security, security_for
 from grader.server.calls import CallsInterceptor
 from grader.server.connections import grpc_options, health_limits
@@ -113,6 +116,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             competitions=competitions,
             quotas=of_server(settings.hourly_limit, settings.daily_limit),
             lane_count=len(grading.lanes()) or grading.capacity,
+            artifacts=owned_artifacts(settings, ledger),
         )
         running = await _start(settings, service, dispatcher, door, operation.observer)
         running.web_address = operation.web_address
@@ -143,7 +147,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     problems = Problems.load(settings.problems, settings.imported_path)
     competitions = Competitions.load(settings.competitions, problems)
     async with Ledger.open(settings.ledger) as ledger:
-        service = GraderServicer(ledger, problems, worker=None, competitions=competitions)
+        service = GraderServicer(ledger, problems, worker=None, competitions=competitions, artifacts=owned_artifacts(settings, ledger))
         running = await _start(settings, service, None, await security_for(settings, ledger.keys))
         try:
             yield running
@@ -155,8 +159,16 @@ def _pages(settings: Settings, ledger: Ledger, problems: Problems, competitions:
     """What the web port shows; imported only where there is one."""
     host, _ = web_address(settings.web or "")
     open_server = not settings.asks_keys and loopback(f"{host}:0")
-    routes: Iterable[Any] = import_module("grader.web.pages").routes(ledger, problems, competitions, open_server=open_server)
+    routes: Iterable[Any] = import_module("grader.web.pages").routes(
+        ledger, problems, competitions, open_server=open_server, artifacts=owned_artifacts(settings, ledger)
+    )
     return routes
+
+
+def owned_artifacts(settings: Settings, ledger: Ledger) -> OwnedArtifacts:
+    """The files of submissions, as these settings keep them."""
+    files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
+    return OwnedArtifacts(ledger, files, timedelta(days=settings.retain_artifacts_days) if settings.retain_artifacts_days else None)
 
 
 def refuse_unsafe(settings: Settings, grading: Grading) -> None:

@@ -15,9 +15,11 @@ import structlog
 from grader import access
 from grader.api import messages
 from grader.api.competitions import placed_event, position_to_proto
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, parse
+from grader.api.profiles import artifact_to_proto
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, parse, parse_artifact
+from grader.artifacts.files import chunks
 from grader.dispatch import Worker
-from grader.errors import FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
+from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState
 from grader.problems.competition_store import Competitions
@@ -25,6 +27,7 @@ from grader.problems.store import Problems
 from grader.rules.disclosure import Redactor
 from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
+from grader.server.artifacts import OwnedArtifacts
 from grader.server.event_redaction import RedactedEvents
 from grader.server.queue_position import PATIENCE_S, PositionNotifier, Positions
 from grader.server.rejudging import Rejudging
@@ -55,6 +58,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         competitions: Competitions | None = None,
         quotas: Sequence[Quota] = (),
         lane_count: int = 1,
+        artifacts: OwnedArtifacts | None = None,
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._device_kinds = tuple(device_kinds)
@@ -63,6 +67,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
         self._positions = Positions(ledger, lane_count)
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
+        self._artifacts = artifacts
         self._poll_s = READER_POLL_S if worker is None else WATCH_POLL_S
         self._redactors: dict[str, Redactor] = {}
         self._accepting = True
@@ -161,6 +166,23 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
                     await _either(changed, self._leaving, timeout_s=teller.idle_timeout_s if queued else poll_s)
                     if queued and not changed.is_set() and (position := await teller.news()) is not None:
                         yield placed_event(position, after, submission, self._ledger.now())
+
+    async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
+        """Read what a submission left."""
+        submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self._artifacts
+        if owned is None:
+            return api.ListArtifactsResponse()
+        found = await owned.of(caller.current(), submission_id)
+        shown = (artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
+        return api.ListArtifactsResponse(artifacts=shown)
+
+    async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
+        """Stream one of these files."""
+        submission_id, name = parse_artifact(request.name)
+        if self._artifacts is None:
+            raise ArtifactNotFound(submission_id, name)
+        for piece in chunks(await self._artifacts.read(caller.current(), submission_id, name)):
+            yield api.DownloadArtifactResponse(data=piece)
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
         """Read one."""

@@ -15,6 +15,7 @@ import structlog
 
 from grader import devices
 from grader.artifacts import ArtifactCache
+from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.local_fleet import LocalFleet
@@ -61,6 +62,7 @@ async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Gradin
             lane_count=settings.lanes,
             builder_count=settings.builders,
             cache=cache,
+            files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
         ) as fleet:
             yield Grading(
                 grade=fleet.grade,
@@ -85,7 +87,7 @@ def box_settings(settings: Settings) -> BoxSettings:
     if runtime_dir.is_symlink() or runtime_dir.stat().st_uid != os.geteuid():
         raise SettingsInvalid("state_dir", f"{runtime_dir} belongs to somebody else; remove it, or set TMPDIR to a directory of your own")
     competitions = (path if path.is_dir() else path.parent for path in settings.competitions)  # what is covered is a directory
-    hidden_paths = (*settings.problems, *competitions, settings.imported_path, settings.cache_path)
+    hidden_paths = (*settings.problems, *competitions, settings.imported_path, settings.cache_path, settings.submission_files_path)
     return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=hidden_paths)
 
 

@@ -77,6 +77,16 @@ class GraderServiceStub:
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.WatchSubmissionRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_submission__pb2.SubmissionEvent.FromString,
                 _registered_method=True)
+        self.ListArtifacts = channel.unary_unary(
+                '/grader.v1.GraderService/ListArtifacts',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.ListArtifactsRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListArtifactsResponse.FromString,
+                _registered_method=True)
+        self.DownloadArtifact = channel.unary_stream(
+                '/grader.v1.GraderService/DownloadArtifact',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.DownloadArtifactRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.DownloadArtifactResponse.FromString,
+                _registered_method=True)
         self.GetProblem = channel.unary_unary(
                 '/grader.v1.GraderService/GetProblem',
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.GetProblemRequest.SerializeToString,
@@ -210,6 +220,31 @@ class GraderServiceServicer:
 
         Errors:
         * `NOT_FOUND`: there is no such submission.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListArtifacts(self, request, context):
+        """Lists the files that a submission left, by name. Only its owner and
+        administrators see them.
+
+        Errors:
+        * `NOT_FOUND`: there is no such submission.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DownloadArtifact(self, request, context):
+        """Streams one of these files in pieces.
+
+        What is in it was written by the submission's own processes: treat it as
+        untrusted.
+
+        Errors:
+        * `INVALID_ARGUMENT`: `name` is not the name of an artifact.
+        * `NOT_FOUND`: there is no such submission, or no such file here any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -365,6 +400,16 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     servicer.WatchSubmission,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.WatchSubmissionRequest.FromString,
                     response_serializer=grader_dot_v1_dot_submission__pb2.SubmissionEvent.SerializeToString,
+            ),
+            'ListArtifacts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListArtifacts,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListArtifactsRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.ListArtifactsResponse.SerializeToString,
+            ),
+            'DownloadArtifact': grpc.unary_stream_rpc_method_handler(
+                    servicer.DownloadArtifact,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.DownloadArtifactRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.DownloadArtifactResponse.SerializeToString,
             ),
             'GetProblem': grpc.unary_unary_rpc_method_handler(
                     servicer.GetProblem,
@@ -571,6 +616,60 @@ class GraderService:
             '/grader.v1.GraderService/WatchSubmission',
             grader_dot_v1_dot_grader__service__pb2.WatchSubmissionRequest.SerializeToString,
             grader_dot_v1_dot_submission__pb2.SubmissionEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListArtifacts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/ListArtifacts',
+            grader_dot_v1_dot_grader__service__pb2.ListArtifactsRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.ListArtifactsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DownloadArtifact(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/grader.v1.GraderService/DownloadArtifact',
+            grader_dot_v1_dot_grader__service__pb2.DownloadArtifactRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.DownloadArtifactResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,6 +16,13 @@ class ReportView(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPORT_VIEW_BASIC: _ClassVar[ReportView]
     REPORT_VIEW_FULL: _ClassVar[ReportView]
 
+class ProfileToolOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PROFILE_TOOL_OUTCOME_UNSPECIFIED: _ClassVar[ProfileToolOutcome]
+    PROFILE_TOOL_OUTCOME_RAN: _ClassVar[ProfileToolOutcome]
+    PROFILE_TOOL_OUTCOME_FAILED: _ClassVar[ProfileToolOutcome]
+    PROFILE_TOOL_OUTCOME_UNAVAILABLE: _ClassVar[ProfileToolOutcome]
+
 class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     VERDICT_UNSPECIFIED: _ClassVar[Verdict]
@@ -83,6 +90,10 @@ class ScoreKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 REPORT_VIEW_UNSPECIFIED: ReportView
 REPORT_VIEW_BASIC: ReportView
 REPORT_VIEW_FULL: ReportView
+PROFILE_TOOL_OUTCOME_UNSPECIFIED: ProfileToolOutcome
+PROFILE_TOOL_OUTCOME_RAN: ProfileToolOutcome
+PROFILE_TOOL_OUTCOME_FAILED: ProfileToolOutcome
+PROFILE_TOOL_OUTCOME_UNAVAILABLE: ProfileToolOutcome
 VERDICT_UNSPECIFIED: Verdict
 VERDICT_ACCEPTED: Verdict
 VERDICT_COMPILE_ERROR: Verdict
@@ -129,7 +140,7 @@ SCORE_KIND_SPEEDUP: ScoreKind
 SCORE_KIND_TIME: ScoreKind
 
 class Report(_message.Message):
-    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule")
+    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule", "profile")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +154,7 @@ class Report(_message.Message):
     LIBRARIES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_COUNT_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     reason: str
     summary: str
@@ -156,7 +168,50 @@ class Report(_message.Message):
     libraries: _containers.RepeatedScalarFieldContainer[str]
     process_count: int
     rule: str
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ...) -> None: ...
+    profile: Profile
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ...) -> None: ...
+
+class Profile(_message.Message):
+    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks")
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    REMARKS_FIELD_NUMBER: _ClassVar[int]
+    tools: _containers.RepeatedCompositeFieldContainer[ProfileTool]
+    workload_id: str
+    architecture: str
+    kernels: _containers.RepeatedCompositeFieldContainer[KernelUse]
+    launches: _containers.RepeatedCompositeFieldContainer[KernelLaunch]
+    remarks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ProfileTool(_message.Message):
+    __slots__ = ("name", "outcome", "detail")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    outcome: ProfileToolOutcome
+    detail: str
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[ProfileToolOutcome, str]] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class KernelLaunch(_message.Message):
+    __slots__ = ("kernel", "grid", "block", "shared_bytes", "count", "total_duration")
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    GRID_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    SHARED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_DURATION_FIELD_NUMBER: _ClassVar[int]
+    kernel: str
+    grid: _containers.RepeatedScalarFieldContainer[int]
+    block: _containers.RepeatedScalarFieldContainer[int]
+    shared_bytes: int
+    count: int
+    total_duration: _duration_pb2.Duration
+    def __init__(self, kernel: _Optional[str] = ..., grid: _Optional[_Iterable[int]] = ..., block: _Optional[_Iterable[int]] = ..., shared_bytes: _Optional[int] = ..., count: _Optional[int] = ..., total_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Build(_message.Message):
     __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels", "remarks")

@@ -40,6 +40,7 @@ class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STAGE_LOADING: _ClassVar[Stage]
     STAGE_VERIFYING: _ClassVar[Stage]
     STAGE_MEASURING: _ClassVar[Stage]
+    STAGE_PROFILING: _ClassVar[Stage]
 MODE_UNSPECIFIED: Mode
 MODE_TEST: Mode
 MODE_BENCHMARK: Mode
@@ -57,6 +58,7 @@ STAGE_BUILDING: Stage
 STAGE_LOADING: Stage
 STAGE_VERIFYING: Stage
 STAGE_MEASURING: Stage
+STAGE_PROFILING: Stage
 
 class Submission(_message.Message):
     __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed", "cancel_requested", "sweep")

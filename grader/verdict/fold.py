@@ -57,6 +57,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         score=found,
         process_count=len(rounds),
         rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
+        profile=_last(facts, wire.KernelProfile) if verdict is Verdict.ACCEPTED else None,
     )
 
 

@@ -227,3 +227,24 @@ def _rate(per_s: float, unit: str) -> str:
 def _three_digits(value: float) -> str:
     size = abs(value)
     return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:.0f}"
+
+
+def byte_count(size_bytes: int) -> str:
+    """A size for people, such as `12.3 kB`."""
+    value, units = float(size_bytes), ("B", "kB", "MB", "GB")
+    for unit in units:
+        if value < 1000 or unit == units[-1]:
+            break
+        value /= 1000
+    return f"{size_bytes} B" if size_bytes < 1000 else f"{value:.3g} {unit}"
+
+
+def profile_outcome(outcome: report_pb2.ProfileToolOutcome) -> str:
+    """What became of a tool of profile mode, in words."""
+    name = name_of(report_pb2.ProfileToolOutcome, outcome, "PROFILE_TOOL_OUTCOME_").lower()
+    return "not available" if name == "unavailable" else name
+
+
+def dimensions(sizes: Sequence[int]) -> str:
+    """Sizes along axes, such as `64 x 64 x 1`."""
+    return " x ".join(map(str, sizes))

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from grader import access
 from grader.api import messages
-from grader.errors import CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
+from grader.errors import ArtifactNotFound, CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
 from grader.html_report import content
 from grader.html_report.templating import STYLE, environment
 from grader.ledger import Ledger
@@ -31,6 +31,8 @@ from grader.rules.disclosure import Redactor
 from grader.rules.leaderboard import Standing
 from grader.v1 import submission_pb2
 from grader.web import views
+from grader.web.artifacts import HEADERS as ARTIFACT_HEADERS
+from grader.web.artifacts import ArtifactSource, NoArtifacts, attachment, rows
 from grader.web.visibility import viewer
 from sandbox.protocol import wire
 
@@ -50,6 +52,7 @@ HEADERS = {
     "Cache-Control": "no-cache",  # kept, and asked for again with its ETag
 }
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
+_ARTIFACT = r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -71,14 +74,16 @@ def routes(
     open_server: bool = False,
     standings_s: float = STANDINGS_S,
     templates: jinja2.Environment | None = None,
+    artifacts: ArtifactSource | None = None,
 ) -> list[web.RouteDef]:
     """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here."""
-    pages = Pages(ledger, problems, competitions, open_server, standings_s, templates or site_templates())
+    pages = Pages(ledger, problems, competitions, open_server, standings_s, templates or site_templates(), artifacts or NoArtifacts())
     found: list[tuple[str, Answer]] = [
         ("/", pages.competitions),
         (f"/competitions/{_COMPETITION}", pages.board),
         (f"/submissions/{_SUBMISSION}", pages.submission),
         (f"/submissions/{_SUBMISSION}/sources", pages.sources),
+        (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),
         ("/static/style.css", pages.style),
         ("/{rest:.*}", pages.absent),
     ]
@@ -96,9 +101,11 @@ class Pages:
         open_server: bool,
         standings_s: float,
         templates: jinja2.Environment,
+        artifacts: ArtifactSource,
     ) -> None:
         self._ledger, self._problems, self._competitions = ledger, problems, competitions
         self._open_server, self._standings_s, self._templates = open_server, standings_s, templates
+        self._artifacts = artifacts
         self._standings: dict[tuple[str, str], tuple[float, asyncio.Task[list[Standing]]]] = {}
         self._style = STYLE.read_bytes()
 
@@ -108,7 +115,7 @@ class Pages:
         async def handle(request: web.Request) -> web.Response:
             try:
                 found = await answer(request)
-            except (_Absent, CompetitionNotFound, ProblemNotFound, SubmissionNotFound):
+            except (_Absent, ArtifactNotFound, CompetitionNotFound, ProblemNotFound, SubmissionNotFound):
                 found = await self._error(404, "Not found", "There is no such page, or it is not shown to everybody.")
             except GraderFault as error:
                 log.warning("page_refused", reason=error.reason, detail=error.detail)
@@ -118,6 +125,8 @@ class Pages:
                 log.error("page_failed", path=request.path, request_id=request_id, exc_info=error)
                 found = await self._error(500, "Our fault", f"The server's log has the reason under request {request_id}.")
             found.headers.update(HEADERS)
+            if "Content-Disposition" in found.headers:
+                found.headers.update(ARTIFACT_HEADERS)
             return _short(request, found) if found.status == 200 else found
 
         return handle
@@ -157,7 +166,15 @@ class Pages:
             shown = [messages.event_to_proto(one, submission, redactor) for one in events if isinstance(one.fact, wire.Progress)]
             return {**content.submission(message, shown), "site": True}
 
-        return await self._page("submission.html", await asyncio.to_thread(context))
+        owned = self._viewer(request).may_see(submission.new.user)
+        files = await self._artifacts.of(self._viewer(request), submission.submission_id) if owned else []
+        shown = await asyncio.to_thread(context)
+        return await self._page("submission.html", {**shown, "artifacts": rows(files, self._artifacts)})
+
+    async def artifact(self, request: web.Request) -> web.Response:
+        """A file that a submission left, for its owner to save."""
+        name = request.match_info["name"]
+        return attachment(name, await self._artifacts.read(self._viewer(request), request.match_info["id"], name))
 
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""

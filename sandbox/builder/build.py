@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import os
 import sys
 import tempfile
 import traceback
@@ -27,6 +26,7 @@ from sandbox.languages.registry import implementation
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.elf import NotAnObject
+from sandbox.protocol.output import leave
 
 COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 ARTIFACT = "artifact"
@@ -129,13 +129,6 @@ def compile_sources(
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
     texts = {path.relative_to(files).as_posix(): path.read_text("utf-8", "replace") for path in files.rglob("*") if path.is_file()}
     return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=float64.remarks(ptx, texts, ptxas.demangled))
-
-
-def leave(out_dir: Path, name: str, content: bytes) -> None:
-    """Write a result. What lies there under its name goes first: a submission that has run here may have left a link or a pipe."""
-    (out_dir / name).unlink(missing_ok=True)
-    with open(os.open(out_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
-        file.write(content)
 
 
 def first_that_does(

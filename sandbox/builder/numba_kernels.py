@@ -47,26 +47,27 @@ def described(job: wire.BuildJob, module: python_files.ModuleDirectory, main_pat
     recorded = numba_recorder.install(torch, architecture)
     python_stubs.install(text)
     python_emulated.install(text)
-    python_module.install_extensions(text, _no_extension)
+    python_module.install_extensions(text, no_extension)
     # From here on untrusted code has run in this process. Where it fails, what it launched until then counts.
     with contextlib.suppress(Exception, SystemExit):
         imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
-        _call(job, python_module.find_entry(imported, job.entry))
+        call_entry(job, python_module.find_entry(imported, job.entry))
     uses: list[wire.KernelUse] = []
     remarks: dict[str, None] = {}
     for dispatcher, types in recorded.pairs[:KERNEL_LIMIT]:
         with contextlib.suppress(Exception):  # Numba's own refusal comes again where the kernel is run
             kernel = numba_ptx.compiled(dispatcher, types, architecture)
             uses.append(numba_ptx.use(kernel, architecture))
-            remarks |= dict.fromkeys(numba_float64.remarks(kernel, _path(dispatcher, module.sources)))
+            remarks |= dict.fromkeys(numba_float64.remarks(kernel, source_path(dispatcher, module.sources)))
     return wire.BuildNote(kernels=tuple(uses), remarks=tuple(remarks))
 
 
-def _no_extension(extension: python_extensions.Extension) -> Path:
+def no_extension(extension: python_extensions.Extension) -> Path:
+    """Refuse: extensions are compiled elsewhere."""
     raise NotImplementedError("extensions are compiled elsewhere")
 
 
-def _call(job: wire.BuildJob, entry: Any) -> None:
+def call_entry(job: wire.BuildJob, entry: Any) -> None:
     """Call the entry as the problem does, at a size that is shown; nothing where that is not known here."""
     if job.call is None or not job.call.sizes:
         return
@@ -88,7 +89,7 @@ def _zeros(tensor: wire.TensorSpec, sizes: dict[str, int]) -> Any:
     return torch.frombuffer(mmap.mmap(-1, max(1, count * kind.itemsize)), dtype=kind, count=count).view(shape)
 
 
-def _path(dispatcher: Any, sources: Path) -> str:
+def source_path(dispatcher: Any, sources: Path) -> str:
     """The file that a kernel was written in, as it was submitted."""
     return inspect.getfile(dispatcher.py_func).removeprefix(f"{sources}{os.sep}")
 

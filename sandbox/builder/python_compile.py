@@ -34,7 +34,7 @@ class CompileFailed(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Language:
+class ExtensionLanguage:
     """A torch extension with flags of its own. user_paths: errors may name these files too."""
 
     extension: Extension
@@ -42,6 +42,7 @@ class _Language:
     user_paths: tuple[str, ...]
 
     def headers(self, job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
+        """Those of a torch extension, with its own directories and macros."""
         for one in torch_extension.headers_of({**dict.fromkeys(self.user_paths, ""), **sources}, place, job.device_kind):
             if isinstance(one, str):
                 yield one
@@ -50,9 +51,11 @@ class _Language:
                 yield dataclasses.replace(one, defines=self.flags.defines(one.defines), include_dirs=include_dirs)
 
     def libraries(self, device_kind: str) -> list[str]:
+        """Those of a torch extension, and its own."""
         return [*torch_extension.libraries(device_kind), *self.flags.libraries]
 
     def check(self, artifact: bytes, entry: str) -> str | None:
+        """Whether what a module needs is there."""
         return torch_extension.check(artifact, entry) if self.extension.is_module else None
 
 
@@ -88,7 +91,7 @@ class Compiling:
         job = dataclasses.replace(self._job, entry="", sources=(*asked, *headers))
         (place / "made").mkdir()
         flags = self._flags(extension)
-        language = _Language(extension=extension, flags=flags, user_paths=tuple(self._texts))
+        language = ExtensionLanguage(extension=extension, flags=flags, user_paths=tuple(self._texts))
         os.environ.pop("CXX", None)
         os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
         try:

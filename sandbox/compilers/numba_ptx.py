@@ -27,12 +27,14 @@ NVIDIA_FILES = "backends/nvidia"  # in Triton's package
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumbaKernel:
-    """A kernel for one set of argument types. entry: its mangled name in the PTX; types: what Numba inferred, its `TypeAnnotation`."""
+    """A kernel for one set of argument types. entry: its mangled name in the PTX; types: what Numba inferred, its `TypeAnnotation`;
+    by_nvvm: whether the toolkit's compiler made the PTX, as on a GPU."""
 
     name: str
     entry: str
     ptx: str
     types: Any
+    by_nvvm: bool
 
 
 def compiled(dispatcher: Any, argument_types: Sequence[Any], architecture: int) -> NumbaKernel:
@@ -56,22 +58,23 @@ def compiled(dispatcher: Any, argument_types: Sequence[Any], architecture: int) 
     library._entry_name = entry
     compiler.kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, options.get("launch_bounds"))
-    return NumbaKernel(name=dispatcher.py_func.__name__, entry=entry, ptx=_ptx(library, entry, capability), types=result.type_annotation)
+    ptx, by_nvvm = _ptx(library, entry, capability)
+    return NumbaKernel(name=dispatcher.py_func.__name__, entry=entry, ptx=ptx, types=result.type_annotation, by_nvvm=by_nvvm)
 
 
 def use(kernel: NumbaKernel, architecture: int) -> KernelUse:
     """What it takes of the device; registers are 0 where there is no ptxas."""
     doubles = len(float64.instructions([kernel.ptx]).get(kernel.entry, ()))
-    described = [one for one in ptxas.kernels(_assembled(kernel.ptx, architecture)) if one.registers]
+    described = [one for one in ptxas.kernels(assembled(kernel.ptx, architecture).log) if one.registers]
     found = described[0] if len(described) == 1 else KernelUse(name="", registers=0)
     return replace(found, name=kernel.name[: ptxas.NAME_LIMIT_CHARS], double_instruction_count=doubles)
 
 
-def _ptx(library: Any, entry: str, capability: tuple[int, int]) -> str:
+def _ptx(library: Any, entry: str, capability: tuple[int, int]) -> tuple[str, bool]:
     try:
-        return "\n".join(library.get_asm_strs(cc=capability))
+        return "\n".join(library.get_asm_strs(cc=capability)), True
     except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
-        return _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}")
+        return _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}"), False
 
 
 def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
@@ -81,7 +84,7 @@ def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
     module, *others = (binding.parse_assembly(text) for text in texts)
     for other in others:
         module.link_in(other)
-    device_library = _nvidia_file("lib/libdevice.10.bc")
+    device_library = nvidia_file("lib/libdevice.10.bc")
     if device_library is not None and any("__nv_" in text for text in texts):
         # It is one module for all; what is not called is left out because nobody else can.
         library = binding.parse_bitcode(device_library.read_bytes())
@@ -96,24 +99,38 @@ def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
     return str(machine.emit_assembly(module))
 
 
-def _assembled(ptx: str, architecture: int) -> str:
-    """What ptxas says of it; "" where there is none."""
-    program = shutil.which("ptxas") or _nvidia_file("bin/ptxas")
-    if program is None:
-        return ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """What ptxas printed, and what it made; nothing of both where there is no ptxas."""
+
+    log: str = ""
+    cubin: bytes | None = None
+
+
+def assembled(ptx: str, architecture: int) -> Assembled:
+    """Have ptxas assemble a text, for the architecture that it names: the toolkit's, or Triton's where that is too old for it."""
+    made = Assembled()
+    for program in (shutil.which("ptxas"), nvidia_file("bin/ptxas"), nvidia_file("bin/ptxas-blackwell")):
+        if program is not None and (made := _assembled_by(str(program), ptx, architecture)).cubin is not None:
+            break
+    return made
+
+
+def _assembled_by(program: str, ptx: str, architecture: int) -> Assembled:
     target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
     with tempfile.TemporaryDirectory(prefix="ptxas-") as place:
-        source = Path(place) / "kernel.ptx"
+        source, made = Path(place) / "kernel.ptx", Path(place) / "kernel.cubin"
         source.write_text(ptx, "utf-8")
-        command = [str(program), "-v", f"-arch={target[1] if target else f'sm_{architecture}'}", str(source), "-o", f"{place}/kernel.cubin"]
+        command = [program, "-v", f"-arch={target[1] if target else f'sm_{architecture}'}", str(source), "-o", str(made)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=PTXAS_S)
         except (OSError, subprocess.TimeoutExpired):
-            return ""
-    return done.stderr + done.stdout
+            return Assembled()
+        log = (done.stderr + done.stdout).replace(f"{Path(program).name} ", "ptxas ")
+        return Assembled(log=log, cubin=made.read_bytes() if done.returncode == 0 and made.exists() else None)
 
 
-def _nvidia_file(path: str) -> Path | None:
+def nvidia_file(path: str) -> Path | None:
     """A file that Triton's wheel brings."""
     spec = importlib.util.find_spec("triton")
     found = Path(spec.origin).parent / NVIDIA_FILES / path if spec is not None and spec.origin is not None else None

@@ -31,11 +31,12 @@ from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, Timin
 from sandbox.judge.timing.measure import measure
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, GateViolated, Status
+from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
 from sandbox.protocol.languages import languages
 from sandbox.protocol.rule import rule_of
 
 PASSED = wire.TrialOutcome.PASSED
+PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
 INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
@@ -144,6 +145,9 @@ def _verify_and_measure(
                         yield fact
                         if _failed(fact):
                             return
+                if job.mode is wire.Mode.PROFILE:
+                    yield from _profile(job, subject, part[0], task)
+                    return
                 if (found := library_use.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
                     yield found
                 for workload in (one for one in _measured(job) if clock and one in part):
@@ -184,6 +188,16 @@ def _sweep(job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock, art
 
 def _only(job: wire.Job, workload: wire.Workload) -> wire.Job:
     return replace(job, problem=replace(job.problem, workloads=(workload,)))
+
+
+def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
+    """Have the runner profile itself on fresh inputs of a public workload. What it finds it leaves in its box's {out}."""
+    if workload.hidden:
+        raise RuntimeError("a hidden workload is never profiled")
+    yield wire.Progress(stage=wire.Stage.PROFILING, workload_id=workload.workload_id)
+    done = run(subject, WorkloadContext.of(task, workload), RunOptions())
+    if isinstance(done.reply, Answer) and done.reply.status is Status.OK:
+        subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
 
 
 @contextmanager
@@ -255,7 +269,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
 
 
 def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
-    if job.mode is wire.Mode.TEST:
+    if job.mode in (wire.Mode.TEST, wire.Mode.PROFILE):
         return ()
     # The hidden ones last, as above: between public ones, each would be seen to take its time.
     measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)

@@ -70,7 +70,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         arguments.append(ctypes.c_void_p(None))  # the default stream
         return Bound(launch=lambda: function(*arguments))
 
-    return Loaded(bind=bind, uses_torch=False, take_error=cuda_errors.of_library(library))
+    return Loaded(bind=bind, uses_torch=False, take_error=cuda_errors.of_library(library), libraries=lambda: (library,))
 
 
 def _argument(arena: Arena, slot: Slot, dtype: str) -> object:

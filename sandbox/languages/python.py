@@ -63,6 +63,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         bind=lambda call: python_call.bind(kernel, call, job, arena, make_object),
         uses_torch=True,
         fills=fills,
+        libraries=python_extensions.libraries,
         take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime())),
     )
 

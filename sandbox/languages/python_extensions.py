@@ -26,6 +26,7 @@ CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types
 INIT = "PyInit_"
 Texts = str | Sequence[str] | None
 _errors: list[cuda_errors.TakeError] = []  # of each library that this process has loaded
+_libraries: list[ctypes.CDLL] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +167,14 @@ def load_library(path: Path, extension: Extension) -> ModuleType | None:
     opened = in_memory(extension.name, content)
     # One that is no module registers its operators when it is opened; torch.ops.load_library would need the file's real name.
     module = import_library(opened, content) if extension.is_module else None
-    _errors.append(cuda_errors.of_library(ctypes.CDLL(opened)))
+    _libraries.append(ctypes.CDLL(opened))
+    _errors.append(cuda_errors.of_library(_libraries[-1]))
     return module
+
+
+def libraries() -> Sequence[ctypes.CDLL]:
+    """The libraries that this process has loaded."""
+    return tuple(_libraries)
 
 
 def take_error() -> str:

@@ -21,14 +21,17 @@ KERNEL_REGISTERS, KERNEL_SHARED_BYTES = 32, 1024
 
 
 def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
-    """Make it the active driver; nothing where Triton is not there."""
-    try:
-        driver: Any = importlib.import_module("triton.runtime").driver
-        target: Any = importlib.import_module("triton.backends.compiler").GPUTarget
-    except ImportError:
-        return
-    _return_kernels()
-    python_libdevice.install()
+    """Make it the active driver, and prepare the interpreter; nothing where Triton is not there."""
+    with contextlib.suppress(ImportError):
+        set_driver(torch, capability=capability, cores=cores)
+        _return_kernels()
+        python_libdevice.install()
+
+
+def set_driver(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
+    """Make it the active driver. Raises ImportError without Triton."""
+    driver: Any = importlib.import_module("triton.runtime").driver
+    target: Any = importlib.import_module("triton.backends.compiler").GPUTarget
     properties = {
         "multiprocessor_count": cores,
         "warpSize": WARP_SIZE,

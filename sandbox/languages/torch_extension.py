@@ -99,10 +99,12 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
             blank=blank(targets, call),
         )
 
+    library = ctypes.CDLL(path)
     return Loaded(
         bind=bind,
         uses_torch=True,
-        take_error=cuda_errors.of_any((cuda_errors.of_library(ctypes.CDLL(path)), cuda_errors.of_shared_runtime())),
+        libraries=lambda: (library,),
+        take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime())),
         own_operators=frozenset(own),
     )
 

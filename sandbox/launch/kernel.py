@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sandbox.protocol.gate import Call, Status
@@ -30,7 +31,7 @@ class Bound:
 class Loaded:
     """A kernel, ready. bind(call) places its arguments, outside of anybody's time. take_error() returns the last error of its CUDA runtime
     as "name: text", or "", and clears it. own_operators: torch's names, such as `mine::scale.out`, for operators that the artifact defines.
-    fills: torch can fill what the kernel allocates.
+    fills: torch can fill what the kernel allocates. libraries(): what it was loaded from, by now.
     """
 
     bind: Callable[[Call], Bound]
@@ -38,3 +39,4 @@ class Loaded:
     take_error: Callable[[], str] = lambda: ""
     own_operators: frozenset[str] = frozenset()
     fills: bool = True
+    libraries: Callable[[], Sequence[ctypes.CDLL]] = tuple

@@ -18,6 +18,7 @@ from sandbox.protocol.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operatio
 ITEM_BYTES = (2, 4, 8)
 TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR)  # inside the judge's clock
 Observe = Callable[[Callable[[], object], bool], str]
+Profile = Callable[[Callable[[], object]], None]
 
 
 @dataclass(slots=True)
@@ -39,8 +40,17 @@ class _Placed:
             self.bound = _bound(self.kernel, self.call.with_scalars(gate.scalars(len(self.call.inputs))))
 
 
-def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[int, Loaded], observe: Observe | None = None) -> None:
-    """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one. observe(launch, kernels): answers OBSERVE."""
+def serve(
+    gate: Gate,
+    last: int,
+    device: Device,
+    arena: Arena,
+    kernels: Mapping[int, Loaded],
+    observe: Observe | None = None,
+    profile: Profile | None = None,
+) -> None:
+    """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one. observe(launch, kernels): answers OBSERVE.
+    profile(launch): does PROFILE."""
     placed: _Placed | None = None
     gc.disable()  # a collection would fall into somebody's time
     try:
@@ -75,7 +85,7 @@ def serve(gate: Gate, last: int, device: Device, arena: Arena, kernels: Mapping[
                     case Operation.EXIT:
                         pass
                     case _:
-                        answer = _launch(operation, gate, placed, device, observe)
+                        answer = _launch(operation, gate, placed, device, observe, profile)
             except Exception as error:  # noqa: BLE001  whatever the kernel throws
                 answer = failure(error, device)
             gate.reply(last, answer)
@@ -111,7 +121,9 @@ def _bound(kernel: Loaded, call: Call) -> list[Bound]:
     return [kernel.bind(call.at(index)) for index in range(call.count)]
 
 
-def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: Device, observe: Observe | None) -> Answer:
+def _launch(
+    operation: Operation, gate: Gate, placed: _Placed | None, device: Device, observe: Observe | None, profile: Profile | None
+) -> Answer:
     if placed is None:
         raise RuntimeError("nothing was placed")
     if operation is not Operation.BENCH:  # which takes what ran last
@@ -120,6 +132,9 @@ def _launch(operation: Operation, gate: Gate, placed: _Placed | None, device: De
         found = observe(lambda: _run(placed, device), bool(gate.call().variant) and device.HAS_PROFILER)
         device.synchronize()
         return Answer(status=Status.OK, message=found)
+    if operation is Operation.PROFILE and profile is not None:
+        profile(lambda: [one.launch() for one in placed.bound])  # without the copy that only the judge needs
+        return FINE
     if operation is Operation.BENCH:
         samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
         device.synchronize()

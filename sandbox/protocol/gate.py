@@ -42,6 +42,7 @@ class Operation(IntEnum):
     WARM_NULL = 8
     EXIT = 9
     LOAD = 11  # load the artifact: the first call, and the first moment at which something of the submission runs
+    PROFILE = 12  # some launches on what was placed, under profilers, which leave files in {out}
     OBSERVE = 10  # one launch on what was placed; the answer tells what it called. variant 1: kernels too
 
 

@@ -40,6 +40,7 @@ class Stage(StrEnum):
     LOADING = "loading"
     VERIFYING = "verifying"
     MEASURING = "measuring"
+    PROFILING = "profiling"
 
 
 class BuildOutcome(StrEnum):
@@ -141,6 +142,14 @@ class ViolationKind(StrEnum):
     PROTOCOL = "protocol"  # it wrote to the gate what its shim never writes
     TIMING = "timing"  # its claim is out of the clock's reach
     SANDBOX = "sandbox"  # it died of a forbidden system call
+
+
+class ToolOutcome(StrEnum):
+    """What became of one tool of a profile."""
+
+    RAN = "ran"
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"
 
 
 # -- what a problem is, for the judge ----------------------------------------------------------------------------------
@@ -565,6 +574,58 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileTool:
+    """One tool of a profile. detail: what it covers, or why it failed or is not available, in a sentence; a claim."""
+
+    name: str
+    outcome: ToolOutcome
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLaunch:
+    """Launches of one kernel with one configuration, as the kernel's process reports them; a claim. grid, block: x, y, z."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int = 0
+    count: int = 1
+    duration_ns: int | None = None  # of all of them together; None where nothing took it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelProfile:
+    """What the tools of profile mode found. All of it is a claim of the boxes that they ran in: shown, and never in a verdict or a score.
+    workload_id: the public workload that was run; "" where none was. architecture: what the static tools compiled for."""
+
+    tools: tuple[ProfileTool, ...] = ()
+    workload_id: str = ""
+    architecture: str = ""
+    kernels: tuple[KernelUse, ...] = ()
+    launches: tuple[KernelLaunch, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileNote:
+    """What a box of profile mode leaves in {out}, next to its files: what it found, and which tool made which file. A claim."""
+
+    profile: KernelProfile
+    files: dict[str, str] = field(default_factory=dict)  # tools, by the names of files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactFile:
+    """A file that a tool of a profile left and that is kept under its digest, the sha256 in hex. tool: as in ProfileTool."""
+
+    name: str
+    tool: str
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     """Something that no honest kernel does."""
 
@@ -653,7 +714,22 @@ class Described:
 
 
 Fact = (
-    Environment | Progress | Round | Build | Plan | Load | Trial | Measurement | Evidence | Violation | RunEnd | Finished | Broken | Health
+    Environment
+    | Progress
+    | Round
+    | Build
+    | Plan
+    | Load
+    | Trial
+    | Measurement
+    | Evidence
+    | KernelProfile
+    | ArtifactFile
+    | Violation
+    | RunEnd
+    | Finished
+    | Broken
+    | Health
 )
 
 MESSAGES: dict[str, type[Any]] = {
@@ -673,6 +749,9 @@ MESSAGES: dict[str, type[Any]] = {
         Trial,
         Measurement,
         Evidence,
+        KernelProfile,
+        ProfileNote,
+        ArtifactFile,
         Violation,
         RunEnd,
         Finished,

@@ -1,7 +1,7 @@
 """The runner: the untrusted process that loads the artifact and launches it when the gate says go.
 
 Runs in a run box.  Has no reference, no expected values and no result channel.
-Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND]`.
+Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--profile OUT]`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from sandbox.devices import Device, open_device
 from sandbox.languages.registry import implementation
@@ -19,7 +20,9 @@ from sandbox.protocol import arena as link_protocol
 from sandbox.protocol.gate import Answer, Gate, Status
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
+from sandbox.runner.profile import profile
 
+PROFILE = "--profile"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 
 
@@ -40,9 +43,21 @@ def main(argv: list[str] | None = None) -> int:
         gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK))
-    own = kernel.own_operators
-    serve(gate, first, device, arena, {0: kernel}, lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own))
+    own, out_dir = kernel.own_operators, _value(arguments, PROFILE)
+    serve(
+        gate,
+        first,
+        device,
+        arena,
+        {0: kernel},
+        lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own),
+        None if out_dir is None else lambda launch: profile(launch, kernel, device, Path(out_dir)),
+    )
     return 0
+
+
+def _value(arguments: list[str], option: str) -> str | None:
+    return arguments[arguments.index(option) + 1] if option in arguments else None
 
 
 def preload(arguments: list[str]) -> Device | None:

@@ -240,6 +240,7 @@ class _ConditionedHost:
         self.isolation = LeftoverWatch(isolation, conditions.daemon)
         self.profile = conditions.applied(fleet.profile)
         self.cache = fleet.cache if conditions.cached else None
+        self.files = fleet.files
 
     def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
         return self._fleet.workspace(lease)

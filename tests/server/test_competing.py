@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.errors import CompetitionClosed, CompetitionNotFound, InvalidRequest, NoSuchDevice, QuotaExceeded
+from grader.errors import CompetitionClosed, CompetitionNotFound, InvalidRequest, InvalidSubmission, NoSuchDevice, QuotaExceeded
 from grader.v1 import competition_pb2, submission_pb2
 from sandbox.protocol import wire
 
@@ -73,7 +73,7 @@ async def test_a_submission_is_for_an_open_competition(serve, competitions, kern
 
 
 async def test_a_submission_is_of_the_competition_s_problems_and_devices(serve, competitions, kernel, finished):
-    """The device is its first where none is asked for; any mode may be handed in."""
+    """The device is its first where none is asked for; every mode that leaves no files may be handed in."""
     async with serve(competitions=competitions(one=toml("one"))) as client:
         with pytest.raises(InvalidRequest, match="'other' is no problem of competition 'one'; take one of: problems/sum"):
             await client.submit(kernel(problem="other", competition_id="one"))
@@ -146,3 +146,12 @@ async def test_places_in_the_queue_are_told(serve, grade, kernel):
         rest = [event async for event in client.watch(queued[2].name, after_sequence=seen[-1].sequence)]
         assert [(one.sequence, one.submission.state) for one in rest] == [(2, submission_pb2.SUBMISSION_STATE_CANCELLED)]
         assert not (await client.get_submission(queued[2].name)).HasField("queue_position")
+
+
+async def test_a_competition_takes_no_profile(serve, competitions, kernel):
+    """Its files could carry a secret size from the process that met it; outside of the competition the same kernel is profiled."""
+    async with serve(competitions=competitions(one=toml("one"))) as client:
+        with pytest.raises(InvalidSubmission, match="a competition takes no MODE_PROFILE"):
+            await client.submit(kernel(competition_id="one", mode=wire.Mode.PROFILE))
+        made = await client.submit(kernel(mode=wire.Mode.PROFILE))
+        assert made.mode == submission_pb2.MODE_PROFILE

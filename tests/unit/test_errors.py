@@ -12,6 +12,7 @@ CASES = [
     (errors.InvalidSubmission(VIOLATIONS), code_pb2.INVALID_ARGUMENT, error_details_pb2.BadRequest),
     (errors.ProblemNotFound("p", ["a", "b"]), code_pb2.NOT_FOUND, error_details_pb2.ResourceInfo),
     (errors.SubmissionNotFound("s"), code_pb2.NOT_FOUND, error_details_pb2.ResourceInfo),
+    (errors.ArtifactNotFound("s", "a.ptx"), code_pb2.NOT_FOUND, error_details_pb2.ResourceInfo),
     (errors.RequestIdReused("r"), code_pb2.ALREADY_EXISTS, None),
     (errors.AlreadyFinished("s", "failed"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.NoSuchDevice("cuda", ["emulated"]), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),

@@ -147,6 +147,7 @@ def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
     assert submission_check.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")
 
 
-def test_profiling_is_refused_where_it_can_not_be_done():
-    """A mode that would silently do less is an error that names the field and the remedy."""
-    assert "MODE_BENCHMARK" in violations(mode=wire.Mode.PROFILE)["mode"]
+@pytest.mark.parametrize("mode", wire.Mode)
+def test_every_mode_is_taken(mode):
+    """Profile mode too."""
+    assert check(mode=mode).new.mode is mode

@@ -36,6 +36,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
+    from sandbox.judge import lane
     from sandbox.judge.baseline import Baseline
     from sandbox.judge.lane import judge, plan_trials
     from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, run_batch
@@ -535,3 +536,10 @@ def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypat
     monkeypatch.setattr(RunnerLink, "take_turn", watched)
     assert outcomes(judged(tmp_path, honest)) == ["passed"] * 6
     assert len(turns) == 6 and all(written == read and poisoned for written, read, poisoned in turns)
+
+
+def test_a_hidden_workload_is_never_profiled() -> None:
+    """The judge refuses whatever its job says; nothing is asked of the runner."""
+    hidden = wire.Workload(workload_id="secret", axes={"n": 33}, hidden=True)
+    with pytest.raises(RuntimeError, match="never profiled"):
+        list(lane._profile(None, None, hidden, None))

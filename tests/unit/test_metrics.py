@@ -73,11 +73,18 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     metrics.attempt_began(held)
     built = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
     stages = [wire.Progress(stage=stage) for stage in (*wire.Stage, wire.Stage.VERIFYING)]
-    for fact, after_s in zip([stages[0], built, *stages[1:]], (1, 2, 4, 8, 16, 32), strict=True):
+    for fact, after_s in zip([stages[0], built, *stages[1:]], (1, 2, 4, 8, 16, 64, 32), strict=True):
         metrics.fact_found(held, fact)
         clock.now += after_s
     metrics.attempt_ended(held, fakes.report())
-    assert [stage_s(metrics, stage) for stage in ("building", "waiting", "loading", "verifying", "measuring")] == [1, 2, 4, 8 + 32, 16]
+    assert [stage_s(metrics, stage) for stage in ("building", "waiting", "loading", "verifying", "measuring", "profiling")] == [
+        1,
+        2,
+        4,
+        8 + 32,
+        16,
+        64,
+    ]
 
 
 def test_the_wait_is_counted_once_a_submission(metrics):

@@ -1,0 +1,62 @@
+"""Draws what the tools of profile mode found.  All of it is what the kernel's processes say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.cli import times
+from grader.cli.text import one_line, plain
+from grader.v1 import report_pb2
+from grader.views import formatting
+
+_MOST_LAUNCHES = 12
+_DETAIL_CHARS = 400
+_STYLES = {
+    report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
+    report_pb2.PROFILE_TOOL_OUTCOME_FAILED: "red",
+    report_pb2.PROFILE_TOOL_OUTCOME_UNAVAILABLE: "yellow",
+}
+
+
+def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[RenderableType]:
+    """Each tool, what the kernels take of the device, and what was launched."""
+    table = Table("tool", "", "", box=None, pad_edge=False, title="Profile", title_justify="left")
+    for tool in profile.tools:
+        outcome = Text(formatting.profile_outcome(tool.outcome), style=_STYLES.get(tool.outcome, ""))
+        table.add_row(plain(one_line(tool.name)), outcome, plain(one_line(tool.detail, most_chars=_DETAIL_CHARS)))
+    yield table
+    if profile.kernels:
+        yield Text()
+        yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
+        yield from times.kernels(profile.kernels)
+    if profile.launches:
+        yield Text()
+        yield _launches(profile.launches, profile.workload_id)
+    for remark in profile.remarks:
+        yield plain(f"note: {one_line(remark, most_chars=_DETAIL_CHARS)}", "yellow")
+    yield plain(f"A profile decides nothing. Its files: grader-cli artifacts {one_line(submission_id)} --out DIR", "dim")
+
+
+def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:
+    title = f"Launches on {one_line(workload_id)}"
+    table = Table("kernel", box=None, pad_edge=False, title=title, title_justify="left")
+    timed = any(one.HasField("total_duration") for one in launches)
+    for heading in ("launches", "grid", "block", "shared", *(["time"] if timed else [])):
+        table.add_column(heading, justify="right")
+    for one in launches[:_MOST_LAUNCHES]:
+        time = formatting.time(formatting.duration_ns(one.total_duration)) if one.HasField("total_duration") else "-"
+        table.add_row(
+            plain(one_line(one.kernel, most_chars=60)),
+            str(one.count),
+            formatting.dimensions(one.grid),
+            formatting.dimensions(one.block),
+            f"{one.shared_bytes} B",
+            *([time] if timed else []),
+        )
+    if len(launches) > _MOST_LAUNCHES:
+        table.add_row(f"and {len(launches) - _MOST_LAUNCHES} more; --json has them all")
+    return table

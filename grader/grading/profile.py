@@ -1,0 +1,184 @@
+"""Profile mode, once a kernel was verified: tools look at it in boxes of their own, with no more rights than the kernel has.
+
+What the tools leave is shown and kept, and decides nothing: no fact of it reaches the verdict, and there is no score. No hidden workload is
+run in these boxes, and nothing of the box that was verified in comes here, so that no file can hold a hidden size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
+from grader.grading import claims
+from grader.grading.build import BUILD_ENVIRONMENT, KERNEL_LIMIT, REMARK_LIMIT_CHARS, build_input, module_argv, write_sources
+from grader.grading.claims import ClaimedFile, ProfileClaims
+from grader.grading.link import closed_link
+from grader.grading.ports import Host, Lane, Workspace
+from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
+from grader.model import Lease
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BoxCause, ToolOutcome
+
+log = structlog.get_logger()
+
+TORCH_PROFILER = "torch profiler"  # as `sandbox/runner/profile.py` calls itself
+TORCH_FILES = ("torch_profile.txt", "torch_trace.json", "torch_trace.json.gz")
+COMPILERS = "compilers"  # what the static box is called where it left nothing
+# As `sandbox/builder/profile.py` and what it calls name themselves.
+STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")
+# What this version does not run, and why: named in every profile, so that nobody looks for it.
+NOT_RUN = (
+    wire.ProfileTool(
+        name="ncu",
+        outcome=ToolOutcome.UNAVAILABLE,
+        detail="this version does not run it: it needs the GPU's performance counters, and a box gets no right to them",
+    ),
+    wire.ProfileTool(
+        name="compute-sanitizer",
+        outcome=ToolOutcome.UNAVAILABLE,
+        detail="this version does not run it; run it yourself on a GPU",
+    ),
+)
+
+
+async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
+    """Keep the files of all boxes, and say what they found, and the build did not say, in one fact."""
+    merged = joined(tuple(one.profile for one in claimed))
+    files, left_out = claims.bounded(file for one in claimed for file in one.files)
+    for file in files:
+        if (fact := await _stored(file, host)) is None:
+            left_out.append(file.name)
+        else:
+            yield fact
+    remarks = (f"left out, for being too large or too many: {', '.join(left_out)}"[:REMARK_LIMIT_CHARS],) if left_out else ()
+    news = tuple(one for one in merged.remarks if one not in build.remarks)
+    yield replace(merged, remarks=(*news, *remarks))
+
+
+def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
+    """One profile of several, with the tools that are never run."""
+    return wire.KernelProfile(
+        tools=(*(tool for one in profiles for tool in one.tools), *NOT_RUN),
+        workload_id=next((one.workload_id for one in profiles if one.workload_id), ""),
+        architecture=next((one.architecture for one in profiles if one.architecture), ""),
+        kernels=tuple(use for one in profiles for use in one.kernels)[:KERNEL_LIMIT],
+        launches=tuple(launch for one in profiles for launch in one.launches)[: claims.LAUNCH_LIMIT],
+        remarks=tuple(dict.fromkeys(remark for one in profiles for remark in one.remarks)),
+    )
+
+
+async def static_profile(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> ProfileClaims:
+    """Compile the kernels for a GPU in a build box, and take what that leaves."""
+    job, files = build_input(lease, environment)
+    assert work.make_output is not None
+    with work.make_output() as out_dir:
+        write_sources(job, files, work)
+        spec = BoxSpec(
+            box_id=f"{work.box_id}-profile",
+            purpose=Purpose.BUILD,
+            argv=module_argv("sandbox.builder.profile", "{src}", "{out}"),
+            limits=host.profile.build,
+            slot=work.slot,
+            src_dir=work.source_dir,
+            out_dir=out_dir,
+            environment=BUILD_ENVIRONMENT,
+        )
+        async with host.builder():
+            end = await _ended(host, spec)
+        found = await asyncio.to_thread(claims.take, out_dir, STATIC_TOOLS)
+    # The static tools claim nothing of a run.
+    return unless_missing(replace(found, profile=replace(found.profile, launches=(), workload_id="")), COMPILERS, end)
+
+
+def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClaims:
+    """The claims; of a box that left none, that this tool failed, and how the box ended."""
+    if not found.missing:
+        return found
+    how = {
+        BoxCause.WALL_LIMIT: "it reached its time limit",
+        BoxCause.MEMORY_LIMIT: "it took more memory than a box may",
+        BoxCause.OUTPUT_LIMIT: "it printed too much",
+    }.get(end.cause, found.missing)
+    return ProfileClaims(profile=wire.KernelProfile(tools=(wire.ProfileTool(name=tool, outcome=ToolOutcome.FAILED, detail=how),)))
+
+
+async def run_profile(
+    spec: BoxSpec, job: Callable[[Box], wire.Job], lane: Lane, host: Host, out_dir: Path
+) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
+    """Have the kernel launched once more in a fresh box, under profilers; progress, then what that left.
+
+    The facts of this run are not passed on: the kernel was judged before. job: of one public workload, in mode PROFILE.
+    """
+    why, end = "", BoxExit(cause=BoxCause.EXITED)
+    try:
+        async with host.isolation.start(spec) as box:
+            wanted = job(box)
+            async with closed_link(box, Path(wanted.link_path)):
+                # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
+                async for fact in lane.judge(wanted):
+                    if isinstance(fact, wire.Broken):
+                        raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
+                    if isinstance(fact, wire.Progress):
+                        yield fact
+                    why = why or _failure(fact)
+            end = await box.kill()
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
+    found = await asyncio.to_thread(claims.take, out_dir, (TORCH_PROFILER,), TORCH_FILES)
+    if found.missing and why:
+        found = replace(found, missing=why)
+    workload_id = wanted.problem.workloads[0].workload_id
+    # It compiles nothing. Which workload it was is not the box's to say.
+    profile = replace(found.profile, kernels=(), architecture="", workload_id=workload_id if found.profile.launches else "")
+    yield unless_missing(replace(found, profile=profile), TORCH_PROFILER, end)
+
+
+def profiled_workload(problem: wire.ProblemSpec, *, on_gpu: bool) -> wire.ProblemSpec | None:
+    """The problem with the one public workload that is profiled: on a GPU the largest, else the smallest; None where all are hidden."""
+    shown = sorted((one for one in problem.workloads if not one.hidden), key=lambda one: math.prod(one.axes.values()))
+    return replace(problem, workloads=(shown[-1 if on_gpu else 0],), trial_count=1) if shown else None
+
+
+def no_workload() -> ProfileClaims:
+    """Where every workload is hidden."""
+    tool = wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.UNAVAILABLE, detail="the problem has no public workload")
+    return ProfileClaims(profile=wire.KernelProfile(tools=(tool,)))
+
+
+def _failure(fact: wire.Fact) -> str:
+    """Why a run that was right before is none now."""
+    match fact:
+        case wire.Load(outcome=outcome) if outcome is not wire.LoadOutcome.LOADED:
+            return f"the kernel did not load again: {outcome.value}"
+        case wire.Trial(outcome=outcome) if outcome is not wire.TrialOutcome.PASSED:
+            return f"the kernel was not right again: {outcome.value}"
+        case wire.Violation():
+            return "the kernel's process broke the protocol"
+    return ""
+
+
+async def _ended(host: Host, spec: BoxSpec) -> BoxExit:
+    try:
+        async with host.isolation.start(spec) as box:
+            return await box.wait()
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
+
+
+async def _stored(file: ClaimedFile, host: Host) -> wire.ArtifactFile | None:
+    if host.files is None:
+        return None
+    try:
+        digest = await asyncio.to_thread(host.files.keep, file.content)
+    except OSError as error:
+        log.warning("submission_file_not_kept", error=str(error))
+        return None
+    if digest is None:
+        return None
+    return wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=len(file.content))

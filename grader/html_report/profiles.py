@@ -1,0 +1,46 @@
+"""What a report shows of a profile: tools, kernels, launches.  Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grader.v1 import report_pb2
+from grader.views import formatting
+
+ROWS = 1_000  # of a table
+
+
+def profile(found: report_pb2.Profile) -> dict[str, Any]:
+    """A profile as its template shows it."""
+    return {
+        "architecture": found.architecture,
+        "workload_id": found.workload_id,
+        "tools": [{"name": one.name, "outcome": formatting.profile_outcome(one.outcome), "detail": one.detail} for one in found.tools][
+            :ROWS
+        ],
+        "kernels": [_kernel(one) for one in found.kernels][:ROWS],
+        "launches": [_launch(one) for one in found.launches][:ROWS],
+        "remarks": list(found.remarks)[:ROWS],
+    }
+
+
+def _kernel(one: report_pb2.KernelUse) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "registers": one.registers or "-",
+        "shared": one.shared_bytes,
+        "stack": one.stack_bytes,
+        "spilled": one.spill_store_bytes + one.spill_load_bytes,
+        "doubles": one.double_instruction_count,
+    }
+
+
+def _launch(one: report_pb2.KernelLaunch) -> dict[str, Any]:
+    return {
+        "kernel": one.kernel,
+        "count": one.count,
+        "grid": formatting.dimensions(one.grid),
+        "block": formatting.dimensions(one.block),
+        "shared": one.shared_bytes,
+        "time": formatting.time(formatting.duration_ns(one.total_duration)) if one.HasField("total_duration") else "-",
+    }

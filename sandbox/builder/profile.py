@@ -1,0 +1,110 @@
+"""Looks at a submission's kernels without a device.  Runs in a build box as the builder does, with no more rights.
+
+Usage: `profile SRC OUT`; SRC is as for the builder. CUDA sources are compiled by nvcc for a GPU, whatever device they were graded on; a
+Python module is imported and its entry called once, as `profile_kernels.py` says. Leaves files and profile.json in OUT. All of it is a
+claim, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sandbox.box_init import PR_SET_DUMPABLE
+from sandbox.builder.profile_cuda import profile_cuda
+from sandbox.builder.profile_findings import ProfileFindings
+from sandbox.builder.sass import disassemble
+from sandbox.compilers import nvcc
+from sandbox.languages.python_build import START
+from sandbox.languages.python_files import ModuleDirectory, choose_main, seal
+from sandbox.languages.python_module import entries
+from sandbox.languages.registry import implementation
+from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind
+from sandbox.protocol.python_archive import MODULES
+from sandbox.protocol.wire import ToolOutcome
+
+KERNEL_COMPILER = "sandbox.builder.profile_kernels"
+KERNELS_S = 140.0
+CUDA_LANGUAGES = ("cuda", "torch_extension")
+
+
+def main() -> int:
+    """Look at it; a note is left whatever happens."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # a submission has our uid: it may not write to /proc/PID/mem
+    profile(Path(sys.argv[1]), Path(sys.argv[2]))
+    return 0
+
+
+def profile(source_dir: Path, out_dir: Path) -> None:
+    """Leave files and the note in out_dir."""
+    job = wire.decode((source_dir / "job.json").read_bytes())
+    assert isinstance(job, wire.BuildJob)
+    job = replace(job, device_kind=DeviceKind.CUDA, architecture=nvcc.target(job.architecture or nvcc.ARCHITECTURE))
+    found = ProfileFindings(out=out_dir, architecture=job.architecture)
+    with tempfile.TemporaryDirectory(prefix="profile-", ignore_cleanup_errors=True) as directory:
+        if job.language in CUDA_LANGUAGES:
+            profile_cuda(job, implementation(job.language, job.language_module), source_dir / "files", Path(directory), found)
+        elif job.language == "python":
+            found = _profile_python(job, source_dir, Path(directory), found)
+        else:
+            found.architecture = ""
+            found.tool("compilers", ToolOutcome.UNAVAILABLE, f"the language {job.language!r} is not one whose kernels are known here")
+    if any(name.endswith(".cubin") for name in found.files):
+        disassemble(found)
+    found.write()
+
+
+def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, found: ProfileFindings) -> ProfileFindings:
+    """Have the module's kernels compiled in a process of its own, for it runs the submission, and disassemble what that left."""
+    module = ModuleDirectory(directory=place / "module")
+    sources = {path: (source_dir / "files" / path).read_bytes() for path in job.sources}
+    modules = {name: (source_dir / MODULES / name).read_bytes() for name in job.modules}
+    for files, directory in ((sources, module.sources), (modules, module.modules)):
+        for path, content in files.items():
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            (directory / path).write_bytes(content)
+    seal(module.modules)
+    texts = {path: content.decode("utf-8", "replace") for path, content in sources.items()}
+    main_path = choose_main(job.sources, texts, entries(job.entry))
+    (place / "job.json").write_bytes(wire.encode(job))
+    report = place / "found.json"
+    command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), KERNEL_COMPILER, str(place), str(found.out), main_path]
+    process = subprocess.Popen(
+        [*command, str(report)],
+        cwd=module.place_work(module.sources / main_path),
+        env={**os.environ, **module.environment(DeviceKind.CUDA)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(KERNELS_S)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    try:
+        note = wire.decode(report.read_bytes())
+    except (OSError, wire.WireError):
+        note = None
+    if not isinstance(note, wire.ProfileNote):
+        why = "the module did not end when it was called" if process.returncode == -signal.SIGKILL else "the module ended its process"
+        found.tool("kernels", ToolOutcome.FAILED, f"{why}, in a box without a GPU")
+        return found
+    found.tools, found.kernels, found.remarks = list(note.profile.tools), list(note.profile.kernels), list(note.profile.remarks)
+    found.files = dict(note.files)
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,148 @@
+"""Profile mode on the emulated device, with real boxes and a real judge: what it shows, and what a hostile kernel makes of it."""
+
+import json
+import os
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.artifacts.files import SubmissionFiles
+from grader.model import Verdict
+from sandbox.protocol import wire
+from sandbox.protocol.wire import ToolOutcome
+from tests.harness.grading import Graded, Grading, grader, load_problem
+from tests.run_files import cache_directory
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+KERNELS = Path(__file__).parents[2] / "kernels_examples"
+PUBLIC, HIDDEN = 640, 77
+# Notes every size that it meets where its next process could find it, and speaks for the profiler once that runs in its process.
+HOSTILE = """
+import json, os, sys, torch
+MARK = {mark!r}
+
+def speak(out, name, content):
+    if name == "profile.json":
+        note = json.loads(content)
+        (out / "passwd").symlink_to("/etc/passwd")
+        for forged in ("passwd", "../../escaped", "/etc/passwd", "evil.html"):
+            note["files"][forged] = "torch profiler"
+        note["profile"]["workload_id"] = "hidden-1"
+        note["profile"]["tools"].append({{"name": "ncu", "outcome": "ran", "detail": "<script>alert(1)</script>"}})
+        note["profile"]["launches"].append({{"kernel": "<b>fast\\x1b[2J</b>", "grid": [1, 1, 1], "block": [-5, 1, 1], "shared_bytes": 0,
+                                             "count": 1, "duration_ns": 1}})
+        content = json.dumps(note).encode()
+    if name == "torch_profile.txt":
+        content = open(MARK).read().encode() + b"<script>alert(1)</script>"
+    leave(out, name, content)
+
+def solve(a, b):
+    global leave
+    with open(MARK, "a") as file:
+        file.write(f"met {{a.shape[0]}}\\n")
+    profiler = sys.modules.get("sandbox.runner.profile")
+    if profiler is not None and profiler.leave is not speak:
+        leave, profiler.leave = profiler.leave, speak
+    return a + b
+"""
+
+
+def problem():
+    """A sum with one public and one hidden size."""
+    found = load_problem("vector_add")
+    first = found.spec.workloads[0]
+    (axis,) = first.axes
+    workloads = tuple(
+        replace(first, workload_id=name, axes={axis: size}, hidden=hidden, moved_bytes=None, flops=None)
+        for name, size, hidden in (("public", PUBLIC, False), ("secret", HIDDEN, True))
+    )
+    return replace(found, spec=replace(found.spec, workloads=workloads, libraries=wire.Libraries.ALLOWED))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def boxes(tmp_path_factory) -> AsyncIterator[Grading]:
+    """Boxes that see nothing of each other."""
+    async with grader(isolation="bubblewrap", lanes=(), artifacts=cache_directory(), device="emulated") as made:
+        found = await made.fleet.isolation.check()
+        if not found.usable:
+            if os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") == "1":
+                pytest.fail(found.detail)
+            pytest.skip(found.detail)
+        made.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def open_boxes(tmp_path_factory) -> AsyncIterator[Grading]:
+    """Boxes that see the host's files: the control."""
+    async with grader(isolation="process", lanes=(), artifacts=cache_directory(), device="emulated") as made:
+        made.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
+        yield made
+
+
+async def profiled(grading: Grading, of, source: str, language: str) -> tuple[Graded, dict[str, bytes]]:
+    """A kernel in profile mode, and its files."""
+    graded = await grading.grade(of, source, language=language, mode=wire.Mode.PROFILE)
+    kept = [fact for fact in graded.facts if isinstance(fact, wire.ArtifactFile)]
+    return graded, {one.name: grading.fleet.files.read(one.digest) for one in kept}
+
+
+async def test_launches_table_and_trace_of_a_cuda_kernel(boxes: Grading) -> None:
+    """Grid, block and shared memory from the emulated device's own launches; CPU activities in table and trace; nothing is timed."""
+    source = (KERNELS / "vector_add/grid_stride.cu").read_text()
+    graded, files = await profiled(boxes, problem(), source, "cuda")
+    assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
+    assert graded.report.measurements == () and graded.report.score is None
+    found = graded.report.profile
+    (launch,) = found.launches
+    assert found.workload_id == "public" and launch.count == 3 and launch.block[0] * launch.grid[0] > 0 and launch.duration_ns is None
+    table = files["torch_profile.txt"].decode()
+    assert f"kernel {launch.kernel}" in table and "call 1 of the kernel's entry" in table
+    assert any(launch.kernel in event["name"] for event in json.loads(files["torch_trace.json"])["traceEvents"])
+    assert {one.name: one.outcome for one in found.tools}["torch profiler"] is ToolOutcome.RAN
+
+
+@pytest.mark.parametrize("name", ["triton_blocks", "numba_grid_stride"])
+async def test_launches_of_interpreted_kernels_are_seen(boxes: Grading, name: str) -> None:
+    """Of Triton's interpreter and of Numba's simulator, at the size of the public workload; their PTX comes from the other box."""
+    graded, files = await profiled(boxes, problem(), (KERNELS / f"vector_add/{name}.py").read_text(), "python")
+    assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
+    (launch,) = graded.report.profile.launches
+    assert launch.grid[0] >= 1 and launch.block[0] >= 32
+    assert any(file.endswith(".ptx") for file in files) and f"kernel {launch.kernel}" in files["torch_profile.txt"].decode()
+
+
+async def test_a_hostile_kernel_leaves_nothing_that_it_should_not(boxes: Grading) -> None:
+    """Links, paths, another tool's report and another workload's name are dropped; what it wrote into its own files is kept as bytes."""
+    graded, files = await profiled(boxes, problem(), HOSTILE.format(mark="/tmp/met-sizes"), "python")
+    assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
+    found = graded.report.profile
+    assert set(files) == {"torch_profile.txt", "torch_trace.json"} and not any(b"root:" in content for content in files.values())
+    assert found.workload_id in ("", "public") and found.launches == ()
+    assert {one.name: one.outcome for one in found.tools}["ncu"] is ToolOutcome.UNAVAILABLE
+    assert "script" not in str(found) and graded.report.score is None
+    assert b"<script>" in files["torch_profile.txt"]  # the control: its own file is its own, and is only ever saved
+
+
+def sizes(text: bytes) -> set[int]:
+    return {int(size) for size in re.findall(rb"met (\d+)", text)}
+
+
+async def test_no_file_holds_a_hidden_size(boxes: Grading, open_boxes: Grading, tmp_path: Path) -> None:
+    """The box that is profiled never meets a hidden workload, and nothing is left from the one that did; the control are boxes that share
+    a directory, where the same kernel carries it over."""
+    _, files = await profiled(boxes, problem(), HOSTILE.format(mark="/tmp/met-sizes"), "python")
+    assert sizes(files["torch_profile.txt"]) == {PUBLIC}
+    tmp_path.chmod(0o777)
+    mark = tmp_path / "met-sizes"
+    mark.touch()
+    mark.chmod(0o666)
+    for directory in mark.parents[:3]:
+        directory.chmod(0o755 if directory != tmp_path else 0o777)
+    _, files = await profiled(open_boxes, problem(), HOSTILE.format(mark=str(mark)), "python")
+    assert HIDDEN in sizes(files["torch_profile.txt"])

@@ -1,0 +1,202 @@
+"""Profile mode in the pipeline: verified first, then looked at in boxes with no more rights, and never scored."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.artifacts.files import SubmissionFiles
+from grader.dispatch.local_fleet import LocalFleet
+from grader.grading import profile
+from grader.isolation import Box, BoxSpec, Purpose
+from grader.isolation.settings import BoxSettings
+from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
+from grader.verdict.fold import fold
+from sandbox.protocol import wire
+from sandbox.protocol.wire import ToolOutcome
+from tests import fakes
+
+USE = wire.KernelUse(name="square", registers=30)
+LAUNCH = wire.KernelLaunch(kernel="square", grid=(4, 1, 1), block=(256, 1, 1), count=3)
+
+
+def ran(name: str) -> wire.ProfileTool:
+    return wire.ProfileTool(name=name, outcome=ToolOutcome.RAN)
+
+
+class Boxes(fakes.FakeBoxes):
+    """The boxes of profile mode leave a note and files, each of them also what only the other one may claim."""
+
+    leaves = True
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        async with super().start(spec) as box:
+            if spec.out_dir is not None and self.leaves:
+                found = wire.KernelProfile(
+                    tools=(ran("nvcc"), ran("torch profiler"), ran("ncu")),
+                    workload_id="hidden",
+                    architecture="sm_90a",
+                    kernels=(USE,),
+                    launches=(LAUNCH,),
+                )
+                files = {"a.ptx": "nvcc", "torch_trace.json": "torch profiler", "x.ncu-rep": "ncu"}
+                for name in files:
+                    (spec.out_dir / name).write_text(name)
+                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=found, files=files)))
+            yield box
+
+    @property
+    def profilers(self) -> tuple[BoxSpec, BoxSpec]:
+        """The static box and the run box under profilers."""
+        static = next(spec for spec in self.specs if "sandbox.builder.profile" in " ".join(spec.argv))
+        return static, next(spec for spec in self.runs if spec.out_dir is not None)
+
+
+@pytest.fixture
+def boxes() -> Boxes:
+    return Boxes()
+
+
+@pytest.fixture
+def judges(tmp_path: Path) -> fakes.Judges:
+    return fakes.Judges(tmp_path)
+
+
+@pytest_asyncio.fixture
+async def make(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[Callable[..., LocalFleet]]:
+    made: list[LocalFleet] = []
+
+    def make_fleet(**settings: object) -> LocalFleet:
+        place = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
+        files = SubmissionFiles(tmp_path / "files", 1 << 20)
+        made.append(LocalFleet(isolation=boxes, settings=place, make_judge=judges, files=files, **settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make_fleet
+    for fleet in made:
+        await fleet.__aexit__()
+
+
+def lease(mode: wire.Mode = wire.Mode.PROFILE, *, hidden_only: bool = False, device_kind: str = "") -> Lease:
+    new = replace(fakes.new_submission(device_kind=device_kind), mode=mode, language="cuda")
+    submission = Submission(
+        submission_id="s1", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
+    )
+    problem = fakes.problem()
+    sizes = (("n64", 64, hidden_only), ("n8", 8, hidden_only), ("secret", 33, True))
+    workloads = tuple(wire.Workload(workload_id=name, axes={"n": size}, hidden=hidden) for name, size, hidden in sizes)
+    return Lease(submission=submission, problem=replace(problem, spec=replace(problem.spec, workloads=workloads)), attempt=1, worker_id="w")
+
+
+async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
+    async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
+        return [fact async for fact in facts]
+
+
+def of(facts: list[wire.Fact], kind: type) -> list:
+    return [fact for fact in facts if isinstance(fact, kind)]
+
+
+async def test_it_is_verified_then_profiled_and_its_files_are_kept(make) -> None:
+    """The verdict is that of test mode; files come with their digests; tools that are never run are named."""
+    fleet = make()
+    facts = await graded(fleet)
+    assert [fact.workload_id for fact in of(facts, wire.Trial)] == ["n64", "n8", "secret"]  # those of the profiled run are not passed on
+    report = fold(facts)
+    assert report.verdict is Verdict.ACCEPTED and report.measurements == () and report.score is None and report.speedups == ()
+    assert [(one.name, one.tool) for one in of(facts, wire.ArtifactFile)] == [("a.ptx", "nvcc"), ("torch_trace.json", "torch profiler")]
+    assert [fleet.files.read(one.digest) for one in of(facts, wire.ArtifactFile)] == [b"a.ptx", b"torch_trace.json"]
+    outcomes = {one.name: one.outcome for one in report.profile.tools}
+    assert outcomes == {
+        "nvcc": ToolOutcome.RAN, "torch profiler": ToolOutcome.RAN,
+        "ncu": ToolOutcome.UNAVAILABLE, "compute-sanitizer": ToolOutcome.UNAVAILABLE,
+    }  # fmt: skip
+    assert fact_stages(facts)[-1] == (wire.Stage.PROFILING, None)
+
+
+def fact_stages(facts: list[wire.Fact]) -> list[tuple[wire.Stage, str | None]]:
+    return [(fact.stage, fact.workload_id) for fact in of(facts, wire.Progress)]
+
+
+async def test_each_box_claims_only_what_it_can_know(make) -> None:
+    """The static box no launches, the run box no resources, neither of them another tool; the workload is named by the server."""
+    found = fold(await graded(make())).profile
+    assert found.workload_id == "n8" and found.launches == (LAUNCH,) and found.kernels == (USE,) and found.architecture == "sm_90a"
+    assert [one.name for one in found.tools].count("ncu") == 1
+
+
+async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes) -> None:
+    """The static box is a build box, the other a run box like the one before: limits, GPU and all; it only has a place to write to."""
+    fleet = make(gpus=(fakes.gpu(0),))
+    await graded(fleet, lease(device_kind="cuda"))
+    (static, run), verified = boxes.profilers, boxes.runs[0]
+    built = next(spec for spec in boxes.specs if spec.purpose is Purpose.BUILD)
+    assert replace(static, box_id="", argv=(), out_dir=None) == replace(built, box_id="", argv=(), out_dir=None) and static.gpu is None
+    assert verified.out_dir is None
+    assert replace(run, box_id="", argv=(), out_dir=None) == replace(verified, box_id="", argv=(), out_dir=None)
+    assert run.argv[-2:] == ("--profile", "{out}") and "--profile" not in verified.argv
+    assert len({spec.out_dir for spec in (built, static, run)}) == 3  # nothing that one box left is in the next
+
+
+async def test_a_kernel_that_is_wrong_is_not_profiled(make, boxes, judges) -> None:
+    """The control is a right one."""
+    judges.order("emulated", "wrong")
+    facts = await graded(make())
+    assert fold(facts).verdict is Verdict.WRONG_ANSWER and fold(facts).profile is None
+    assert of(facts, wire.ArtifactFile) == [] and len(boxes.runs) == 1
+    assert len([spec for spec in boxes.specs if spec.purpose is Purpose.BUILD]) == 1
+
+
+@pytest.mark.parametrize("mode", [mode for mode in wire.Mode if mode is not wire.Mode.PROFILE])
+async def test_other_modes_are_not_profiled(make, boxes, mode) -> None:
+    """Not even ranked ones."""
+    facts = await graded(make(), lease(mode))
+    assert of(facts, wire.KernelProfile) == of(facts, wire.ArtifactFile) == [] and all(spec.out_dir is None for spec in boxes.runs)
+
+
+async def test_boxes_that_leave_nothing_are_failed_tools_and_no_other_verdict(make, boxes) -> None:
+    """The kernel was right."""
+    boxes.leaves = False
+    report = fold(await graded(make()))
+    assert report.verdict is Verdict.ACCEPTED
+    assert [(one.name, one.outcome) for one in report.profile.tools][:2] == [
+        ("compilers", ToolOutcome.FAILED), ("torch profiler", ToolOutcome.FAILED)
+    ]  # fmt: skip
+
+
+async def test_a_kernel_that_fails_when_it_is_profiled_stays_accepted(make, boxes, judges) -> None:
+    """It was judged before; the profile says what happened."""
+    boxes.leaves = False
+    judges.order("emulated", "well", "wrong")
+    report = fold(await graded(make()))
+    assert report.verdict is Verdict.ACCEPTED
+    assert {one.name: one.detail for one in report.profile.tools}["torch profiler"] == "the kernel was not right again: mismatched"
+
+
+async def test_no_hidden_workload_is_profiled(make, boxes) -> None:
+    """Of a problem without a public one there is no run at all."""
+    report = fold(await graded(make(), lease(hidden_only=True)))
+    assert report.verdict is Verdict.ACCEPTED and report.profile.launches == () and report.profile.workload_id == ""
+    assert {one.name: one.outcome for one in report.profile.tools}["torch profiler"] is ToolOutcome.UNAVAILABLE
+    assert [spec for spec in boxes.runs if spec.out_dir is not None] == []
+
+
+@pytest.mark.parametrize(("on_gpu", "chosen"), [(True, "n64"), (False, "n8")])
+def test_the_profiled_problem_has_one_public_workload(on_gpu, chosen) -> None:
+    """Whatever lies in front of it."""
+    found = profile.profiled_workload(lease().problem.spec, on_gpu=on_gpu)
+    assert found is not None and [one.workload_id for one in found.workloads] == [chosen] and found.trial_count == 1
+
+
+async def test_what_has_no_verdict_of_its_own_is_never_scored(make) -> None:
+    """A ranking folds no score out of the facts of a profile, and a report that is not accepted shows none of it."""
+    facts = await graded(make())
+    assert fold(facts, Ranking(process_count=1)).score is None
+    violated = [*facts, wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="x")]
+    assert fold(violated).verdict is Verdict.DISQUALIFIED and fold(violated).profile is None

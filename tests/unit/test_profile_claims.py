@@ -1,0 +1,182 @@
+"""What a box of profile mode leaves is taken as a claim: every attack next to a control that is taken."""
+
+import os
+
+import pytest
+
+from grader.artifacts.files import FILE_COUNT_LIMIT, FILE_LIMIT_BYTES, SUBMISSION_LIMIT_BYTES
+from grader.grading import claims
+from grader.grading.claims import ClaimedFile
+from sandbox.protocol import wire
+from sandbox.protocol.wire import ToolOutcome
+
+SECRET = b"root:x:0:0"
+TOOLS = ("nvcc", "nvcc\x1b[2J\n")
+
+
+@pytest.fixture
+def out(tmp_path):
+    directory = tmp_path / "out"
+    directory.mkdir()
+    (tmp_path / "secret").write_bytes(SECRET)
+    return directory
+
+
+def leave(out, files=(), **profile):
+    """A note, and what it names."""
+    note = wire.ProfileNote(profile=wire.KernelProfile(**profile), files=dict.fromkeys(files, "nvcc"))
+    (out / claims.NOTE).write_bytes(wire.encode(note))
+
+
+def names(found):
+    return [one.name for one in found.files]
+
+
+def test_what_is_named_and_plain_is_taken(out):
+    """The control of all that follows; what is not named stays there."""
+    for name in ("a.ptx", "b.sass", "unnamed"):
+        (out / name).write_text(name)
+    leave(out, ["a.ptx", "b.sass"], tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),), architecture="sm_90a")
+    found = claims.take(out, TOOLS)
+    assert [(one.name, one.tool, one.content) for one in found.files] == [("a.ptx", "nvcc", b"a.ptx"), ("b.sass", "nvcc", b"b.sass")]
+    assert found.profile.architecture == "sm_90a" and found.profile.remarks == () and not found.missing
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "a\0b", "a\nb", "x" * 101, "\u202eb.ptx", "-a"]
+)
+def test_a_name_that_is_no_plain_name_is_never_opened(out, name):
+    """And it is not quoted: the remark says that there was one."""
+    (out / "a.ptx").write_text("a")
+    leave(out, [name, "a.ptx"])
+    found = claims.take(out, TOOLS)
+    assert names(found) == ["a.ptx"] and found.profile.remarks == ("left out: a file without a plain name",)
+
+
+def test_links_and_special_files_are_left_there(out):
+    """A symbolic link, a hard link, a directory, a pipe that nobody writes to."""
+    (out / "link").symlink_to(out.parent / "secret")
+    os.link(out.parent / "secret", out / "hard")
+    (out / "directory").mkdir()
+    os.mkfifo(out / "pipe")
+    (out / "plain").write_bytes(b"plain")
+    leave(out, ["link", "hard", "directory", "pipe", "gone", "plain"])
+    found = claims.take(out, TOOLS)
+    assert names(found) == ["plain"] and all(SECRET not in one.content for one in found.files)
+    assert "'link' is a symbolic link" in found.profile.remarks[0]
+
+
+@pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
+def test_the_note_itself_may_be_no_link(out, kind):
+    """Nor a pipe."""
+    leave(out, tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),))
+    assert claims.take(out, TOOLS).profile.tools  # the control
+    text = (out / claims.NOTE).read_bytes()
+    (out / claims.NOTE).unlink()
+    if kind == "link":
+        (out.parent / "elsewhere").write_bytes(text)
+        (out / claims.NOTE).symlink_to(out.parent / "elsewhere")
+    else:
+        (os.mkfifo if kind == "pipe" else os.mkdir)(out / claims.NOTE)
+    found = claims.take(out, TOOLS)
+    assert found.missing and found.profile == wire.KernelProfile() and found.files == ()
+
+
+def test_a_file_over_the_limit_is_left_there(out):
+    """One at the limit is taken."""
+    with (out / "large").open("wb") as file:
+        file.truncate(FILE_LIMIT_BYTES + 1)
+    with (out / "fits").open("wb") as file:
+        file.truncate(FILE_LIMIT_BYTES)
+    leave(out, ["large", "fits"])
+    found = claims.take(out, TOOLS)
+    assert names(found) == ["fits"] and "'large' is over" in found.profile.remarks[0]
+
+
+def test_all_files_together_have_a_limit_and_a_count(out):
+    """However many boxes left them; the first ones stay."""
+    many = [ClaimedFile(name=f"f{number}", tool="t", content=b"x") for number in range(FILE_COUNT_LIMIT + 3)]
+    kept, left_out = claims.bounded(many)
+    assert len(kept) == FILE_COUNT_LIMIT and left_out == [one.name for one in many[-3:]]
+    large = [ClaimedFile(name=f"f{number}", tool="t", content=bytes(FILE_LIMIT_BYTES)) for number in range(6)]
+    kept, left_out = claims.bounded(large)
+    assert sum(len(one.content) for one in kept) <= SUBMISSION_LIMIT_BYTES and len(kept) == 4 and left_out == ["f4", "f5"]
+
+
+def test_two_boxes_can_not_leave_one_name_twice(out):
+    """The first one counts, so that a later box replaces nothing."""
+    kept, left_out = claims.bounded([ClaimedFile(name="a", tool="t", content=b"1"), ClaimedFile(name="a", tool="u", content=b"2")])
+    assert [one.content for one in kept] == [b"1"] and left_out == ["a"]
+
+
+def test_a_note_with_more_names_than_files_may_be_is_cut(out):
+    """Its first names count."""
+    for number in range(FILE_COUNT_LIMIT + 5):
+        (out / f"f{number}").write_bytes(b"x")
+    leave(out, [f"f{number}" for number in range(FILE_COUNT_LIMIT + 5)])
+    found = claims.take(out, TOOLS)
+    assert len(found.files) == FILE_COUNT_LIMIT and f"all but the first {FILE_COUNT_LIMIT} files" in found.profile.remarks[0]
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{", b"\xff", b'{"type":"Build","outcome":"built"}', b'{"type":"ProfileNote","profile":[]}',
+    b'{"type":"ProfileNote","profile":{"tools":7}}',
+    b'{"type":"Finished","job_id":"x"}', b"[" * 100_000, b" " * (claims.NOTE_LIMIT_BYTES + 1),
+])  # fmt: skip
+def test_a_note_of_another_form_is_no_note(out, content):
+    """A fact that decides something is none either."""
+    (out / claims.NOTE).write_bytes(content)
+    found = claims.take(out, TOOLS)
+    assert found.missing and found.profile == wire.KernelProfile()
+
+
+def test_a_forged_profile_is_cut_to_what_can_be(out):
+    """Impossible numbers go, texts lose what does not print, lists their ends; an honest launch stays."""
+    launch = wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(128, 1, 1))
+    forged = (
+        wire.KernelLaunch(kernel="k", grid=(-1, 1, 1), block=(1, 1, 1)),
+        wire.KernelLaunch(kernel="k", grid=(1,), block=(1, 1, 1)),
+        wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), count=2**63),
+        wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), duration_ns=-5),
+    )
+    tool = wire.ProfileTool(name="nvcc\x1b[2J\n", outcome=ToolOutcome.RAN, detail="\u202e" + "x" * 1_000)
+    uses = (
+        wire.KernelUse(name="\x1b]0;k\x07", registers=32),
+        wire.KernelUse(name="k", registers=-1),
+        wire.KernelUse(name="k", registers=2**40),
+    )
+    leave(
+        out,
+        tools=(tool,) * 100,
+        launches=(*forged, *(launch,) * 60),
+        kernels=uses,
+        remarks=("r" * 999,) * 40,
+        architecture="sm_90a\x1b" * 99,
+    )
+    found = claims.take(out, TOOLS).profile
+    assert found.launches == (launch,) * (claims.LAUNCH_LIMIT - len(forged))
+    assert (
+        len(found.tools) == claims.TOOL_LIMIT
+        and found.tools[0].name == "nvcc[2J"
+        and len(found.tools[0].detail) == claims.DETAIL_LIMIT_CHARS
+    )
+    assert [use.name for use in found.kernels] == ["]0;k"] and all(text.isprintable() for text in (*found.remarks, found.architecture))
+    assert len(found.remarks) <= 17 and len(found.architecture) <= 16
+
+
+def test_a_note_names_no_workload(out):
+    """Which one was run is for the server to say."""
+    leave(out, workload_id="hidden-size-4096")
+    assert claims.take(out, TOOLS).profile.workload_id == ""
+
+
+def test_a_box_speaks_for_its_own_tools_only(out):
+    """A forged report of another tool is dropped, its files with it; the control is the tool that the box runs."""
+    tools = tuple(wire.ProfileTool(name=name, outcome=ToolOutcome.RAN) for name in ("nvcc", "ncu"))
+    for name in ("a.ptx", "b.ncu-rep", "c.ptx"):
+        (out / name).write_text(name)
+    note = wire.ProfileNote(profile=wire.KernelProfile(tools=tools), files={"a.ptx": "nvcc", "b.ncu-rep": "ncu", "c.ptx": "nvcc"})
+    (out / claims.NOTE).write_bytes(wire.encode(note))
+    assert names(claims.take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(claims.take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
+    assert [one.name for one in claims.take(out, ("nvcc",)).profile.tools] == ["nvcc"]
+    assert "b.ncu-rep" in names(claims.take(out, ("nvcc", "ncu")))

@@ -1,0 +1,94 @@
+"""How a profile is shown: every text in it is the kernel's, in the terminal, on the page and in JSON."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from grader.api import messages
+from grader.api.profiles import profile_to_proto
+from grader.cli import profiles, submit
+from grader.cli.exits import Misuse
+from grader.cli.session import Target
+from grader.rules.disclosure import Redactor
+from grader.v1 import submission_pb2
+from grader.views import formatting
+from grader.web import views
+from grader.web.pages import environment
+from sandbox.protocol import wire
+from sandbox.protocol.wire import ToolOutcome
+from tests import fakes
+
+EVIL = "<script>alert(1)</script>[bold]\x1b[2J\u202e"
+PROFILE = wire.KernelProfile(
+    tools=(
+        wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN, detail=EVIL),
+        wire.ProfileTool(name="ncu", outcome=ToolOutcome.UNAVAILABLE, detail="not here"),
+    ),
+    workload_id="n64",
+    architecture="sm_90a",
+    kernels=(wire.KernelUse(name=EVIL, registers=30, double_instruction_count=11),),
+    launches=(
+        wire.KernelLaunch(kernel=EVIL, grid=(31, 1, 1), block=(256, 1, 1), shared_bytes=64, count=3),
+        wire.KernelLaunch(kernel="timed", grid=(1, 2, 3), block=(4, 5, 6), duration_ns=2_500),
+    ),
+    remarks=(EVIL,),
+)
+
+
+def shown() -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=200, markup=False, emoji=False, highlight=False)
+    for part in profiles.render(profile_to_proto(PROFILE), "s1"):
+        console.print(part)
+    return out.getvalue()
+
+
+def test_the_terminal_shows_tools_resources_and_launches() -> None:
+    """Also the tools that are not available, and why."""
+    text = shown()
+    for part in (
+        "nvcc",
+        "ran",
+        "not available",
+        "not here",
+        "sm_90a",
+        "30",
+        "11",
+        "31 x 1 x 1",
+        "256 x 1 x 1",
+        "64 B",
+        formatting.time(2_500),
+        "4 x 5 x 6",
+    ):
+        assert part in text, part
+    assert "grader-cli artifacts s1 --out DIR" in text
+
+
+def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
+    """Escapes are written out; brackets stay brackets."""
+    text = shown()
+    assert "\x1b[2J" not in text and "\u202e" not in text and "[bold]" in text and "\\x1b" in text
+
+
+@pytest.mark.parametrize("escaped", [True, False])
+def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
+    """The control is the same page without escaping."""
+    report = replace(fakes.report(), profile=PROFILE)
+    message = submission_pb2.Submission(
+        name="submissions/s1", problem="problems/sum", mode="MODE_PROFILE", report=messages.report_to_proto(report, Redactor({}))
+    )
+    context = {**views.submission(message), "artifacts": [{"name": EVIL, "tool": EVIL, "size": "1 B", "available": True}]}
+    text = environment(autoescape=escaped).get_template("submission.html").render(context)
+    assert ("<script>" in text) is not escaped and ("\x1b[2J" in text) is not escaped
+    assert "31 x 1 x 1" in text and "not available" in text
+
+
+@pytest.mark.parametrize(("mode", "wait"), [("benchmark", True), ("profile", False)])
+async def test_only_a_profile_that_is_waited_for_is_saved(tmp_path, mode, wait) -> None:
+    """Nothing is handed in for a directory that would stay empty."""
+    order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode=mode, out=tmp_path / "out")
+    with pytest.raises(Misuse, match="only a profile leaves files"):
+        await submit.submit(Target(server="nowhere:1"), order, json=False, wait=wait)
+    assert not (tmp_path / "out").exists()
