@@ -85,8 +85,8 @@ def submit(
     mode: Annotated[
         Mode | None,
         typer.Option(
-            help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, sweep (the "
-            "command of that name draws it), profile verifies and runs profilers, and times nothing. "
+            help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, "
+            "profile verifies and runs profilers, and times nothing; for sweep there is a command. "
             "[default: benchmark; ranked with --competition]"
         ),
     ] = None,

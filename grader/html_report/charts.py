@@ -19,6 +19,7 @@ _STAGES = {
     submission_pb2.STAGE_LOADING: "load",
     submission_pb2.STAGE_VERIFYING: "verify",
     submission_pb2.STAGE_MEASURING: "measure",
+    submission_pb2.STAGE_PROFILING: "profile",
 }
 
 

@@ -11,11 +11,11 @@ from grader.api.profiles import profile_to_proto
 from grader.cli import profiles, submit
 from grader.cli.exits import Misuse
 from grader.cli.session import Target
+from grader.html_report import content
 from grader.rules.disclosure import Redactor
 from grader.v1 import submission_pb2
 from grader.views import formatting
-from grader.web import views
-from grader.web.pages import environment
+from grader.web.pages import site_templates
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 from tests import fakes
@@ -79,8 +79,8 @@ def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
     message = submission_pb2.Submission(
         name="submissions/s1", problem="problems/sum", mode="MODE_PROFILE", report=messages.report_to_proto(report, Redactor({}))
     )
-    context = {**views.submission(message), "artifacts": [{"name": EVIL, "tool": EVIL, "size": "1 B", "available": True}]}
-    text = environment(autoescape=escaped).get_template("submission.html").render(context)
+    context = {**content.submission(message), "site": True, "artifacts": [{"name": EVIL, "tool": EVIL, "size": "1 B", "available": True}]}
+    text = site_templates(escaped).get_template("submission.html").render(context)
     assert ("<script>" in text) is not escaped and ("\x1b[2J" in text) is not escaped
     assert "31 x 1 x 1" in text and "not available" in text
 
