@@ -60,12 +60,17 @@ def print_saved(saved: Sequence[Path]) -> None:
         stdout_console().print(plain(str(path)), soft_wrap=True)
 
 
-async def _save_all(client: GraderClient, found: Sequence[grader_service_pb2.Artifact], out: Path) -> list[Path]:
+def open_out(out: Path) -> int:
+    """A descriptor of the directory, which is made if it is not there. Raises Misuse."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        directory = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise Misuse(f"--out: {out} is not a directory that can be used: {error.strerror}") from None
+
+
+async def _save_all(client: GraderClient, found: Sequence[grader_service_pb2.Artifact], out: Path) -> list[Path]:
+    directory = open_out(out)
     try:
         return [out / await _save(client, one, directory, out) for one in found if one.available]
     finally:

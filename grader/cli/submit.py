@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +58,8 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
         raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
     if order.out is not None and (order.mode != Mode.PROFILE or not wait):
         raise Misuse("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
+    if order.out is not None:
+        os.close(artifacts.open_out(order.out))  # before anything is graded
     if order.competition and target.server is None:
         raise Misuse("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
