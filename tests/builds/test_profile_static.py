@@ -59,7 +59,7 @@ def profiled(tmp_path):
         job = wire.BuildJob(language=language, entry=entry, device_kind="emulated", sources=tuple(files), call=call)
         (source / "job.json").write_bytes(wire.encode(job))
         command = [sys.executable, "-m", "sandbox.builder.profile", str(source), str(out)]
-        assert subprocess.run(command, cwd=ROOT, check=False, timeout=240, env=environment).returncode == 0
+        assert subprocess.run(command, cwd=ROOT, check=False, timeout=480, env=environment).returncode == 0
         return Profiled(out)
 
     return make

@@ -18,7 +18,7 @@ from tests.run_files import cache_directory
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "kernels_examples"
-TIMEOUT_S = 240
+TIMEOUT_S = 480
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,7 @@ def _ours(state_dir: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(560)
 def test_every_acknowledged_submission_reaches_one_verdict(sandbox: str, state_dir: Path) -> None:
     """kill -9 while jobs are queued, building and running; after a restart each has one verdict and no box of the old server is left."""
     first = Server(state_dir, sandbox)

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 ADD = ROOT / "kernels_examples" / "vector_add"
 CLIENT = {"grpcio", "grpcio-status", "googleapis-common-protos", "protobuf", "typer", "rich", "jinja2"}
 SERVER = {"torch", "sqlalchemy", "aiohttp", "structlog", "docker", "numpy"}  # not pydantic: typer needs it
-TIMEOUT_S = 240
+TIMEOUT_S = 480
 
 
 def run(*words: object, cwd: Path = ROOT) -> str:

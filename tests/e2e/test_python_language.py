@@ -380,7 +380,7 @@ def grade_naively(place: Path) -> None:
     for name, text in NAIVELY_GRADED.items():
         (place / f"{name}.py").write_text(text)
     command = [sys.executable, "-c", NAIVE, *(str(place / f"{name}.py") for name in NAIVELY_GRADED)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"path": ')]
     (place / "found.json").write_text(json.dumps({Path(line["path"]).stem: line for line in lines}))
 

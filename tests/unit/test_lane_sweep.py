@@ -8,15 +8,19 @@ import pytest
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
-from tests.unit.test_lane import PROBLEM, honest, run_runner, sweep_job
 
 if AFTER_COLLECTION:
     from sandbox.judge.baseline import Baseline
     from sandbox.judge.lane import judge, plan_trials
+    from tests.unit.test_lane import PROBLEM, honest, run_runner, sweep_job
 
 SIZES = tuple(wire.Workload(workload_id=f"n-{size}", axes={"n": size}) for size in (8, 16, 32, 64))
-SWEPT = replace(PROBLEM, workloads=SIZES)
 pytestmark = pytest.mark.slow
+
+
+def swept():
+    """A problem whose workloads are the sizes of a sweep."""
+    return replace(PROBLEM, workloads=SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +31,9 @@ def baseline():
     made.close()
 
 
-def judged(place, baseline, kernel, *, sweep_s=600.0, problem=SWEPT):
+def judged(place, baseline, kernel, *, sweep_s=600.0, problem=None):
     (place / "artifact").write_bytes(b"no elf")
-    job = sweep_job(place, problem, sweep_s)
+    job = sweep_job(place, problem or swept(), sweep_s)
     thread = Thread(target=run_runner, args=(job.link_path, kernel), daemon=True)
     thread.start()
     facts = list(judge(job, EmulatedDevice(), baseline))
@@ -86,12 +90,12 @@ def test_no_size_begins_when_the_time_is_over(tmp_path, baseline):
 
 def test_a_hidden_workload_is_no_size(tmp_path, baseline):
     """If one ever came with a sweep's job, it is neither verified nor timed."""
-    problem = replace(SWEPT, workloads=(*SIZES[:1], replace(SIZES[1], hidden=True)))
+    problem = replace(swept(), workloads=(*SIZES[:1], replace(SIZES[1], hidden=True)))
     facts = judged(tmp_path, baseline, honest, problem=problem)
     assert {fact.workload_id for fact in facts if isinstance(fact, wire.Trial)} == {"n-8"}
 
 
 def test_other_modes_plan_all_workloads_at_once(tmp_path):
     """The control: as before there were sweeps."""
-    job = replace(sweep_job(tmp_path, SWEPT, 1.0), mode=wire.Mode.BENCHMARK)
+    job = replace(sweep_job(tmp_path, swept(), 1.0), mode=wire.Mode.BENCHMARK)
     assert len(plan_trials(job).trials) == len(SIZES) and plan_trials(job).sweep == ()
