@@ -18,11 +18,11 @@ import structlog
 
 from grader.artifacts.store import make_private, write_whole
 from grader.isolation.pickup import Refusal, pick_up
+from sandbox.protocol.output import FILE_LIMIT_BYTES
 
 log = structlog.get_logger()
 
 # Of a submission: what is over a limit is left out, and the profile names it.
-FILE_LIMIT_BYTES = 16 * 1024 * 1024
 SUBMISSION_LIMIT_BYTES = 64 * 1024 * 1024
 FILE_COUNT_LIMIT = 64
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

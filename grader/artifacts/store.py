@@ -134,7 +134,7 @@ def make_private(directory: Path, setting: str) -> None:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     facts = directory.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise SettingsInvalid(setting, f"{directory} is no directory of this user's; name another, or remove it")
+        raise SettingsInvalid(setting, f"{directory} is not a directory of this user; name another, or remove it")
     if stat.S_IMODE(facts.st_mode) & 0o077:
         directory.chmod(0o700)
 

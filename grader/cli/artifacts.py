@@ -21,6 +21,7 @@ from grader.cli.jsonout import print_json
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
+from grader.cli.written_files import open_directory
 from grader.v1 import grader_service_pb2
 from grader.views import formatting
 
@@ -60,17 +61,8 @@ def print_saved(saved: Sequence[Path]) -> None:
         stdout_console().print(plain(str(path)), soft_wrap=True)
 
 
-def open_out(out: Path) -> int:
-    """A descriptor of the directory, which is made if it is not there. Raises Misuse."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        return os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise Misuse(f"--out: {out} is not a directory that can be used: {error.strerror}") from None
-
-
 async def _save_all(client: GraderClient, found: Sequence[grader_service_pb2.Artifact], out: Path) -> list[Path]:
-    directory = open_out(out)
+    directory = open_directory(out)
     try:
         return [out / await _save(client, one, directory, out) for one in found if one.available]
     finally:

@@ -49,8 +49,8 @@ def to_data(
 ) -> dict[str, Any]:
     """The comparison for programs; ratios are the first's time divided by the second's."""
     return {
-        "first": {"name": first.name, "verdict": _verdict(first)},
-        "second": {"name": second.name, "verdict": _verdict(second)},
+        "first": {"name": first.name, "verdict": formatting.verdict_or_state(first)},
+        "second": {"name": second.name, "verdict": formatting.verdict_or_state(second)},
         "problem": first.problem,
         "workloads": [
             {
@@ -72,7 +72,7 @@ def render(
 ) -> Iterator[RenderableType]:
     """The parts of what is printed, top to bottom."""
     for label, one in (("a", first), ("b", second)):
-        yield plain(f"{label}: {one_line(one.name)}  {_verdict(one)}  {one_line(one.language)}")
+        yield plain(f"{label}: {one_line(one.name)}  {formatting.verdict_or_state(one)}  {one_line(one.language)}")
     yield Text()
     if changes:
         yield _table(changes)
@@ -120,7 +120,3 @@ def _shown(interval: MedianInterval | None) -> str:
 
 def _interval(interval: MedianInterval | None) -> dict[str, float] | None:
     return {"value": interval.value, "low": interval.low, "high": interval.high} if interval else None
-
-
-def _verdict(one: submission_pb2.Submission) -> str:
-    return formatting.verdict_name(one.report) if one.HasField("report") else formatting.state_name(one)

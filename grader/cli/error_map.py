@@ -11,10 +11,9 @@ from rich.text import Text
 
 from grader.cli.text import one_line
 from grader.v1 import report_pb2
+from grader.views.error_maps import ALL, is_map
 
-SIDE = 64  # blocks that a map has at most
 LINES, COLUMNS, COLUMNS_OF_ONE_LINE = 16, 32, 64
-ALL = 255
 RIGHT, FEW, MANY, WHOLE, UNWRITTEN, NEVER_WRITTEN = range(6)
 MEANINGS = ("right", "less than half wrong", "half or more", "all", "partly unwritten", "never written")
 STYLES = ("dim", "red", "red", "bold red", "magenta", "bold magenta")
@@ -54,10 +53,9 @@ class CharacterMap:
 
 def fold(found: report_pb2.ErrorMap) -> list[list[int]]:
     """The map in few lines and columns, each cell by what is wrong in it; [] where the message is no map."""
-    rows, columns = found.rows, found.columns
-    size = rows * columns
-    if not (0 < rows <= SIDE and 0 < columns <= SIDE) or len(found.wrong_shares) != size or len(found.unwritten_shares) not in (0, size):
+    if not is_map(found):
         return []
+    rows, columns = found.rows, found.columns
     high, wide = _blocks_of_a_character(found)
 
     def of(shares: bytes, top: int, left: int) -> Iterator[int]:
@@ -66,7 +64,7 @@ def fold(found: report_pb2.ErrorMap) -> list[list[int]]:
 
     return [
         [
-            _cell(list(of(found.wrong_shares, top, left)), list(of(found.unwritten_shares or bytes(size), top, left)))
+            _cell(list(of(found.wrong_shares, top, left)), list(of(found.unwritten_shares or bytes(rows * columns), top, left)))
             for left in range(0, columns, wide)
         ]
         for top in range(0, rows, high)

@@ -18,6 +18,7 @@ from grader.cli.jsonout import print_json
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
+from grader.cli.written_files import open_directory
 from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol.wire import Mode
@@ -59,7 +60,7 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     if order.out is not None and (order.mode != Mode.PROFILE or not wait):
         raise Misuse("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
     if order.out is not None:
-        os.close(artifacts.open_out(order.out))  # before anything is graded
+        os.close(open_directory(order.out))  # before anything is graded
     if order.competition and target.server is None:
         raise Misuse("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdou
 from grader.cli.session import Need, Target, connect
 from grader.cli.submit import SubmitOptions, build_submission, cancel_quietly, exit_of, follow, problem_at
 from grader.cli.text import one_line, plain
+from grader.cli.written_files import open_directory
 from grader.plots.frames import ChartAxis
 from grader.plots.lines import ChartSeries, line_chart
 from grader.plots.svg import LABEL_CHARS
@@ -116,7 +118,7 @@ def render(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, su
     for name, one in ended:
         if exit_of(one) is not Exit.ACCEPTED:
             why = one.report.summary if one.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED else one.error.message
-            verdict = formatting.verdict_name(one.report) if one.HasField("report") else formatting.state_name(one)
+            verdict = formatting.verdict_or_state(one)
             yield plain(f"{one_line(name)}: {verdict}: {one_line(why, most_chars=1000)}", "red")
     if table.device:
         yield plain(f"device: {one_line(table.device)}")
@@ -180,10 +182,7 @@ def _find_png(order: SweepOptions) -> bool:
     """Whether a PNG can be written; where one is wanted and cannot, says what to install before anything is run."""
     if order.out_dir is None:
         return False
-    try:
-        order.out_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Misuse(f"--out: {order.out_dir} can't be made: {error.strerror}; name another directory") from None
+    os.close(open_directory(order.out_dir))
     try:
         extras.load("grader.plots.png", "png")
     except Misuse:

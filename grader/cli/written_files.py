@@ -1,12 +1,22 @@
-"""Writes what a command was asked to write into a file."""
+"""Writes what a command was asked to write into files."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from grader.cli.exits import Misuse
 
 STDOUT = "-"
+
+
+def open_directory(out: Path) -> int:
+    """A descriptor of the directory of `--out`, which is made if it is not there. Raises Misuse."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Misuse(f"--out: {out} is not a directory that can be used: {error.strerror}; name another directory") from None
 
 
 def write_text(path: str, text: str) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.artifacts.files import FILE_COUNT_LIMIT, FILE_LIMIT_BYTES, NAME, SUBMISSION_LIMIT_BYTES
+from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTES
 from grader.grading.build import KERNEL_LIMIT, NAME_LIMIT_CHARS, REMARK_LIMIT, REMARK_LIMIT_CHARS, plain, sane
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from sandbox.protocol import wire
+from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE
 
-NOTE, NOTE_LIMIT_BYTES = "profile.json", 256 * 1024
+NOTE_LIMIT_BYTES = 256 * 1024
 TOOL_LIMIT, LAUNCH_LIMIT, DETAIL_LIMIT_CHARS, TOOL_LIMIT_CHARS, ARCHITECTURE_LIMIT_CHARS = 16, 64, 400, 64, 16
 AXES = 3
 
@@ -39,7 +40,7 @@ def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = 
 
     tools: those that the box runs; what it claims of another one is dropped. names: the files that it may leave; None: any plain name.
     """
-    content = pick_up(out_dir, NOTE, limit_bytes=NOTE_LIMIT_BYTES)
+    content = pick_up(out_dir, PROFILE_NOTE, limit_bytes=NOTE_LIMIT_BYTES)
     if isinstance(content, Refusal):
         return ProfileClaims(missing="it left no result" if content.reason is RefusalReason.MISSING else content.sentence)
     try:

@@ -52,16 +52,7 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                 if lane.environment != environment:  # another lane was free first
                     yield _report_on(lane.environment, host)
                 if lease.submission.new.mode is wire.Mode.SWEEP:
-
-                    async def judged(part: SweepPart) -> AsyncGenerator[wire.Fact, None]:
-                        async with run_box() as box:
-                            job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, box)
-                            job = dataclasses.replace(job, measure_s=part.measure_s, sweep_s=part.sweep_s)
-                            async with aclosing(_judged(lane, job, box, met_before=False)) as facts:
-                                async for fact in facts:
-                                    yield fact
-
-                    async with aclosing(swept(problem.workloads, lease.problem.sweep_measure_s, host.profile, judged)) as facts:
+                    async with aclosing(_sweep(lease, host, work, lane, run_box, problem, build)) as facts:
                         async for fact in facts:
                             yield fact
                     return
@@ -82,6 +73,30 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                 if lease.submission.new.mode is wire.Mode.PROFILE:
                     async for fact in _profile(lease, host, work, lane, seat, problem, build):
                         yield fact
+
+
+async def _sweep(
+    lease: Lease,
+    host: Host,
+    work: Workspace,
+    lane: Lane,
+    run_box: Callable[[], AbstractAsyncContextManager[Box]],
+    problem: wire.ProblemSpec,
+    build: wire.Build,
+) -> AsyncGenerator[wire.Fact, None]:
+    """Judge the sizes of a sweep, each part of them in a fresh process."""
+
+    async def judged(part: SweepPart) -> AsyncGenerator[wire.Fact, None]:
+        async with run_box() as box:
+            job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, box)
+            job = dataclasses.replace(job, measure_s=part.measure_s, sweep_s=part.sweep_s)
+            async with aclosing(_judged(lane, job, box, met_before=False)) as facts:
+                async for fact in facts:
+                    yield fact
+
+    async with aclosing(swept(problem.workloads, lease.problem.sweep_measure_s, host.profile, judged)) as facts:
+        async for fact in facts:
+            yield fact
 
 
 async def _profile(

@@ -23,12 +23,12 @@ from grader.grading.ports import Host, Lane, Workspace
 from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.model import Lease
 from sandbox.protocol import wire
+from sandbox.protocol.output import TORCH_PROFILER, TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED
 from sandbox.protocol.wire import BoxCause, ToolOutcome
 
 log = structlog.get_logger()
 
-TORCH_PROFILER = "torch profiler"  # as `sandbox/runner/profile.py` calls itself
-TORCH_FILES = ("torch_profile.txt", "torch_trace.json", "torch_trace.json.gz")
+TORCH_FILES = (TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED)
 COMPILERS = "compilers"  # what the static box is called where it left nothing
 # As `sandbox/builder/profile.py` and what it calls name themselves.
 STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")

@@ -12,7 +12,7 @@ from grader.html_report import charts
 from grader.html_report.diagnostics import REMARKS, remarks_by_line
 from grader.html_report.error_maps import error_maps
 from grader.html_report.measured import measured
-from grader.html_report.profiles import profile
+from grader.html_report.profiles import kernel_row, profile
 from grader.html_report.source_lines import shown_sources
 from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
@@ -125,14 +125,7 @@ def _build(report: report_pb2.Report) -> dict[str, Any]:
 
 
 def _kernel(one: report_pb2.KernelUse, architecture: str) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "registers": one.registers or "-",
-        "shared": one.shared_bytes,
-        "stack": one.stack_bytes,
-        "spilled": one.spill_store_bytes + one.spill_load_bytes,
-        "occupancy": formatting.occupancies(occupancies(architecture, one.registers, one.shared_bytes)),
-    }
+    return {**kernel_row(one), "occupancy": formatting.occupancies(occupancies(architecture, one.registers, one.shared_bytes))}
 
 
 def _environment(found: report_pb2.Environment) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grader.plots.heat_map import MOST_CELLS, heat_map
+from grader.plots.heat_map import heat_map
 from grader.v1 import report_pb2
+from grader.views.error_maps import ALL, is_map
 from grader.views.sanitize import one_line
 
-ALL = 255  # a share of a block: 0 is none of its elements
 MAPS = 4  # of a report
 
 
@@ -22,21 +22,16 @@ def error_maps(trials: Sequence[report_pb2.Trial]) -> list[dict[str, Any]]:
 
 def _maps(trials: Sequence[report_pb2.Trial]) -> Iterator[dict[str, Any]]:
     for trial in trials:
-        found, count = trial.error_map, trial.error_map.rows * trial.error_map.columns
-        if trial.hidden or not _is_map(found):
+        found = trial.error_map
+        if trial.hidden or not is_map(found) or found.rows * found.columns == 1:
             continue
         name, workload = one_line(found.output), one_line(trial.workload_id)
         shape = " x ".join(map(str, found.shape))
         kinds = [("wrong", found.wrong_count, found.wrong_shares)]
-        if len(found.unwritten_shares) == count:
+        if found.unwritten_shares:
             kinds.append(("never written", found.unwritten_count, found.unwritten_shares))
         plots = [_plot(found, f"Where {name} is {what} on {workload}", what, wrong, shares) for what, wrong, shares in kinds]
         yield {"title": f"{name} ({shape}) on {workload}", "description": one_line(found.description), "plots": plots}
-
-
-def _is_map(found: report_pb2.ErrorMap) -> bool:
-    inside = 0 < found.rows <= MOST_CELLS and 0 < found.columns <= MOST_CELLS
-    return inside and found.rows * found.columns > 1 and len(found.wrong_shares) == found.rows * found.columns
 
 
 def _plot(found: report_pb2.ErrorMap, title: str, what: str, count: int, shares: bytes) -> Markup:

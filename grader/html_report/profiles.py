@@ -18,13 +18,14 @@ def profile(found: report_pb2.Profile) -> dict[str, Any]:
         "tools": [{"name": one.name, "outcome": formatting.profile_outcome(one.outcome), "detail": one.detail} for one in found.tools][
             :ROWS
         ],
-        "kernels": [_kernel(one) for one in found.kernels][:ROWS],
+        "kernels": [kernel_row(one) for one in found.kernels][:ROWS],
         "launches": [_launch(one) for one in found.launches][:ROWS],
         "remarks": list(found.remarks)[:ROWS],
     }
 
 
-def _kernel(one: report_pb2.KernelUse) -> dict[str, Any]:
+def kernel_row(one: report_pb2.KernelUse) -> dict[str, Any]:
+    """What a kernel takes of the device."""
     return {
         "name": one.name,
         "registers": one.registers or "-",

@@ -45,6 +45,11 @@ def state_name(submission: submission_pb2.Submission) -> str:
     return name_of(submission_pb2.SubmissionState, submission.state, "SUBMISSION_STATE_")
 
 
+def verdict_or_state(submission: submission_pb2.Submission) -> str:
+    """The verdict, or the state of a submission that has none."""
+    return verdict_name(submission.report) if submission.HasField("report") else state_name(submission)
+
+
 def outcome_name(trial: report_pb2.Trial) -> str:
     """A trial's outcome in lower case, such as unwritten."""
     return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")

@@ -116,8 +116,7 @@ def collate(kernels: Sequence[tuple[str, submission_pb2.Submission]]) -> SweepTa
     kinds = ("", environment.device_kind)
     workloads = [one for one in first.sweep.workloads if one.device_kind in kinds or not environment.device_kind]
     points = [_kernel_point(name, one, workload, first.sweep.axis) for name, one in ended for workload in workloads]
-    names = dict.fromkeys(name for _, one in ended for row in one.report.measurements for name in row.baselines)
-    for baseline in sorted(names, key=lambda name: (name != "eager", name)):
+    for baseline in formatting.baselines(name for _, one in ended for row in one.report.measurements for name in row.baselines):
         points += [_baseline_point(baseline, ended, workload, first.sweep.axis) for workload in workloads]
     return SweepTable(
         problem=first.problem,

@@ -22,13 +22,12 @@ from sandbox.builder.profile_cuda import profile_cuda
 from sandbox.builder.profile_findings import ProfileFindings
 from sandbox.builder.sass import disassemble
 from sandbox.compilers import nvcc
-from sandbox.languages.python_build import START
-from sandbox.languages.python_files import ModuleDirectory, choose_main, seal
+from sandbox.languages.python_build import START, module_files
+from sandbox.languages.python_files import ModuleDirectory, choose_main
 from sandbox.languages.python_module import entries
 from sandbox.languages.registry import implementation
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
-from sandbox.protocol.python_archive import MODULES
 from sandbox.protocol.wire import ToolOutcome
 
 KERNEL_COMPILER = "sandbox.builder.profile_kernels"
@@ -65,13 +64,8 @@ def profile(source_dir: Path, out_dir: Path) -> None:
 def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, found: ProfileFindings) -> ProfileFindings:
     """Have the module's kernels compiled in a process of its own, for it runs the submission, and disassemble what that left."""
     module = ModuleDirectory(directory=place / "module")
-    sources = {path: (source_dir / "files" / path).read_bytes() for path in job.sources}
-    modules = {name: (source_dir / MODULES / name).read_bytes() for name in job.modules}
-    for files, directory in ((sources, module.sources), (modules, module.modules)):
-        for path, content in files.items():
-            (directory / path).parent.mkdir(parents=True, exist_ok=True)
-            (directory / path).write_bytes(content)
-    seal(module.modules)
+    sources, modules = module_files(job, source_dir / "files")
+    module.place_files(sources, modules)
     texts = {path: content.decode("utf-8", "replace") for path, content in sources.items()}
     main_path = choose_main(job.sources, texts, entries(job.entry))
     (place / "job.json").write_bytes(wire.encode(job))

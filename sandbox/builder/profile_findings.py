@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.protocol import wire
-from sandbox.protocol.output import leave
+from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE, leave
 from sandbox.protocol.wire import ToolOutcome
 
-NOTE = "profile.json"
-FILE_LIMIT_BYTES, FILE_COUNT_LIMIT = 16 * 1024 * 1024, 56
+FILE_COUNT_LIMIT = 56
 DETAIL_LIMIT_CHARS = 400
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -61,4 +60,4 @@ class ProfileFindings:
 
     def write(self) -> None:
         """Leave the note."""
-        leave(self.out, NOTE, wire.encode(self.note()))
+        leave(self.out, PROFILE_NOTE, wire.encode(self.note()))

@@ -104,7 +104,7 @@ class CompilingLoader(python_extensions.Loader):
         return NotRun(extension.name)
 
     def _compile(self, extension: python_extensions.Extension, place: Path) -> None:
-        # A file is named after the extension, so that files of several can be told apart.
+        # A file is named after the extension, so that files of several have different names.
         names = {name: f"{extension.name}.cu" if name == python_extensions.CUDA else name for name in extension.files}
         (place / "files").mkdir()
         (place / "made").mkdir()

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import IO
 from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.languages import numba_build
-from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_main, seal
+from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_main
 from sandbox.languages.python_module import entries, names_extensions
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
@@ -36,8 +36,7 @@ CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED}
 def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     """Import the main file of a job in `place`, an empty directory, and pack all files. The problem's modules lie next to `files`."""
     module = ModuleDirectory(directory=place / "module")
-    sources = {path: (files / path).read_bytes() for path in job.sources}
-    modules = {name: (files.parent / MODULES / name).read_bytes() for name in job.modules}
+    sources, modules = module_files(job, files)
     texts = {path: content.decode("utf-8", "replace") for path, content in sources.items()}
     try:
         main = choose_main(job.sources, texts, entries(job.entry))
@@ -46,9 +45,7 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     program = device_info(job.device_kind).toolkit_program
     if program and any(map(names_extensions, texts.values())) and shutil.which(program) is None:
         raise nvcc.NoCompiler  # our fault, and reported where it is believed
-    _write(sources, module.sources)
-    _write(modules, module.modules)
-    seal(module.modules)
+    module.place_files(sources, modules)
     for directory in (module.extensions, place / "work"):
         directory.mkdir(parents=True)
     (place / "job.json").write_bytes(wire.encode(job))
@@ -69,11 +66,10 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
         return spoiled(error), wire.BuildNote()
 
 
-def _write(files: Mapping[str, bytes], directory: Path) -> None:
-    directory.mkdir(parents=True)
-    for path, content in files.items():
-        (directory / path).parent.mkdir(parents=True, exist_ok=True)
-        (directory / path).write_bytes(content)
+def module_files(job: wire.BuildJob, files: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The submitted files, and those of the problem, which lie next to `files`; by their paths."""
+    sources = {path: (files / path).read_bytes() for path in job.sources}
+    return sources, {name: (files.parent / MODULES / name).read_bytes() for name in job.modules}
 
 
 def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:

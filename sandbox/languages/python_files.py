@@ -91,6 +91,15 @@ class ModuleDirectory:
         files = [path for part in (self.sources, self.modules) for path in self._python_files(part)]
         return "\n".join(path.read_text("utf-8", "replace") for path in files)
 
+    def place_files(self, sources: Mapping[str, bytes], modules: Mapping[str, bytes]) -> None:
+        """Write the submitted files, and those of the problem, which are then read only."""
+        for files, directory in ((sources, self.sources), (modules, self.modules)):
+            directory.mkdir(parents=True)
+            for path, content in files.items():
+                (directory / path).parent.mkdir(parents=True, exist_ok=True)
+                (directory / path).write_bytes(content)
+        seal(self.modules)
+
     def place_work(self, main: Path) -> Path:
         """Make the working directory: new files may be written there, and what lies next to the main file is found there."""
         work = self.directory / WORK

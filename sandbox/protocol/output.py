@@ -1,9 +1,15 @@
-"""How a process in a box leaves a file in {out}."""
+"""How a process in a box leaves a file in {out}, and what those of profile mode are called, for the boxes and for the server."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+PROFILE_NOTE = "profile.json"
+FILE_LIMIT_BYTES = 16 * 1024 * 1024  # of a file that a profiler leaves
+TORCH_PROFILER = "torch profiler"
+TORCH_TABLE, TORCH_TRACE = "torch_profile.txt", "torch_trace.json"
+TORCH_TRACE_PACKED = f"{TORCH_TRACE}.gz"  # in its place where it is too large
 
 
 def leave(out_dir: Path, name: str, content: bytes) -> None:

@@ -13,15 +13,20 @@ from typing import Any
 from sandbox.devices import Device
 from sandbox.launch.kernel import Loaded
 from sandbox.protocol import wire
-from sandbox.protocol.output import leave
+from sandbox.protocol.output import (
+    FILE_LIMIT_BYTES,
+    PROFILE_NOTE,
+    TORCH_PROFILER,
+    TORCH_TABLE,
+    TORCH_TRACE,
+    TORCH_TRACE_PACKED,
+    leave,
+)
 from sandbox.protocol.wire import ToolOutcome
 from sandbox.runner.launches import KIND_LIMIT, logged
 
-TOOL = "torch profiler"
-NOTE, TABLE, TRACE = "profile.json", "torch_profile.txt", "torch_trace.json"
 LAUNCH_COUNT = 3
 ROW_COUNT = 100
-FILE_LIMIT_BYTES = 16 * 1024 * 1024
 ERROR_CHARS = 300
 
 
@@ -30,9 +35,9 @@ def profile(launch: Callable[[], object], kernel: Loaded, device: Device, out_di
     try:
         note = _profiled(launch, kernel, device, out_dir)
     except Exception as error:  # noqa: BLE001  the note says it; what the kernel throws it threw in verification too
-        failed = wire.ProfileTool(name=TOOL, outcome=ToolOutcome.FAILED, detail=f"{type(error).__name__}: {error}"[:ERROR_CHARS])
+        failed = wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.FAILED, detail=f"{type(error).__name__}: {error}"[:ERROR_CHARS])
         note = wire.ProfileNote(profile=wire.KernelProfile(tools=(failed,)))
-    leave(out_dir, NOTE, wire.encode(note))
+    leave(out_dir, PROFILE_NOTE, wire.encode(note))
 
 
 def _profiled(launch: Callable[[], object], kernel: Loaded, device: Device, out_dir: Path) -> wire.ProfileNote:
@@ -52,25 +57,25 @@ def _profiled(launch: Callable[[], object], kernel: Loaded, device: Device, out_
                 launch()
                 device.synchronize()
     by = "device_time_total" if device.HAS_PROFILER else "cpu_time_total"
-    leave(out_dir, TABLE, profiled.key_averages().table(sort_by=by, row_limit=ROW_COUNT).encode())
+    leave(out_dir, TORCH_TABLE, profiled.key_averages().table(sort_by=by, row_limit=ROW_COUNT).encode())
     trace = _trace(profiled)
-    files = {TABLE: TOOL}
-    for name, content in ((TRACE, trace), (f"{TRACE}.gz", gzip.compress(trace))):
+    files = {TORCH_TABLE: TORCH_PROFILER}
+    for name, content in ((TORCH_TRACE, trace), (TORCH_TRACE_PACKED, gzip.compress(trace))):
         if len(content) <= FILE_LIMIT_BYTES:
             leave(out_dir, name, content)
-            files[name] = TOOL
+            files[name] = TORCH_PROFILER
             break
     launches = tuple(_launches_in(json.loads(trace))) if device.HAS_PROFILER else log.launches()
     what = "CPU and CUDA" if device.HAS_PROFILER else "CPU only, because there is no GPU here: its times say nothing about one"
     cut = "" if len(files) > 1 else "; the trace is too large and was left out"
     detail = f"{LAUNCH_COUNT} calls; activities: {what}{cut}"
-    found = wire.KernelProfile(tools=(wire.ProfileTool(name=TOOL, outcome=ToolOutcome.RAN, detail=detail),), launches=launches)
+    found = wire.KernelProfile(tools=(wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.RAN, detail=detail),), launches=launches)
     return wire.ProfileNote(profile=found, files=files)
 
 
 def _trace(profiled: Any) -> bytes:
     with tempfile.TemporaryDirectory(prefix="trace-") as place:
-        path = Path(place) / TRACE
+        path = Path(place) / TORCH_TRACE
         profiled.export_chrome_trace(str(path))
         return path.read_bytes()
 

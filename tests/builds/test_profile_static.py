@@ -138,7 +138,7 @@ def test_a_module_can_not_speak_for_the_box(profiled):
 
 @needs_nvcc
 def test_cuda_inside_of_python_is_compiled_and_not_run(profiled):
-    """What `load_inline` is given, under the extension's name; a module that calls it when it is imported is no failure of the box."""
+    """What `load_inline` is given, under the extension's name; a module that calls it when it is imported does not fail the box."""
     found = profiled("python", SOFTMAX, entry="solution", **example("row_softmax/inline_block_per_row.py"))
     assert found.outcomes["nvcc"] is ToolOutcome.RAN and ".target sm_90a" in found.text("row_softmax.ptx")
     (use,) = found.profile.kernels

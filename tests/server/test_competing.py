@@ -73,7 +73,7 @@ async def test_a_submission_is_for_an_open_competition(serve, competitions, kern
 
 
 async def test_a_submission_is_of_the_competition_s_problems_and_devices(serve, competitions, kernel, finished):
-    """The device is its first where none is asked for; every mode that leaves no files may be handed in."""
+    """The device is its first where none is asked for; every mode that leaves no files may be submitted."""
     async with serve(competitions=competitions(one=toml("one"))) as client:
         with pytest.raises(InvalidRequest, match="'other' is no problem of competition 'one'; take one of: problems/sum"):
             await client.submit(kernel(problem="other", competition_id="one"))

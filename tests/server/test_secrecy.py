@@ -70,11 +70,11 @@ class Telltale(fakes.FakeGrade):
                     yield fact
 
 
-def _error_map(told: str, size: int) -> wire.ErrorMap:
+def _error_map(name: str, size: int) -> wire.ErrorMap:
     """One that says it in its name, its shape, its sizes, and in the sentence that is made of it."""
     tail = wire.IndexRange(axis=0, size=size, first=1, last=size - 1)
     return wire.ErrorMap(
-        output=told,
+        output=name,
         shape=(size,),
         rows=1,
         columns=1,

@@ -120,9 +120,9 @@ def test_a_map_of_errors_is_for_public_workloads_only(exposure):
     assert (redacted.error_map is not None) is (exposure is Exposure.PUBLIC)
     if exposure is Exposure.LATER:  # such a trial is marked hidden on its way out
         trial = dataclasses.replace(trial, hidden=True)
-    told = str(messages.event_to_proto(Event(sequence=1, event_time=NOW, attempt=1, fact=trial), SUBMISSION, redactor(exposure)))
-    assert [str(mark) in told for mark in (770012, 770013, 770014, 770015)] == [exposure is Exposure.PUBLIC] * 4
-    assert ("error_map" in told) is (exposure is Exposure.PUBLIC)
+    shown = str(messages.event_to_proto(Event(sequence=1, event_time=NOW, attempt=1, fact=trial), SUBMISSION, redactor(exposure)))
+    assert [str(mark) in shown for mark in (770012, 770013, 770014, 770015)] == [exposure is Exposure.PUBLIC] * 4
+    assert ("error_map" in shown) is (exposure is Exposure.PUBLIC)
 
 
 def test_output_of_a_competition_is_left_out():

@@ -182,7 +182,7 @@ def test_a_file_is_named_by_nothing_that_a_stranger_chose():
 
 
 def test_huge_texts_are_cut():
-    """A log and an output of megabytes, a source of one long line, thousands of kernels: the page stays small, and says so."""
+    """A log and an output of megabytes, a source of one long line, thousands of kernels: the page stays small, and names what was cut."""
     submission = graded()
     submission.report.build.log, submission.report.output = "<" * 5_000_000, "&" * 5_000_000
     submission.sources[0].content = "<" * 5_000_000

@@ -1,4 +1,4 @@
-"""A sweep from its build to the end of its last box: which sizes are run in which process, and what bounds it; judges do as told."""
+"""A sweep from its build to the end of its last box: which sizes are run in which process, and what bounds it; judges follow a script."""
 
 import asyncio
 from contextlib import aclosing

@@ -150,7 +150,7 @@ def test_a_scale_is_monotonic_and_stays_inside():
 
 
 def test_samples_are_drawn_in_their_order():
-    """Within the frame, linear where times are alike and logarithmic where they are not; long series are thinned, and the text says so."""
+    """Within the frame, linear where times are alike and logarithmic where they are not; of long series one sample in n is drawn."""
 
     def draw(samples):
         return samples_chart(samples, title="t", label="time", value_text=lambda value: f"{value:g} ns")

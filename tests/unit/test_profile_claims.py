@@ -4,10 +4,11 @@ import os
 
 import pytest
 
-from grader.artifacts.files import FILE_COUNT_LIMIT, FILE_LIMIT_BYTES, SUBMISSION_LIMIT_BYTES
+from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES
 from grader.grading import claims
 from grader.grading.claims import ClaimedFile
 from sandbox.protocol import wire
+from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE
 from sandbox.protocol.wire import ToolOutcome
 
 SECRET = b"root:x:0:0"
@@ -25,7 +26,7 @@ def out(tmp_path):
 def leave(out, files=(), **profile):
     """A note, and what it names."""
     note = wire.ProfileNote(profile=wire.KernelProfile(**profile), files=dict.fromkeys(files, "nvcc"))
-    (out / claims.NOTE).write_bytes(wire.encode(note))
+    (out / PROFILE_NOTE).write_bytes(wire.encode(note))
 
 
 def names(found):
@@ -71,13 +72,13 @@ def test_the_note_itself_may_be_no_link(out, kind):
     """Nor a pipe."""
     leave(out, tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),))
     assert claims.take(out, TOOLS).profile.tools  # the control
-    text = (out / claims.NOTE).read_bytes()
-    (out / claims.NOTE).unlink()
+    text = (out / PROFILE_NOTE).read_bytes()
+    (out / PROFILE_NOTE).unlink()
     if kind == "link":
         (out.parent / "elsewhere").write_bytes(text)
-        (out / claims.NOTE).symlink_to(out.parent / "elsewhere")
+        (out / PROFILE_NOTE).symlink_to(out.parent / "elsewhere")
     else:
-        (os.mkfifo if kind == "pipe" else os.mkdir)(out / claims.NOTE)
+        (os.mkfifo if kind == "pipe" else os.mkdir)(out / PROFILE_NOTE)
     found = claims.take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile() and found.files == ()
 
@@ -125,7 +126,7 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
 ])  # fmt: skip
 def test_a_note_of_another_form_is_no_note(out, content):
     """A fact that decides something is none either."""
-    (out / claims.NOTE).write_bytes(content)
+    (out / PROFILE_NOTE).write_bytes(content)
     found = claims.take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile()
 
@@ -176,7 +177,7 @@ def test_a_box_speaks_for_its_own_tools_only(out):
     for name in ("a.ptx", "b.ncu-rep", "c.ptx"):
         (out / name).write_text(name)
     note = wire.ProfileNote(profile=wire.KernelProfile(tools=tools), files={"a.ptx": "nvcc", "b.ncu-rep": "ncu", "c.ptx": "nvcc"})
-    (out / claims.NOTE).write_bytes(wire.encode(note))
+    (out / PROFILE_NOTE).write_bytes(wire.encode(note))
     assert names(claims.take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(claims.take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
     assert [one.name for one in claims.take(out, ("nvcc",)).profile.tools] == ["nvcc"]
     assert "b.ncu-rep" in names(claims.take(out, ("nvcc", "ncu")))

@@ -95,7 +95,7 @@ async def test_an_out_that_is_no_directory_is_named_before_anything_is_submitted
 
 @pytest.mark.parametrize(("mode", "wait"), [("benchmark", True), ("profile", False)])
 async def test_only_a_profile_that_is_waited_for_is_saved(tmp_path, mode, wait) -> None:
-    """Nothing is handed in for a directory that would stay empty."""
+    """Nothing is submitted for a directory that would stay empty."""
     order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode=mode, out=tmp_path / "out")
     with pytest.raises(Misuse, match="only a profile leaves files"):
         await submit.submit(Target(server="nowhere:1"), order, json=False, wait=wait)
