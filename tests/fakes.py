@@ -336,6 +336,8 @@ with (place / "log").open("a") as log:
                 say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome))
                 if todo == "wrong":
                     break
+            if message.mode is wire.Mode.PROFILE:
+                say(wire.OrderSwap(kernel_first=True, pytorch_first=False))
             say(wire.Finished(job_id=message.job_id))
 """
 

@@ -70,6 +70,7 @@ def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
         kernels=tuple(use for one in profiles for use in one.kernels)[:KERNEL_LIMIT],
         launches=tuple(launch for one in profiles for launch in one.launches)[: claims.LAUNCH_LIMIT],
         remarks=tuple(dict.fromkeys(remark for one in profiles for remark in one.remarks)),
+        order_swap=next((one.order_swap for one in profiles if one.order_swap is not None), None),
     )
 
 
@@ -113,9 +114,9 @@ async def run_profile(
 ) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
     """Have the kernel launched once more in a fresh box, under profilers; progress, then what that left.
 
-    The facts of this run are not passed on: the kernel was judged before. job: of one public workload, in mode PROFILE.
+    Of the facts of this run only the order swap is kept: the kernel was judged before. job: of one public workload, in mode PROFILE.
     """
-    why, end = "", BoxExit(cause=BoxCause.EXITED)
+    why, end, swapped = "", BoxExit(cause=BoxCause.EXITED), None
     try:
         async with host.isolation.start(spec) as box:
             wanted = job(box)
@@ -126,6 +127,8 @@ async def run_profile(
                         raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
                     if isinstance(fact, wire.Progress):
                         yield fact
+                    if isinstance(fact, wire.OrderSwap):
+                        swapped = fact
                     why = why or _failure(fact)
             end = await box.kill()
     except IsolationBroken as error:
@@ -135,8 +138,9 @@ async def run_profile(
         found = replace(found, missing=why)
     workload_id = wanted.problem.workloads[0].workload_id
     # It compiles nothing. Which workload it was is not the box's to say.
-    profile = replace(found.profile, kernels=(), architecture="", workload_id=workload_id if found.profile.launches else "")
-    yield unless_missing(replace(found, profile=profile), TORCH_PROFILER, end)
+    profile = replace(found.profile, kernels=(), architecture="", workload_id=workload_id if found.profile.launches or swapped else "")
+    checked = unless_missing(replace(found, profile=profile), TORCH_PROFILER, end)
+    yield replace(checked, profile=replace(checked.profile, order_swap=swapped))
 
 
 def profiled_workload(problem: wire.ProblemSpec, *, on_gpu: bool) -> wire.ProblemSpec | None:

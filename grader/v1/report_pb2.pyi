@@ -172,20 +172,22 @@ class Report(_message.Message):
     def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ...) -> None: ...
 
 class Profile(_message.Message):
-    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks")
+    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "order_swap")
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     REMARKS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_SWAP_FIELD_NUMBER: _ClassVar[int]
     tools: _containers.RepeatedCompositeFieldContainer[ProfileTool]
     workload_id: str
     architecture: str
     kernels: _containers.RepeatedCompositeFieldContainer[KernelUse]
     launches: _containers.RepeatedCompositeFieldContainer[KernelLaunch]
     remarks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ...) -> None: ...
+    order_swap: OrderSwap
+    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ...) -> None: ...
 
 class ProfileTool(_message.Message):
     __slots__ = ("name", "outcome", "detail")
@@ -266,7 +268,7 @@ class Load(_message.Message):
     def __init__(self, outcome: _Optional[_Union[LoadOutcome, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Trial(_message.Message):
-    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration", "run_count", "wrong_elements", "symptom", "cuda_error", "error_map")
+    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration", "run_count", "wrong_elements", "symptom", "cuda_error", "error_map", "order_swap")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +289,7 @@ class Trial(_message.Message):
     SYMPTOM_FIELD_NUMBER: _ClassVar[int]
     CUDA_ERROR_FIELD_NUMBER: _ClassVar[int]
     ERROR_MAP_FIELD_NUMBER: _ClassVar[int]
+    ORDER_SWAP_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     key: str
     outcome: TrialOutcome
@@ -307,7 +310,16 @@ class Trial(_message.Message):
     symptom: str
     cuda_error: str
     error_map: ErrorMap
-    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_count: _Optional[int] = ..., wrong_elements: _Optional[_Iterable[_Union[WrongElement, _Mapping]]] = ..., symptom: _Optional[str] = ..., cuda_error: _Optional[str] = ..., error_map: _Optional[_Union[ErrorMap, _Mapping]] = ...) -> None: ...
+    order_swap: OrderSwap
+    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_count: _Optional[int] = ..., wrong_elements: _Optional[_Iterable[_Union[WrongElement, _Mapping]]] = ..., symptom: _Optional[str] = ..., cuda_error: _Optional[str] = ..., error_map: _Optional[_Union[ErrorMap, _Mapping]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ...) -> None: ...
+
+class OrderSwap(_message.Message):
+    __slots__ = ("kernel_first", "pytorch_first")
+    KERNEL_FIRST_FIELD_NUMBER: _ClassVar[int]
+    PYTORCH_FIRST_FIELD_NUMBER: _ClassVar[int]
+    kernel_first: bool
+    pytorch_first: bool
+    def __init__(self, kernel_first: _Optional[bool] = ..., pytorch_first: _Optional[bool] = ...) -> None: ...
 
 class WrongElement(_message.Message):
     __slots__ = ("output", "index", "expected", "actual")

@@ -25,7 +25,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
 from sandbox.protocol.wire import Symptom, TrialOutcome
 
-_COMPARED = frozenset((TrialOutcome.MISMATCHED, TrialOutcome.UNWRITTEN, TrialOutcome.NON_FINITE))
+COMPARED = frozenset((TrialOutcome.MISMATCHED, TrialOutcome.UNWRITTEN, TrialOutcome.NON_FINITE))
 _CUDA_ERROR = re.compile(r"cudaError\w{1,60}: [ -~]{1,200}")  # as the runner reports it; anything else is not shown
 
 Tensors = list[torch.Tensor]
@@ -36,7 +36,7 @@ def explain(trial: wire.Trial, done: Run, bench: WorkloadContext, earlier: Tenso
     if trial.outcome is TrialOutcome.PASSED:
         return trial
     trial = replace(trial, cuda_error=_cuda_error(done))
-    if trial.outcome not in _COMPARED:
+    if trial.outcome not in COMPARED:
         return trial
     # What is computed here is for people only: it may fail, and it may be too large.
     with suppress(ReferenceFailed, torch.OutOfMemoryError):

@@ -21,7 +21,8 @@ from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
 from sandbox.judge import library_use
 from sandbox.judge.baseline import Baseline, runner_job
-from sandbox.judge.explain import explain
+from sandbox.judge.explain import COMPARED, explain
+from sandbox.judge.order_swap import order_swap
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.run.placement import byte_count, rounded
 from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
@@ -195,9 +196,12 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     if workload.hidden:
         raise RuntimeError("a hidden workload is never profiled")
     yield wire.Progress(stage=wire.Stage.PROFILING, workload_id=workload.workload_id)
-    done = run(subject, WorkloadContext.of(task, workload), RunOptions())
+    bench = WorkloadContext.of(task, workload)
+    done = run(subject, bench, RunOptions())
     if isinstance(done.reply, Answer) and done.reply.status is Status.OK:
         subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
+        if (found := order_swap(subject, bench)) is not None:
+            yield found
 
 
 @contextmanager
@@ -230,7 +234,11 @@ def _verify(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: T
     for index in range(job.problem.trial_count):
         done = run(subject, bench, RunOptions(poison_allocations=True, stir=True))
         trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
-        yield trial if workload.hidden else explain(trial, done, bench, earlier)
+        if not workload.hidden:
+            trial = explain(trial, done, bench, earlier)
+            if trial.outcome in COMPARED and job.mode is not wire.Mode.SWEEP:  # whose process goes on with another size
+                trial = replace(trial, order_swap=order_swap(subject, bench))
+        yield trial
         earlier = done.outputs
 
 

@@ -43,6 +43,7 @@ class Operation(IntEnum):
     EXIT = 9
     LOAD = 11  # load the artifact: the first call, and the first moment at which something of the submission runs
     PROFILE = 12  # some launches on what was placed, under profilers, which leave files in {out}
+    REUSE = 13  # copy the bytes at the outputs' places into memory of torch's allocator and free it: a later allocation may get it
     OBSERVE = 10  # one launch on what was placed; the answer tells what it called. variant 1: kernels too
 
 

@@ -490,6 +490,15 @@ class ErrorMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderSwap:
+    """Whether a harness that compares inside the kernel's process would accept it, with the kernel called first and with PyTorch called
+    first. What the judge saw of memory arranged in these two ways; shown only."""
+
+    kernel_first: bool
+    pytorch_first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One run of the kernel on fresh inputs, compared with the reference."""
 
@@ -513,6 +522,7 @@ class Trial:
     symptom: Symptom | None = None
     cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
     error_map: ErrorMap | None = None  # of the first output with wrong elements
+    order_swap: OrderSwap | None = None  # where an answer on a public workload is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -605,6 +615,7 @@ class KernelProfile:
     kernels: tuple[KernelUse, ...] = ()
     launches: tuple[KernelLaunch, ...] = ()
     remarks: tuple[str, ...] = ()
+    order_swap: OrderSwap | None = None  # of the workload that was run; the judge's, and no claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -724,6 +735,7 @@ Fact = (
     | Measurement
     | Evidence
     | KernelProfile
+    | OrderSwap
     | ArtifactFile
     | Violation
     | RunEnd
@@ -750,6 +762,7 @@ MESSAGES: dict[str, type[Any]] = {
         Measurement,
         Evidence,
         KernelProfile,
+        OrderSwap,
         ProfileNote,
         ArtifactFile,
         Violation,

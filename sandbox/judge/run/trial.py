@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -11,7 +12,7 @@ from sandbox.devices.clock import TurnTime
 from sandbox.judge import inputs
 from sandbox.judge.references import Compare, Draw, Reference, Task
 from sandbox.judge.run import poison
-from sandbox.judge.run.placement import BAND_BYTES, Placement, place, placement_bytes
+from sandbox.judge.run.placement import BAND_BYTES, Placement, byte_count, place, placement_bytes
 from sandbox.judge.run.runner_link import RunnerLink, Silence
 from sandbox.judge.tensors import same_bytes
 from sandbox.protocol import wire
@@ -72,6 +73,9 @@ class Run:
     out_of_bounds: bool = False
 
 
+LeftOver = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # from the inputs, one for each output; one element stands for all
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How a run is to be done. warm: see WARM in `sandbox/protocol/gate.py`, as variant and copy_out, which are for the trusted runner."""
@@ -84,6 +88,7 @@ class RunOptions:
     variant: int = 0
     copy_out: bool = False
     count: int = 1
+    left_over: LeftOver | None = None  # what the memory for its outputs holds before; None: poison. Then nothing is inspected
     inspect: bool = True  # look for what was not written, or where it should not be; of the trusted runner that is known
 
 
@@ -101,6 +106,8 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     known = bench.spent if how.operation in ON_NOTHING and how.count == 1 else None
     scenes = [_scene(runner, bench, placement, index * placement.span, known) for index in range(how.count)]
     scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
+    if how.left_over is not None:
+        scenes = [replace(scene, left_over=how.left_over(scene.drawn)) for scene in scenes]
     ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
     if isinstance(ready, Silence) or ready.status is not Status.OK:
         return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
@@ -116,7 +123,7 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
     reply = runner.reply()
     runs = (scene.collect_result(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
-    return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
+    return [scene.inspected(one) if how.inspect and how.left_over is None else one for scene, one in zip(scenes, runs, strict=True)]
 
 
 def _make_ready(
@@ -126,6 +133,8 @@ def _make_ready(
     reply = runner.call(call, PLACE_S)
     if how.stir and isinstance(reply, Answer) and reply.status is Status.OK:
         reply = runner.call(replace(call, operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
+    if how.left_over is not None and isinstance(reply, Answer) and reply.status is Status.OK:
+        reply = _leave_in_free_memory(runner, bench, call, scenes)
     if how.warm and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
         for scene in scenes:
             for place, spent in zip(scene.places, bench.spent, strict=True):
@@ -137,6 +146,17 @@ def _make_ready(
             Call(operation=Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL), WARM_COUNT * limit_s
         )
     return reply
+
+
+def _leave_in_free_memory(runner: RunnerLink, bench: WorkloadContext, call: Call, scenes: list[_RunBuffers]) -> Answer | Silence:
+    """Have what is left over lie where the runner's allocator may put the kernel's next outputs."""
+    for scene in scenes:
+        for target, content in zip(scene.targets, scene.left_over or (), strict=True):
+            target.copy_(content)
+    runner.device.synchronize()
+    sizes = [byte_count(tensor, bench.workload.axes) for tensor in bench.problem.outputs]
+    outputs = tuple(replace(slot, shape=(size,)) for slot, size in zip(call.outputs, sizes, strict=True))
+    return runner.call(replace(call, operation=Operation.REUSE, outputs=outputs), STIR_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +171,7 @@ class _RunBuffers:
     guard: torch.Tensor
     scratch: tuple[int, ...] = ()  # numbers of the inputs that a kernel may write to
     poison_bits: tuple[int, ...] = ()
+    left_over: list[torch.Tensor] | None = None  # what is to lie in the outputs; None: poison
 
     def with_scalars_of(self, first: _RunBuffers) -> _RunBuffers:
         """The same, but for what goes by value."""
@@ -161,6 +182,10 @@ class _RunBuffers:
         """Write the guard bands, and what is to lie in the outputs, into private ones."""
         for band in self.bands:
             band.copy_(self.guard[: len(band)])
+        if self.left_over is not None:
+            for output, content in zip(outputs, self.left_over, strict=True):
+                output.copy_(content)
+            return self
         return replace(self, poison_bits=tuple(poison.fill(output) for output in outputs))
 
     def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
