@@ -309,6 +309,8 @@ with (place / "log").open("a") as log:
             time.sleep(600)
         elif isinstance(message, wire.Check):
             say(wire.Health(job_id=message.job_id, healthy=todo == "well", detail="" if todo == "well" else "the canary is " + todo))
+        elif todo == "absent":
+            say(wire.Broken(job_id=message.job_id, message="the box ended before its runner connected"))
         elif todo == "lost":
             say(wire.Broken(job_id=message.job_id, message="the context is lost", device_lost=True))
         elif message.mode is wire.Mode.SWEEP:
@@ -353,7 +355,8 @@ class Judges:
         return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self.check_s)
 
     def order(self, lane: str, *orders: str) -> None:
-        """What the lane's judge does next, message by message: well, unwell, wrong, fault (of a sweep), lost, die, hush."""
+        """What the lane's judge does next, message by message: well, unwell, wrong, fault (of a sweep), absent (the runner), lost, die,
+        hush."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:

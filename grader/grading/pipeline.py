@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
@@ -18,7 +19,16 @@ from grader.grading.build import build_artifact, module_argv
 from grader.grading.claims import ProfileClaims
 from grader.grading.link import closed_link
 from grader.grading.ports import Host, Lane, LaneReservation, Workspace
-from grader.grading.profile import no_workload, profiled, profiled_workload, run_profile, static_profile
+from grader.grading.profile import (
+    RunTool,
+    no_workload,
+    profiled,
+    profiled_workload,
+    run_profile,
+    run_tools,
+    static_profile,
+    unavailable_tools,
+)
 from grader.grading.redaction import after_hidden, run_end
 from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
@@ -104,22 +114,24 @@ async def _profile(
 ) -> AsyncIterator[wire.Fact]:
     """Let the tools of profile mode look at a kernel that was right on every workload."""
     yield wire.Progress(stage=wire.Stage.PROFILING)
+    on_gpu = seat.gpu is not None
     claimed = [await static_profile(lease, host, work, lane.environment)]
-    chosen = profiled_workload(problem, on_gpu=seat.gpu is not None)
-    if chosen is None:
-        claimed.append(no_workload())
-    else:
-        assert work.make_output is not None
-        one = chosen
+    assert work.make_output is not None
+    for number, tool in enumerate(run_tools(on_gpu=on_gpu), PROFILE_BOX):
+        chosen = profiled_workload(problem, largest=on_gpu and not tool.on_smallest)
+        if chosen is None:
+            claimed.append(no_workload(tool))
+            continue
         with work.make_output() as out_dir:
-            spec = _run_spec(lease, problem, host, work, seat, PROFILE_BOX, out_dir)
-            made = run_profile(spec, lambda box: _job(lease, one, host, work, build, box, mode=wire.Mode.PROFILE), lane, host, out_dir)
-            async with aclosing(made) as found:
+            spec = _run_spec(lease, problem, host, work, seat, number, tool, out_dir)
+            job = partial(_job, lease, chosen, host, work, build, mode=wire.Mode.PROFILE)
+            async with aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as found:
                 async for each in found:
                     if isinstance(each, ProfileClaims):
                         claimed.append(each)
                     else:
                         yield each
+    claimed.append(unavailable_tools(on_gpu=on_gpu))
     async for fact in profiled(tuple(claimed), host, build):
         yield fact
 
@@ -264,9 +276,10 @@ def _run_spec(
     work: Workspace,
     seat: LaneReservation,
     number: int,
+    tool: RunTool | None = None,
     out_dir: Path | None = None,
 ) -> BoxSpec:
-    """A run box. out_dir: what a runner under profilers may write to; else it has no such place."""
+    """A run box. out_dir: what a profiler, and the runner under it, may write to; else it has no such place."""
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
     language = languages()[lease.submission.new.language]
     options: tuple[str, ...] = ("--language", language.module)
@@ -274,17 +287,20 @@ def _run_spec(
         options += ("--preload", "torch")
     if seat.gpu is not None and seat.idle:
         options += ("--device", seat.kind)
-    if out_dir is not None:
-        options += ("--profile", "{out}")
+    command: tuple[str, ...] = ()
+    if tool is not None:
+        options += tool.options
+        command = tool.command
     return BoxSpec(
         box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,
-        argv=module_argv("sandbox.runner.run", "{link}/judge.sock", *options),
+        argv=(*command, *module_argv("sandbox.runner.run", "{link}/judge.sock", *options)),
         limits=host.profile.run_limits(problem, lease.submission.new.mode, on_gpu=seat.gpu is not None),
         slot=work.slot,
         link_dir=work.link_dir,
         out_dir=out_dir,
         gpu=seat.gpu,
+        tool_dir=tool.directory if tool is not None and tool.directory is not None and tool.directory.is_dir() else None,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -23,28 +23,81 @@ from grader.grading.ports import Host, Lane, Workspace
 from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.model import Lease
 from sandbox.protocol import wire
-from sandbox.protocol.output import TORCH_PROFILER, TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED
+from sandbox.protocol.output import (
+    COMPUTE_SANITIZER,
+    NCU,
+    NCU_CSV,
+    NCU_REPORT,
+    NCU_TEXT,
+    SANITIZER_TEXT,
+    TORCH_PROFILER,
+    TORCH_TABLE,
+    TORCH_TRACE,
+    TORCH_TRACE_PACKED,
+)
 from sandbox.protocol.wire import BoxCause, ToolOutcome
 
 log = structlog.get_logger()
 
-TORCH_FILES = (TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED)
+NSIGHT = Path("/opt/nvidia/nsight-compute")  # where NVIDIA's packages put ncu; the toolkit has a script that starts it
+SLOWDOWN = 20.0  # what compute-sanitizer and ncu make of a kernel's time, at most
+TOOL_END_S = 150.0  # once the runner has ended, for the tool's own report
 COMPILERS = "compilers"  # what the static box is called where it left nothing
 # As `sandbox/builder/profile.py` and what it calls name themselves.
 STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")
-# What this version does not run, and why: named in every profile, so that nobody looks for it.
-NOT_RUN = (
-    wire.ProfileTool(
-        name="ncu",
-        outcome=ToolOutcome.UNAVAILABLE,
-        detail="this version does not run it: it needs the GPU's performance counters, and a box gets no right to them",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTool:
+    """A profiler that has the kernel run, in a run box of its own.
+
+    files: what it may leave. options: the runner's. command: what launches the runner; () where the runner looks at itself.
+    on_smallest: it takes too long for a large workload.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    on_smallest: bool = False
+    directory: Path | None = None
+
+    def patient(self, job: wire.Job) -> wire.Job:
+        """The job, with the time that the kernel takes under the tool."""
+        if not self.command:
+            return job
+        return replace(job, load_s=SLOWDOWN * job.load_s, problem=replace(job.problem, trial_s=SLOWDOWN * job.problem.trial_s))
+
+
+TORCH = RunTool(name=TORCH_PROFILER, files=(TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED), options=("--profile", "{out}"))
+# In this order: one that brings a GPU to a stop comes last.
+GPU_TOOLS = (
+    RunTool(
+        name=NCU,
+        files=(NCU_REPORT, NCU_TEXT, NCU_CSV),
+        options=("--profiler-range",),
+        command=module_argv("sandbox.runner.nvidia_tools", NCU, "{out}"),
+        directory=NSIGHT,
     ),
-    wire.ProfileTool(
-        name="compute-sanitizer",
-        outcome=ToolOutcome.UNAVAILABLE,
-        detail="this version does not run it; run it yourself on a GPU",
+    RunTool(
+        name=COMPUTE_SANITIZER,
+        files=(SANITIZER_TEXT,),
+        command=module_argv("sandbox.runner.nvidia_tools", COMPUTE_SANITIZER, "{out}"),
+        on_smallest=True,
     ),
 )
+
+
+def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
+    """Those that can run on this device."""
+    return (TORCH, *GPU_TOOLS) if on_gpu else (TORCH,)
+
+
+def unavailable_tools(*, on_gpu: bool) -> ProfileClaims:
+    """Those that can't, named in every profile, so that nobody looks for them."""
+    left = () if on_gpu else GPU_TOOLS
+    tools = tuple(wire.ProfileTool(name=one.name, outcome=ToolOutcome.UNAVAILABLE, detail="it needs a GPU") for one in left)
+    return ProfileClaims(profile=wire.KernelProfile(tools=tools))
 
 
 async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
@@ -62,9 +115,9 @@ async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.B
 
 
 def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
-    """One profile of several, with the tools that are never run."""
+    """One profile of several."""
     return wire.KernelProfile(
-        tools=(*(tool for one in profiles for tool in one.tools), *NOT_RUN),
+        tools=tuple(tool for one in profiles for tool in one.tools),
         workload_id=next((one.workload_id for one in profiles if one.workload_id), ""),
         architecture=next((one.architecture for one in profiles if one.architecture), ""),
         kernels=tuple(use for one in profiles for use in one.kernels)[:KERNEL_LIMIT],
@@ -110,49 +163,61 @@ def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClai
 
 
 async def run_profile(
-    spec: BoxSpec, job: Callable[[Box], wire.Job], lane: Lane, host: Host, out_dir: Path
+    tool: RunTool, spec: BoxSpec, job: Callable[[Box], wire.Job], lane: Lane, host: Host, out_dir: Path
 ) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
-    """Have the kernel launched once more in a fresh box, under profilers; progress, then what that left.
+    """Have the kernel launched once more in a fresh box, under a profiler; progress, then what that left.
 
     Of the facts of this run only the order swap is kept: the kernel was judged before. job: of one public workload, in mode PROFILE.
     """
     why, end, swapped = "", BoxExit(cause=BoxCause.EXITED), None
     try:
         async with host.isolation.start(spec) as box:
-            wanted = job(box)
+            wanted = tool.patient(job(box))
             async with closed_link(box, Path(wanted.link_path)):
                 # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
                 async for fact in lane.judge(wanted):
-                    if isinstance(fact, wire.Broken):
+                    if isinstance(fact, wire.Broken) and (fact.problem_at_fault or fact.device_lost or not tool.command):
                         raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
                     if isinstance(fact, wire.Progress):
                         yield fact
-                    if isinstance(fact, wire.OrderSwap):
+                    if isinstance(fact, wire.OrderSwap) and tool is TORCH:
                         swapped = fact
                     why = why or _failure(fact)
-            end = await box.kill()
+            end = await _reported(box) if tool.command else await box.kill()
     except IsolationBroken as error:
         raise SandboxBroken(str(error)) from error
-    found = await asyncio.to_thread(claims.take, out_dir, (TORCH_PROFILER,), TORCH_FILES)
+    found = await asyncio.to_thread(claims.take, out_dir, (tool.name,), tool.files)
+    if not found.missing and not found.profile.tools:
+        found = replace(found, missing="its result does not name it")
     if found.missing and why:
         found = replace(found, missing=why)
     workload_id = wanted.problem.workloads[0].workload_id
-    # It compiles nothing. Which workload it was is not the box's to say.
-    profile = replace(found.profile, kernels=(), architecture="", workload_id=workload_id if found.profile.launches or swapped else "")
-    checked = unless_missing(replace(found, profile=profile), TORCH_PROFILER, end)
+    # It compiles nothing. Which workload it was is not the box's to say. Launches are what torch's profiler has to say.
+    launches = () if tool.command else found.profile.launches
+    profile = replace(found.profile, kernels=(), architecture="", launches=launches, workload_id=workload_id if launches or swapped else "")
+    checked = unless_missing(replace(found, profile=profile), tool.name, end)
     yield replace(checked, profile=replace(checked.profile, order_swap=swapped))
 
 
-def profiled_workload(problem: wire.ProblemSpec, *, on_gpu: bool) -> wire.ProblemSpec | None:
-    """The problem with the one public workload that is profiled: on a GPU the largest, else the smallest; None where all are hidden."""
+def profiled_workload(problem: wire.ProblemSpec, *, largest: bool) -> wire.ProblemSpec | None:
+    """The problem with the one public workload that is profiled, the largest or the smallest; None where all are hidden."""
     shown = sorted((one for one in problem.workloads if not one.hidden), key=lambda one: math.prod(one.axes.values()))
-    return replace(problem, workloads=(shown[-1 if on_gpu else 0],), trial_count=1) if shown else None
+    return replace(problem, workloads=(shown[-1 if largest else 0],), trial_count=1) if shown else None
 
 
-def no_workload() -> ProfileClaims:
+def no_workload(tool: RunTool) -> ProfileClaims:
     """Where every workload is hidden."""
-    tool = wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.UNAVAILABLE, detail="the problem has no public workload")
-    return ProfileClaims(profile=wire.KernelProfile(tools=(tool,)))
+    named = wire.ProfileTool(name=tool.name, outcome=ToolOutcome.UNAVAILABLE, detail="the problem has no public workload")
+    return ProfileClaims(profile=wire.KernelProfile(tools=(named,)))
+
+
+async def _reported(box: Box) -> BoxExit:
+    """Wait until a tool has written its report, which it does once the runner has ended."""
+    try:
+        async with asyncio.timeout(TOOL_END_S):
+            return await box.wait()
+    except TimeoutError:
+        return await box.kill()
 
 
 def _failure(fact: wire.Fact) -> str:

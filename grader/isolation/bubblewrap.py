@@ -165,6 +165,8 @@ class BubblewrapIsolation(host_box.HostIsolation):
             binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
         if spec.src_dir is not None:
             binds.append((Bind(source=spec.src_dir, target=SRC), "--ro-bind"))
+        if spec.tool_dir is not None:
+            binds.append((Bind(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
         if spec.out_dir is not None:
             binds.append((Bind(source=spec.out_dir, target=OUT), "--bind"))
         return binds + [(Bind(source=Path(source), target=target), "--ro-bind") for source, target in self._protections.extra_binds]

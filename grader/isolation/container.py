@@ -39,6 +39,8 @@ def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Prot
     readonly = [*toolchain.binds, *grant.binds, Bind(source=link_dir, target=LINK)]
     if spec.src_dir is not None:
         readonly.append(Bind(source=spec.src_dir, target=SRC))
+    if spec.tool_dir is not None and toolchain.binds:
+        readonly.append(Bind(source=spec.tool_dir, target=str(spec.tool_dir)))
     listed = [f"{bind.source}:{bind.target}:ro" for bind in readonly]
     if spec.out_dir is not None:
         listed.append(f"{spec.out_dir}:{OUT}:rw")

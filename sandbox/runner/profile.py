@@ -40,6 +40,20 @@ def profile(launch: Callable[[], object], kernel: Loaded, device: Device, out_di
     leave(out_dir, PROFILE_NOTE, wire.encode(note))
 
 
+def launch_in_range(launch: Callable[[], object], device: Device) -> None:
+    """One launch between the driver's start and stop of profilers, so that ncu looks at nothing else."""
+    import torch
+
+    launch()
+    device.synchronize()
+    if device.HAS_PROFILER:
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    launch()
+    device.synchronize()
+    if device.HAS_PROFILER:
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
 def _profiled(launch: Callable[[], object], kernel: Loaded, device: Device, out_dir: Path) -> wire.ProfileNote:
     import torch
     from torch.profiler import ProfilerActivity, record_function

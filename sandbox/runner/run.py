@@ -1,7 +1,7 @@
 """The runner: the untrusted process that loads the artifact and launches it when the gate says go.
 
 Runs in a run box.  Has no reference, no expected values and no result channel.
-Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--profile OUT]`.
+Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--profile OUT | --profiler-range]`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import socket
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from sandbox.devices import Device, open_device
 from sandbox.languages.registry import implementation
-from sandbox.launch.loop import failure, serve
+from sandbox.launch.kernel import Loaded
+from sandbox.launch.loop import Profile, failure, serve
 from sandbox.protocol import arena as link_protocol
 from sandbox.protocol.gate import Answer, Gate, Status
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
-from sandbox.runner.profile import profile
+from sandbox.runner.profile import launch_in_range, profile
 
-PROFILE = "--profile"
+PROFILE, PROFILER_RANGE = "--profile", "--profiler-range"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 
 
@@ -43,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK))
-    own, out_dir = kernel.own_operators, _value(arguments, PROFILE)
+    own = kernel.own_operators
     serve(
         gate,
         first,
@@ -51,13 +53,17 @@ def main(argv: list[str] | None = None) -> int:
         arena,
         {0: kernel},
         lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own),
-        None if out_dir is None else lambda launch: profile(launch, kernel, device, Path(out_dir)),
+        _profiler(arguments, kernel, device),
     )
     return 0
 
 
-def _value(arguments: list[str], option: str) -> str | None:
-    return arguments[arguments.index(option) + 1] if option in arguments else None
+def _profiler(arguments: list[str], kernel: Loaded, device: Device) -> Profile | None:
+    if PROFILER_RANGE in arguments:
+        return partial(launch_in_range, device=device)
+    if PROFILE not in arguments:
+        return None
+    return partial(profile, kernel=kernel, device=device, out_dir=Path(arguments[arguments.index(PROFILE) + 1]))
 
 
 def preload(arguments: list[str]) -> Device | None:

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from grader.artifacts.files import SubmissionFiles
+from grader.grading import pipeline, profile
 from grader.model import Verdict
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
@@ -128,6 +129,49 @@ async def test_a_hostile_kernel_leaves_nothing_that_it_should_not(boxes: Grading
     assert {one.name: one.outcome for one in found.tools}["ncu"] is ToolOutcome.UNAVAILABLE
     assert "script" not in str(found) and graded.report.score is None
     assert b"<script>" in files["torch_profile.txt"]  # the control: its own file is its own, and is only ever saved
+
+
+FAKE_SANITIZER = """#!/bin/sh
+while [ "${1#--}" != "$1" ]; do
+    [ "$1" = --log-file ] && log=$2
+    shift 2
+done
+"$@"
+code=$?
+printf '========= COMPUTE-SANITIZER\\n========= Invalid read\\n========= ERROR SUMMARY: 1 error\\n' > "$log"
+exit $code
+"""
+PATCHED = """
+import sys
+sys.path[:0] = sys.argv.pop(1).split(":")
+from sandbox.runner import nvidia_tools
+nvidia_tools.find = lambda program: {program!r}
+raise SystemExit(nvidia_tools.main())
+"""
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_runner_serves_the_judge_under_a_tool(open_boxes: Grading, tmp_path: Path, monkeypatch, starts: bool) -> None:
+    """The tool launches it, and reports once it has ended. One that does not even start it has failed, and says why; the kernel is right.
+    There is no GPU here, so a script takes the tool's place, and the emulated device the GPU's."""
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(FAKE_SANITIZER if starts else "#!/bin/sh\necho 'Error: no such device'\nexit 1\n")
+    program.chmod(0o755)
+    for directory in program.parents[:3]:
+        directory.chmod(0o755)
+    (sanitizer,) = (one for one in profile.GPU_TOOLS if one.name == "compute-sanitizer")
+    command = ("{python}", "-I", "-c", PATCHED.format(program=str(program)), "{lib}", sanitizer.name, "{out}")
+    monkeypatch.setattr(pipeline, "run_tools", lambda *, on_gpu: (profile.TORCH, replace(sanitizer, command=command)))
+    graded, files = await profiled(open_boxes, problem(), (KERNELS / "vector_add/grid_stride.cu").read_text(), "cuda")
+    assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
+    found = graded.report.profile.tools[-3]  # the last two say that there is no GPU
+    assert found.name == sanitizer.name
+    if starts:
+        assert (found.outcome, found.detail) == (ToolOutcome.RAN, "memcheck found 1 error; the first: Invalid read")
+        assert b"ERROR SUMMARY: 1 error" in files["compute_sanitizer.txt"]
+    else:
+        assert (found.outcome, found.detail) == (ToolOutcome.FAILED, "Error: no such device")
+    assert len(graded.report.profile.launches) == 1 and "torch_trace.json" in files
 
 
 def sizes(text: bytes) -> set[int]:

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.local_fleet import LocalFleet
+from grader.errors import JudgeBroken
 from grader.grading import profile
 from grader.isolation import Box, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
@@ -46,17 +47,17 @@ class Boxes(fakes.FakeBoxes):
                     launches=(LAUNCH,),
                     order_swap=wire.OrderSwap(kernel_first=False, pytorch_first=False),
                 )
-                files = {"a.ptx": "nvcc", "torch_trace.json": "torch profiler", "x.ncu-rep": "ncu"}
+                files = {"a.ptx": "nvcc", "torch_trace.json": "torch profiler", "ncu.ncu-rep": "ncu", "x.ncu-rep": "ncu"}
                 for name in files:
                     (spec.out_dir / name).write_text(name)
                 (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=found, files=files)))
             yield box
 
     @property
-    def profilers(self) -> tuple[BoxSpec, BoxSpec]:
-        """The static box and the run box under profilers."""
+    def profilers(self) -> tuple[BoxSpec, ...]:
+        """The static box and the run boxes under profilers."""
         static = next(spec for spec in self.specs if "sandbox.builder.profile" in " ".join(spec.argv))
-        return static, next(spec for spec in self.runs if spec.out_dir is not None)
+        return (static, *(spec for spec in self.runs if spec.out_dir is not None))
 
 
 @pytest.fixture
@@ -134,17 +135,56 @@ async def test_each_box_claims_only_what_it_can_know(make) -> None:
     assert found.order_swap == wire.OrderSwap(kernel_first=True, pytorch_first=False)
 
 
-async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes) -> None:
-    """The static box is a build box, the other a run box like the one before: limits, GPU and all; it only has a place to write to."""
+@pytest.fixture
+def nsight(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where ncu lies; and the fake boxes end at once."""
+    ncu, *others = profile.GPU_TOOLS
+    place = tmp_path / "nsight"
+    place.mkdir()
+    monkeypatch.setattr(profile, "GPU_TOOLS", (replace(ncu, directory=place), *others))
+    monkeypatch.setattr(profile, "TOOL_END_S", 0.01)
+    return place
+
+
+async def test_a_gpu_has_tools_of_its_own_one_after_the_other(make, boxes, judges, nsight) -> None:
+    """Each in a fresh box, whose runner the tool launches; ncu at the largest public size, compute-sanitizer at the smallest."""
+    facts = await graded(make(gpus=(fakes.gpu(0),)), lease(device_kind="cuda"))
+    _, _, ncu, sanitizer = boxes.profilers
+    for spec, name in ((ncu, "ncu"), (sanitizer, "compute-sanitizer")):
+        assert "sandbox.runner.nvidia_tools" in spec.argv[3] and spec.argv[5:7] == (name, "{out}")
+        assert "sandbox.runner.run" in spec.argv[10] and "--profile" not in spec.argv
+    assert ncu.tool_dir == nsight and sanitizer.tool_dir is None and ncu.argv[-1] == "--profiler-range"
+    outcomes = {one.name: one.outcome for one in fold(facts).profile.tools}
+    assert outcomes["ncu"] is ToolOutcome.RAN and outcomes["compute-sanitizer"] is ToolOutcome.FAILED  # it left no note of its own
+    assert [one.name for one in of(facts, wire.ArtifactFile) if one.tool == "ncu"] == ["ncu.ncu-rep"]
+    profiled = [stage for stage in fact_stages(facts) if stage[0] is wire.Stage.PROFILING]
+    assert len(profiled) >= 1 and fold(facts).profile.workload_id == "n64"
+
+
+async def test_a_tool_whose_runner_never_comes_has_failed_and_the_kernel_has_not(make, boxes, judges, nsight) -> None:
+    """Elsewhere a box without a runner is the grader's own fault, as in the control: the box of torch's profiler."""
+    judges.order("0", "well", "well", "absent", "absent")
+    report = fold(await graded(make(gpus=(fakes.gpu(0),)), lease(device_kind="cuda")))
+    assert report.verdict is Verdict.ACCEPTED
+    judges.order("0", "well", "absent")
+    with pytest.raises(JudgeBroken):
+        await graded(make(gpus=(fakes.gpu(0),)), lease(device_kind="cuda"))
+
+
+async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes, nsight) -> None:
+    """The static box is a build box, the others run boxes like the one before: limits, GPU and all; they only have a place to write to,
+    and ncu its own files."""
     fleet = make(gpus=(fakes.gpu(0),))
     await graded(fleet, lease(device_kind="cuda"))
-    (static, run), verified = boxes.profilers, boxes.runs[0]
+    (static, run, *tools), verified = boxes.profilers, boxes.runs[0]
     built = next(spec for spec in boxes.specs if spec.purpose is Purpose.BUILD)
     assert replace(static, box_id="", argv=(), out_dir=None) == replace(built, box_id="", argv=(), out_dir=None) and static.gpu is None
     assert verified.out_dir is None
     assert replace(run, box_id="", argv=(), out_dir=None) == replace(verified, box_id="", argv=(), out_dir=None)
     assert run.argv[-2:] == ("--profile", "{out}") and "--profile" not in verified.argv
-    assert len({spec.out_dir for spec in (built, static, run)}) == 3  # nothing that one box left is in the next
+    for spec in tools:
+        assert replace(spec, box_id="", argv=(), out_dir=None, tool_dir=None) == replace(verified, box_id="", argv=(), out_dir=None)
+    assert len({spec.out_dir for spec in (built, static, run, *tools)}) == 5  # nothing that one box left is in the next
 
 
 async def test_a_kernel_that_is_wrong_is_not_profiled(make, boxes, judges) -> None:
@@ -190,10 +230,10 @@ async def test_no_hidden_workload_is_profiled(make, boxes) -> None:
     assert [spec for spec in boxes.runs if spec.out_dir is not None] == []
 
 
-@pytest.mark.parametrize(("on_gpu", "chosen"), [(True, "n64"), (False, "n8")])
-def test_the_profiled_problem_has_one_public_workload(on_gpu, chosen) -> None:
+@pytest.mark.parametrize(("largest", "chosen"), [(True, "n64"), (False, "n8")])
+def test_the_profiled_problem_has_one_public_workload(largest, chosen) -> None:
     """Whatever lies in front of it."""
-    found = profile.profiled_workload(lease().problem.spec, on_gpu=on_gpu)
+    found = profile.profiled_workload(lease().problem.spec, largest=largest)
     assert found is not None and [one.workload_id for one in found.workloads] == [chosen] and found.trial_count == 1
 
 

@@ -1,0 +1,169 @@
+"""Has a runner launched by one of NVIDIA's command-line tools, and leaves what the tool reports in {out}.
+
+Runs in a run box, with the kernel's own rights. The submission runs in the same box, so all of it is a claim.
+Usage: `nvidia_tools TOOL OUT COMMAND...`; COMMAND starts the runner.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.protocol import wire
+from sandbox.protocol.output import (
+    COMPUTE_SANITIZER,
+    FILE_LIMIT_BYTES,
+    NCU,
+    NCU_CSV,
+    NCU_REPORT,
+    NCU_TEXT,
+    PROFILE_NOTE,
+    SANITIZER_TEXT,
+    leave,
+)
+from sandbox.protocol.wire import ToolOutcome
+
+IMPORT_S = 60.0
+TAIL_BYTES = 4096
+KERNEL_COUNT = 4  # kernels in a sentence
+LAUNCH_COUNT = 20  # that ncu replays
+NSIGHT = "/opt/nvidia/nsight-compute"  # where NVIDIA's packages put ncu, beyond the toolkit
+COUNTERS_CLOSED = "ERR_NVGPUCTRPERM"
+# As the CSV of ncu's details page calls them.
+FIGURES = (("Achieved Occupancy", "achieved occupancy"), ("Compute (SM) Throughput", "compute"), ("Memory Throughput", "memory"))
+
+Found = tuple[ToolOutcome, str, tuple[str, ...]]  # the outcome, a sentence, the files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvidiaTool:
+    """A tool. options: before the runner's command, with {out} for the directory. report(program, out, printed): what it found."""
+
+    program: str
+    options: tuple[str, ...]
+    report: Callable[[str, Path, str], Found]
+
+
+def main() -> int:
+    """Run it; a note is left whatever happens."""
+    name, out_dir, command = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    try:
+        outcome, detail, files = _run(TOOLS[name], out_dir, command)
+    except Exception as error:  # noqa: BLE001  the kernel may have removed or locked what the tool needs
+        outcome, detail, files = ToolOutcome.FAILED, f"{type(error).__name__}: {error}", ()
+    found = wire.KernelProfile(tools=(wire.ProfileTool(name=name, outcome=outcome, detail=detail[:TAIL_BYTES]),))
+    leave(out_dir, PROFILE_NOTE, wire.encode(wire.ProfileNote(profile=found, files=dict.fromkeys(files, name))))
+    return 0
+
+
+def _run(tool: NvidiaTool, out_dir: Path, command: Sequence[str]) -> Found:
+    program = find(tool.program)
+    if program is None:
+        return ToolOutcome.UNAVAILABLE, f"{tool.program} is not installed; it comes with the CUDA toolkit", ()
+    options = [word.replace("{out}", str(out_dir)) for word in tool.options]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen([program, *options, *command], stdin=nothing, stdout=pipe, stderr=subprocess.STDOUT) as running:
+        assert running.stdout is not None
+        tail = b""
+        while chunk := os.read(running.stdout.fileno(), 65536):
+            with suppress(OSError):
+                os.write(sys.stdout.fileno(), chunk)  # what the kernel prints goes where it goes without a tool
+            tail = (tail + chunk)[-TAIL_BYTES:]
+    return tool.report(program, out_dir, tail.decode("utf-8", "replace"))
+
+
+def find(program: str) -> str | None:
+    """Return where a tool lies: on the path, or the latest version in NVIDIA's own directory."""
+    versions = sorted(Path(NSIGHT).glob(f"*/{program}"), key=lambda path: [int(one) for one in re.findall(r"\d+", path.parent.name)])
+    return str(versions[-1]) if versions else shutil.which(program)
+
+
+def _sanitizer_report(_: str, out_dir: Path, printed: str) -> Found:
+    text = _content(out_dir / SANITIZER_TEXT).decode("utf-8", "replace")
+    summary = re.search(r"ERROR SUMMARY: (\d+) error", text)
+    if summary is None:
+        return ToolOutcome.FAILED, _why(text or printed), (SANITIZER_TEXT,) if text else ()
+    count = int(summary[1])
+    lines = [line.strip("= \t") for line in text.splitlines() if line.startswith("=========")]
+    first = next((line for line in lines if line and not line.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY"))), "")
+    sentence = "memcheck found no error" if count == 0 else f"memcheck found {count} error{'' if count == 1 else 's'}; the first: {first}"
+    return ToolOutcome.RAN, sentence, (SANITIZER_TEXT,)
+
+
+def _ncu_report(program: str, out_dir: Path, printed: str) -> Found:
+    report = out_dir / NCU_REPORT
+    if not report.is_file():
+        if COUNTERS_CLOSED in printed:
+            why = "the driver lets only administrators read the GPU's counters, and a box gets no such right"
+            return ToolOutcome.UNAVAILABLE, f"{why}; load the driver with NVreg_RestrictProfilingToAdminUsers=0", ()
+        return ToolOutcome.FAILED, _why(printed), ()
+    files = [NCU_REPORT]
+    pages = {NCU_TEXT: (), NCU_CSV: ("--csv",)}
+    for name, options in pages.items():
+        done = subprocess.run(
+            [program, "--import", str(report), "--page", "details", *options], capture_output=True, timeout=IMPORT_S, check=False
+        )
+        if done.returncode == 0:
+            leave(out_dir, name, done.stdout[:FILE_LIMIT_BYTES])
+            files.append(name)
+    return ToolOutcome.RAN, _figures(_content(out_dir / NCU_CSV).decode("utf-8", "replace")), tuple(files)
+
+
+def _figures(text: str) -> str:
+    """What people read first, for the first kernels, in a sentence."""
+    begin = text.find('"ID"')
+    kernels: dict[str, dict[str, str]] = {}
+    for row in csv.DictReader(io.StringIO(text[begin:] if begin >= 0 else "")):
+        name, value = row.get("Metric Name"), row.get("Metric Value")
+        if name and value:
+            kernels.setdefault(f"{row.get('Kernel Name', '')}", {}).setdefault(name, value)
+    sentences = []
+    for kernel, metrics in list(kernels.items())[:KERNEL_COUNT]:
+        shares = [f"{metrics[metric]} % {word}" for metric, word in FIGURES if metric in metrics]
+        sentences += [f"{kernel}: {', '.join(shares)}"] if shares else []
+    return "; ".join(sentences) or "its report names no kernel"
+
+
+def _content(path: Path) -> bytes:
+    """The beginning of a plain file; b"" of anything else."""
+    with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(FILE_LIMIT_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    return b""
+
+
+def _why(text: str) -> str:
+    lines = [line.strip("= \t") for line in text.splitlines()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return " ".join((errors or [line for line in lines if line])[:2]) or "it reported nothing"
+
+
+TOOLS = {
+    COMPUTE_SANITIZER: NvidiaTool(
+        program="compute-sanitizer",
+        options=("--tool", "memcheck", "--log-file", f"{{out}}/{SANITIZER_TEXT}", "--target-processes", "application-only"),
+        report=_sanitizer_report,
+    ),
+    NCU: NvidiaTool(
+        program="ncu",
+        options=(
+            *(word for section in ("SpeedOfLight", "Occupancy", "MemoryWorkloadAnalysis") for word in ("--section", section)),
+            *("--profile-from-start", "off", "--clock-control", "none", "--target-processes", "application-only"),
+            *("--launch-count", str(LAUNCH_COUNT), "--force-overwrite", "--export", f"{{out}}/{NCU_REPORT}"),
+        ),
+        report=_ncu_report,
+    ),
+}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
