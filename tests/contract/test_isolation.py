@@ -279,6 +279,22 @@ async def test_sources_are_readable_and_an_artifact_is_picked_up(isolation, slot
     assert not out.exists()
 
 
+async def test_a_tool_is_seen_where_it_lies_and_stays_as_it_is(isolation, slot, place):
+    """By the box that is given it. The control is a box that is not, but for a plain process, which sees the host's files."""
+    tool = place / "tool"
+    tool.mkdir()
+    tool.chmod(0o755)
+    (tool / "ncu").write_text("the tool")
+    (tool / "ncu").chmod(0o666)
+    code = f"print(os.path.exists({str(tool / 'ncu')!r}), flush=True)\nopen({str(tool / 'ncu')!r}, 'a')"
+    boxed = isolation.NAME != "process"
+    for purpose in (Purpose.BUILD, Purpose.RUN):
+        ended = await ending_of(isolation, spec_of(slot, code, purpose=purpose, tool_dir=tool))
+        assert ended.output.startswith(b"True\n") and (b"Read-only file system" in ended.output) is boxed
+    ended = await ending_of(isolation, spec_of(slot, code))
+    assert ended.output.startswith(b"False\n" if boxed else b"True\n")
+
+
 async def test_the_output_directory_is_bounded(isolation, slot, settings):
     with box_output(settings, limit_bytes=1 << 20) as out:
         code = "for n in range(8): open(f'{sys.argv[1]}/{n}', 'wb').write(bytes(1 << 19))"
