@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
@@ -29,6 +30,7 @@ class _Placed:
     kernel: Loaded
     call: Call
     bound: list[Bound]
+    before_launch: Callable[[], None] | None = None
 
     @property
     def verifying(self) -> bool:
@@ -66,16 +68,12 @@ def serve(
                     case Operation.PLACE:
                         placed = None  # first: what it holds may lie where the next is to be
                         gc.collect(0)
-                        placed = _place(gate.call(), kernels, device)
+                        placed = _place(gate.call(), kernels, device, arena)
                     case Operation.STIR:
                         call = gate.call()
                         random.seed(call.seed)
                         sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
                         device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
-                    case Operation.REUSE:
-                        call = gate.call()
-                        if kernels[call.variant].uses_torch:
-                            _leave_in_free_memory(call, arena, device)
                     case Operation.FLOOR:
                         device.launch_null()
                         device.wait_for_inputs()
@@ -115,11 +113,12 @@ def failure(error: Exception, device: Device) -> Answer:
     return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)
 
 
-def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed:
+def _place(call: Call, kernels: Mapping[int, Loaded], device: Device, arena: Arena) -> _Placed:
     kernel = kernels[call.variant]
     if kernel.uses_torch and not device.STIR_POISONS:
         _poison_allocations(call.poison and kernel.fills)
-    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
+    before = partial(_leave_in_free_memory, call, arena) if call.reuse and kernel.uses_torch else None
+    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call), before)
 
 
 def _bound(kernel: Loaded, call: Call) -> list[Bound]:
@@ -177,6 +176,8 @@ def _flush() -> None:
 
 
 def _run(placed: _Placed, device: Device) -> None:
+    if placed.before_launch is not None:
+        placed.before_launch()
     results = [one.launch() for one in placed.bound]
     if placed.verifying:  # a fault is the kernel's, not the copy's
         device.synchronize()
@@ -185,20 +186,16 @@ def _run(placed: _Placed, device: Device) -> None:
             one.finish(result)
 
 
-def _leave_in_free_memory(call: Call, arena: Arena, device: Device) -> None:
-    """Let torch's allocator have free blocks of each output's size, with the bytes that lie at the output's place. Each output's shape
-    is its number of bytes."""
+def _leave_in_free_memory(call: Call, arena: Arena) -> None:
+    """Let torch's allocator have free blocks of each output's size, with the bytes that lie at the output's place."""
     import torch
 
-    places = [arena.tensor(slot.offset, "uint8", slot.shape) for slot in call.outputs]
+    sizes = [(slot.offset, math.prod(slot.shape) * slot.item_bytes) for slot in call.outputs]
+    places = [arena.tensor(offset, "uint8", (size,)) for offset, size in sizes]
     for _ in range(2):  # malloc gives the first large block back to the system, and keeps the next one of that size
         # More than one: free blocks of that size that hold something else are taken, too.
-        blocks = [
-            torch.empty_like(place).copy_(place)
-            for place in places
-            for _ in range(max(1, min(REUSE_COUNT, REUSE_LIMIT_BYTES // max(place.numel(), 1))))
-        ]
-        device.synchronize()
+        counts = [max(1, min(REUSE_COUNT, REUSE_LIMIT_BYTES // max(size, 1))) for _, size in sizes]
+        blocks = [torch.empty_like(place).copy_(place) for place, count in zip(places, counts, strict=True) for _ in range(count)]
         del blocks
 
 

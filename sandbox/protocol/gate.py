@@ -43,7 +43,6 @@ class Operation(IntEnum):
     EXIT = 9
     LOAD = 11  # load the artifact: the first call, and the first moment at which something of the submission runs
     PROFILE = 12  # some launches on what was placed, under profilers, which leave files in {out}
-    REUSE = 13  # copy the bytes at the outputs' places into memory of torch's allocator and free it: a later allocation may get it
     OBSERVE = 10  # one launch on what was placed; the answer tells what it called. variant 1: kernels too
 
 
@@ -60,7 +59,13 @@ class Status(IntEnum):
 
 
 class _SlotLayout(ctypes.Structure):
-    _fields_ = [("offset", ctypes.c_uint64), ("rank", ctypes.c_uint64), ("shape", ctypes.c_int64 * RANK_LIMIT), ("scalar", ctypes.c_double)]
+    _fields_ = [
+        ("offset", ctypes.c_uint64),
+        ("rank", ctypes.c_uint64),
+        ("shape", ctypes.c_int64 * RANK_LIMIT),
+        ("scalar", ctypes.c_double),
+        ("item_bytes", ctypes.c_uint64),
+    ]
 
 
 class _Page(ctypes.Structure):
@@ -79,6 +84,7 @@ class _Page(ctypes.Structure):
         ("count", ctypes.c_uint32),
         ("template_index", ctypes.c_uint32),
         ("late_scalars", ctypes.c_uint32),
+        ("reuse", ctypes.c_uint32),
         ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("budget_ns", ctypes.c_uint64),
@@ -99,17 +105,19 @@ assert ctypes.sizeof(_Page) <= GATE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Where a tensor lies in the arena; scalar instead where shape is ()."""
+    """Where a tensor lies in the arena; scalar instead where shape is (). item_bytes: of an output's element, in a call with reuse."""
 
     offset: int
     shape: tuple[int, ...]
     scalar: float = 0.0
+    item_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
-    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs."""
+    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs. reuse:
+    before each launch, free memory of torch's allocator gets what lies in the outputs, as an earlier call leaves its answer there."""
 
     operation: Operation
     inputs: tuple[Slot, ...] = ()
@@ -124,6 +132,7 @@ class Call:
     seed: int = 0
     budget_ns: int = 0
     late_scalars: bool = False
+    reuse: bool = False
 
     def with_scalars(self, values: Sequence[float]) -> Call:
         """The same call, with these values for the inputs without a shape; one for each input, and those of tensors are ignored."""
@@ -171,12 +180,13 @@ class Gate:
         ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
         page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
         page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
-        page.template_index, page.late_scalars = call.template, call.late_scalars
+        page.template_index, page.late_scalars, page.reuse = call.template, call.late_scalars, call.reuse
         page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
         for index, axis in enumerate(call.axes):
             page.axes[index] = axis
         for index, slot in enumerate((*call.inputs, *call.outputs)):
             page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
+            page.slots[index].item_bytes = slot.item_bytes
             for axis, size in enumerate(slot.shape):
                 page.slots[index].shape[axis] = size
         return self.fire(call.operation)
@@ -266,7 +276,7 @@ class Gate:
         """Read the call."""
         page = self._page
         slots = tuple(
-            Slot(offset=slot.offset, shape=tuple(slot.shape[: slot.rank]), scalar=slot.scalar)
+            Slot(offset=slot.offset, shape=tuple(slot.shape[: slot.rank]), scalar=slot.scalar, item_bytes=slot.item_bytes)
             for slot in page.slots[: page.input_count + page.output_count]
         )
         return Call(
@@ -280,6 +290,7 @@ class Gate:
             count=page.count,
             template=page.template_index,
             late_scalars=bool(page.late_scalars),
+            reuse=bool(page.reuse),
             stride_bytes=page.stride_bytes,
             seed=page.seed,
             budget_ns=page.budget_ns,

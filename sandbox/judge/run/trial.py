@@ -12,7 +12,7 @@ from sandbox.devices.clock import TurnTime
 from sandbox.judge import inputs
 from sandbox.judge.references import Compare, Draw, Reference, Task
 from sandbox.judge.run import poison
-from sandbox.judge.run.placement import BAND_BYTES, Placement, byte_count, place, placement_bytes
+from sandbox.judge.run.placement import BAND_BYTES, Placement, place, placement_bytes
 from sandbox.judge.run.runner_link import RunnerLink, Silence
 from sandbox.judge.tensors import same_bytes
 from sandbox.protocol import wire
@@ -133,8 +133,6 @@ def _make_ready(
     reply = runner.call(call, PLACE_S)
     if how.stir and isinstance(reply, Answer) and reply.status is Status.OK:
         reply = runner.call(replace(call, operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
-    if how.left_over is not None and isinstance(reply, Answer) and reply.status is Status.OK:
-        reply = _leave_in_free_memory(runner, bench, call, scenes)
     if how.warm and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
         for scene in scenes:
             for place, spent in zip(scene.places, bench.spent, strict=True):
@@ -146,17 +144,6 @@ def _make_ready(
             Call(operation=Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL), WARM_COUNT * limit_s
         )
     return reply
-
-
-def _leave_in_free_memory(runner: RunnerLink, bench: WorkloadContext, call: Call, scenes: list[_RunBuffers]) -> Answer | Silence:
-    """Have what is left over lie where the runner's allocator may put the kernel's next outputs."""
-    for scene in scenes:
-        for target, content in zip(scene.targets, scene.left_over or (), strict=True):
-            target.copy_(content)
-    runner.device.synchronize()
-    sizes = [byte_count(tensor, bench.workload.axes) for tensor in bench.problem.outputs]
-    outputs = tuple(replace(slot, shape=(size,)) for slot, size in zip(call.outputs, sizes, strict=True))
-    return runner.call(replace(call, operation=Operation.REUSE, outputs=outputs), STIR_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,10 +243,14 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=0.0 if late else float(value))
         for slot, tensor, value in zip(placement.inputs, problem.inputs, drawn, strict=True)
     )
+    outputs = placement.outputs
+    if how.left_over is not None:
+        widths = [getattr(torch, tensor.dtype).itemsize for tensor in problem.outputs]
+        outputs = tuple(replace(slot, item_bytes=width) for slot, width in zip(outputs, widths, strict=True))
     return Call(
         operation=Operation.PLACE,
         inputs=slots,
-        outputs=placement.outputs,
+        outputs=outputs,
         axes=tuple(bench.workload.axes[name] for name in problem.axes),
         poison=how.poison_allocations,
         variant=how.variant,
@@ -268,4 +259,5 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
         stride_bytes=placement.span,
         late_scalars=late,
+        reuse=how.left_over is not None,
     )
