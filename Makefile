@@ -95,7 +95,7 @@ public: setup-dev ## Import and grade public repositories that lie in a director
 reports: setup-dev ## Grade an accepted, a wrong and a cheating kernel on the emulated device, and write their HTML reports to build/reports
 	@$(BIN)/python -m tools.report_fixtures $(REPORTS_ARGS)
 
-proto: setup-dev ## Generate grader/v1 from proto/
+proto: setup-dev ## Generate grader/v1 and grader/fleet/v1 from proto/
 	$(BIN)/python tools/generate_proto.py
 
 setup: $(VENV)/.ready-run headers ## Make the virtual environment that runs the grader

@@ -15,8 +15,9 @@ from grader.observability.log import LogFormat, LogLevel
 from grader.peers import loopback
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
+DEFAULT_FLEET_ADDRESS = "127.0.0.1:50552"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
-IMPORTED_NAME, FILES_NAME = "problems", "submission-files"
+IMPORTED_NAME, FILES_NAME, FLEET_NAME = "problems", "submission-files", "fleet"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -74,6 +75,8 @@ class Settings(BaseModel):
     device: str = "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
     lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one next to them
     builders: int = Field(default=2, ge=1, le=256)
+    fleet: Literal["local", "remote"] = "local"  # remote: workers that join grade, and this host grades nothing
+    fleet_listen: str = DEFAULT_FLEET_ADDRESS  # where workers join
     auth: Literal["auto", "keys", "none"] = "auto"  # auto: keys where other hosts can connect
     tls_certificate: Path | None = None
     tls_key: Path | None = None
@@ -146,6 +149,11 @@ class Settings(BaseModel):
     def submission_files_path(self) -> Path:
         """The directory of the files that submissions left."""
         return self.submission_files_dir or self.state_dir / FILES_NAME
+
+    @property
+    def fleet_path(self) -> Path:
+        """The directory of what the fleet port needs: its authority, its certificate, the workers that may join."""
+        return self.state_dir / FLEET_NAME
 
     @property
     def imported_path(self) -> Path:

@@ -467,6 +467,36 @@ class DeviceQuarantined(GraderFault):
         super().__init__(f"{device} does not come back: {illness}; restart the host or the driver, then the server")
 
 
+class WorkerDeviceQuarantined(DeviceQuarantined):
+    """The same at a worker of a fleet, in its words."""
+
+    def __init__(self, detail: str) -> None:
+        self.device, self.illness = "", detail
+        GraderFault.__init__(self, detail)
+
+
+class WorkerLost(GraderFault):
+    """A worker of the fleet went away, or did not keep to the protocol. Its attempts are not counted."""
+
+    reason = "WORKER_LOST"
+
+    def __init__(self, node: str, why: str) -> None:
+        self.node = node
+        super().__init__(f"the worker {node!r} {why}")
+
+
+class WorkerFault(GraderFault):
+    """A worker of the fleet could not grade, for a reason of its own."""
+
+    def __init__(self, reason: str, detail: str, *, final: bool) -> None:
+        super().__init__(detail)
+        self.reason, self.final = reason, final
+
+
+class FleetRefused(GraderError):
+    """The server does not let this worker in; the message says why and what to do."""
+
+
 class ProblemBroken(GraderFault):
     """A problem's own reference does not work: its author has to fix it."""
 

@@ -24,7 +24,7 @@ from grader.cli.exits import Exit, exit_of_error
 from grader.server import main as server
 from grader.server.commands import admin
 from grader.views.formatting import FLAGS
-from tools.generate_proto import proto_arguments, sources
+from tools.generate_proto import proto_arguments, public_sources
 
 ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "docs" / "reference"
@@ -78,7 +78,7 @@ def api() -> str:
     with tempfile.TemporaryDirectory() as scratch:
         image = Path(scratch) / "image.binpb"
         options = ["--include_source_info", f"--descriptor_set_out={image}"]
-        if protoc.main(["protoc", *proto_arguments(), *options, *sources()]) != 0:
+        if protoc.main(["protoc", *proto_arguments(), *options, *public_sources()]) != 0:
             raise SystemExit("protoc failed; its message is above")
         files = FileDescriptorSet.FromString(image.read_bytes()).file
     lines = ["# API", "", WRITTEN_BY, "How to use it is in [the guide](../api.md).", ""]

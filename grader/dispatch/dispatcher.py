@@ -1,7 +1,8 @@
 """Takes submissions out of the ledger, has them graded, and records what became of them.
 
-Holds at most `capacity` leases. What a kernel does wrong comes as facts and ends in a verdict; what `grade` raises is our fault and
-gives the lease back. Nothing is kept in memory that the ledger does not have: a dispatcher may die at any moment.
+Holds at most `capacity()` leases, of submissions to `device_kinds()`; both may change. What a kernel does wrong comes as facts and ends
+in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in memory that the ledger does not have: a
+dispatcher may die at any moment.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Protocol, assert_never, cast
 import structlog
 
 from grader.dispatch.fact_writer import recording
-from grader.errors import CallRefused, DeviceQuarantined, GraderFault, LeaseLost
+from grader.errors import CallRefused, DeviceQuarantined, GraderFault, LeaseLost, WorkerLost
 from grader.ledger import Ledger
 from grader.ledger.news import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
@@ -36,6 +37,7 @@ QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is
 # lane, where several may be before it, each ranked in ten processes of up to a quarter of an hour.
 SILENCE_LIMIT_S = 3600.0
 LANE_LIMIT_S = 12 * 3600.0
+UNCOUNTED = frozenset({DeviceQuarantined.reason, WorkerLost.reason})
 
 
 class Grade(Protocol):
@@ -82,8 +84,8 @@ class Dispatcher:
         ledger: Ledger,
         grade: Grade,
         *,
-        capacity: int,
-        device_kinds: tuple[str, ...] = (),
+        capacity: Callable[[], int],
+        device_kinds: Callable[[], tuple[str, ...]] = tuple,
         lease_s: float = 30.0,
         poll_s: float = POLL_S,
         quarantine_s: float = QUARANTINE_S,
@@ -170,11 +172,11 @@ class Dispatcher:
 
     async def _take_some(self, group: asyncio.TaskGroup) -> bool:
         """Take what there is room for, a few in one transaction; whether there may be more."""
-        room = self._capacity - len(self._attempts)
+        room = self._capacity() - len(self._attempts)
         if self._draining.is_set() or room <= 0:
             return False
         most = min(room, MOST_AT_ONCE)
-        leases = await self._ledger.lease_some(self.worker_id, most, ttl_s=self._lease_s, device_kinds=self._device_kinds)
+        leases = await self._ledger.lease_some(self.worker_id, most, ttl_s=self._lease_s, device_kinds=self._device_kinds())
         for lease in leases:
             attempt = _LeaseAttempt(lease, asyncio.Event())
             self._attempts.add(attempt)
@@ -261,8 +263,8 @@ class Dispatcher:
                 settled = await self._ledger.settle(lease, outcome, attempt.unwritten)
                 log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
             case Failure():
-                # A device that is away is nobody's attempt: counted, it would burn the whole queue within a moment.
-                counted = outcome.reason != DeviceQuarantined.reason
+                # A device or a worker that is away is nobody's attempt: counted, it would burn the whole queue within a moment.
+                counted = outcome.reason not in UNCOUNTED
                 settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)
             case None:

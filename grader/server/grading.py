@@ -17,11 +17,13 @@ from grader.observability.observer import LaneNow, Observer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """What grades on this host. capacity: how many attempts may be under way, builds and runs together."""
+    """What grades, on this host or on others. capacity: how many attempts may be under way, builds and runs together. device_kinds: what a
+    submission may ask for. Both may change where workers come and go."""
 
     grade: Grade
-    capacity: int
-    device_kinds: tuple[str, ...]
+    capacity: Callable[[], int]
+    device_kinds: Callable[[], tuple[str, ...]]
+    ready_kinds: Callable[[], tuple[str, ...]] | None = None  # those of them that can be graded now; None: all
     isolation: str
     safe: bool  # whether strangers' kernels may be run
     lanes: Callable[[], Sequence[LaneNow]] = tuple

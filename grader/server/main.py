@@ -78,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
     add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
     add("--builders", type=int, metavar="N", help="builds done at once (2)")
+    add("--fleet", choices=("local", "remote"), help="what grades: this host, or workers that join at --fleet-listen (local)")
+    add("--fleet-listen", metavar="ADDRESS", help="HOST:PORT, with mutual TLS, or unix:/PATH: where workers join (127.0.0.1:50552)")
     add("--auth", choices=("auto", "keys", "none"), help="require API keys (auto: if other hosts can connect; then always)")
     add("--tls-certificate", metavar="FILE", help="the server's certificate and intermediate certificates, in PEM")
     add("--tls-key", metavar="FILE", help="its key, in PEM without a password")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from grader.ledger import Ledger
 from grader.ledger.queue import positions
@@ -21,7 +21,7 @@ _NOTICED = 0.25  # by how much an estimate has to change to be sent again
 class Positions:
     """Used on one event loop only. lane_count: how many submissions are graded at once here."""
 
-    def __init__(self, ledger: Ledger, lane_count: int) -> None:
+    def __init__(self, ledger: Ledger, lane_count: Callable[[], int]) -> None:
         self._ledger, self._lane_count = ledger, lane_count
         self._known: Mapping[str, Position] = {}
         self._read_s, self._took_s = -1e9, 0.0
@@ -59,7 +59,7 @@ class Positions:
             loop = asyncio.get_running_loop()
             began_s = loop.time()
             snapshot = await self._ledger.queue()
-            self._known = positions(snapshot, self._lane_count)
+            self._known = positions(snapshot, max(1, self._lane_count()))
             self._read_s, self._took_s = began_s, loop.time() - began_s
 
 

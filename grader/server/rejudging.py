@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import structlog
@@ -50,11 +50,11 @@ class Rejudging:
         problems: Problems,
         competitions: Competitions,
         *,
-        device_kinds: Sequence[str],
+        device_kinds: Callable[[], tuple[str, ...]],
         worker: Worker | None,
     ) -> None:
         self._ledger, self._problems, self._competitions = ledger, problems, competitions
-        self._device_kinds, self._worker = tuple(device_kinds), worker
+        self._device_kinds, self._worker = device_kinds, worker
         self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()
 
@@ -65,8 +65,8 @@ class Rejudging:
             raise InvalidRequest(violations)
         before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
         if before is None:
-            if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds):
-                raise NoSuchDevice(order.device_kind, self._device_kinds)
+            if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds()):
+                raise NoSuchDevice(order.device_kind, self._device_kinds())
             drawn_for = await self._drawn_for(order, made := new_id())
             numbers, problems = self._judged_by(await self._chosen(order), drawn_for)
             before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=made)

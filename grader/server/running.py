@@ -101,7 +101,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             ledger,
             grading.grade,
             capacity=grading.capacity,
-            device_kinds=grading.device_kinds,
+            device_kinds=grading.ready_kinds or grading.device_kinds,
             lease_s=settings.lease_s,
             worker_prefix=prefix,
             observer=operation.observer,
@@ -115,13 +115,13 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             user_queue_limit=settings.user_queue_limit,
             competitions=competitions,
             quotas=of_server(settings.hourly_limit, settings.daily_limit),
-            lane_count=len(grading.lanes()) or grading.capacity,
+            lane_count=lambda: len(grading.lanes()) or grading.capacity(),
             artifacts=owned_artifacts(settings, ledger),
         )
         running = await _start(settings, service, dispatcher, door, operation.observer)
         running.web_address = operation.web_address
         await operation.serves(running.health)
-        log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds)
+        log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds())
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -52,16 +52,16 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         problems: Problems,
         *,
         worker: Worker | None,
-        device_kinds: Sequence[str] = (),
+        device_kinds: Callable[[], tuple[str, ...]] = tuple,
         queue_limit: int = 1000,
         user_queue_limit: int | None = None,
         competitions: Competitions | None = None,
         quotas: Sequence[Quota] = (),
-        lane_count: int = 1,
+        lane_count: Callable[[], int] = lambda: 1,
         artifacts: OwnedArtifacts | None = None,
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
-        self._device_kinds = tuple(device_kinds)
+        self._device_kinds = device_kinds
         self._queue_limit, self._user_queue_limit = queue_limit, user_queue_limit
         self._competitions = competitions or Competitions()
         self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
@@ -87,9 +87,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         if not self._accepting:
             raise ShuttingDown()
         if request.ByteSize() <= AT_ONCE_BYTES:
-            accepted, terms = self._admission.check(request, self._device_kinds)
+            accepted, terms = self._admission.check(request, self._device_kinds())
         else:
-            accepted, terms = await asyncio.to_thread(self._admission.check, request, self._device_kinds)
+            accepted, terms = await asyncio.to_thread(self._admission.check, request, self._device_kinds())
         submission = await self._ledger.submit(
             replace(accepted.new, user=caller.current().user),
             accepted.problem,

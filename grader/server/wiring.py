@@ -1,4 +1,4 @@
-"""Puts together what grades on this host: an isolation, and a fleet on it."""
+"""Puts together what grades: an isolation on this host and a fleet on it, or the workers of others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import structlog
@@ -16,9 +17,11 @@ import structlog
 from grader import devices
 from grader.artifacts import ArtifactCache
 from grader.artifacts.files import SubmissionFiles
+from grader.artifacts.store import make_private
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.local_fleet import LocalFleet
+from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
 from grader.isolation.directories import leave_runtime
 from grader.isolation.metered import ObservedIsolation
@@ -32,7 +35,34 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def wired(settings: Settings) -> AsyncIterator[Grading]:
-    """This host's isolation and devices, as the settings ask; boxes of an earlier server are swept on the way in."""
+    """What grades, as the settings ask: workers that join, or this host's isolation and devices."""
+    async with joined(settings) if settings.fleet == "remote" else local(settings) as grading:
+        yield grading
+
+
+@asynccontextmanager
+async def joined(settings: Settings) -> AsyncIterator[Grading]:
+    """The workers that join at the fleet port."""
+    files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
+    make_private(settings.fleet_path, "state_dir")
+    fleet = RemoteFleet(settings.fleet_path / "devices.json", files)
+    port = import_module("grader.server.fleet_port")  # only now: cryptography takes a while
+    async with port.fleet_port(settings, fleet) as address:
+        log.info("fleet_listening", address=address)
+        yield Grading(
+            grade=fleet.grade,
+            capacity=fleet.capacity,
+            device_kinds=fleet.device_kinds,
+            ready_kinds=fleet.ready_kinds,
+            isolation="of the workers",
+            safe=settings.sandbox != "process",
+            lanes=fleet.lanes,
+        )
+
+
+@asynccontextmanager
+async def local(settings: Settings) -> AsyncIterator[Grading]:
+    """This host's isolation and devices; boxes of an earlier server are swept on the way in."""
     boxes = box_settings(settings)
     try:
         # A process shares the host's files anyhow: only of boxes anything is claimed.
@@ -66,8 +96,8 @@ async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Gradin
         ) as fleet:
             yield Grading(
                 grade=fleet.grade,
-                capacity=fleet.capacity,
-                device_kinds=fleet.device_kinds,
+                capacity=lambda: fleet.capacity,
+                device_kinds=lambda: fleet.device_kinds,
                 isolation=isolation.NAME,
                 safe=isolation.SAFE,
                 lanes=fleet.lanes,

@@ -30,7 +30,7 @@ async def ledger(tmp_path, clock):
 
 @asynccontextmanager
 async def dispatching(ledger, grade, *, patience_s=0.0, **options):
-    dispatcher = Dispatcher(ledger, grade, **{"capacity": 2, "lease_s": 0.3, **options})
+    dispatcher = Dispatcher(ledger, grade, **{"capacity": lambda: 2, "lease_s": 0.3, **options})
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(dispatcher.run())
         yield dispatcher
@@ -120,7 +120,7 @@ async def test_facts_that_decide_nothing_are_our_fault(ledger):
 async def test_a_drain_waits_for_what_runs_and_takes_nothing_more(ledger):
     """What waited is still there for the next server."""
     grade = fakes.FakeGrade()
-    async with dispatching(ledger, grade, capacity=1, patience_s=3600.0):
+    async with dispatching(ledger, grade, capacity=lambda: 1, patience_s=3600.0):
         running, waiting = await submit(ledger, "slow"), await submit(ledger, "accept")
         await until(ledger, running, "Build")
     assert (await ledger.get(running.submission_id)).state is SubmissionState.SUCCEEDED
@@ -141,7 +141,7 @@ async def test_what_is_abandoned_goes_back_to_the_queue(ledger):
 async def test_work_is_taken_up_without_waiting_for_the_poll(ledger):
     """`wake` is enough; a free place after an attempt too."""
     grade = fakes.FakeGrade()
-    async with dispatching(ledger, grade, capacity=1, poll_s=3600.0) as dispatcher:
+    async with dispatching(ledger, grade, capacity=lambda: 1, poll_s=3600.0) as dispatcher:
         submissions = [await submit(ledger, "accept") for _ in range(3)]
         dispatcher.wake()
         for one in submissions:

@@ -28,7 +28,7 @@ def url(postgres):
 @asynccontextmanager
 async def dispatching(ledger, grade):
     """A dispatcher that looks for nothing by itself: neither for work nor for cancellations."""
-    dispatcher = Dispatcher(ledger, grade, capacity=2, lease_s=NEVER_S, poll_s=NEVER_S)
+    dispatcher = Dispatcher(ledger, grade, capacity=lambda: 2, lease_s=NEVER_S, poll_s=NEVER_S)
     async with asyncio.timeout(SOON_S * 2), asyncio.TaskGroup() as group:
         group.create_task(dispatcher.run())
         yield dispatcher

@@ -23,7 +23,7 @@ class Queue:
 async def test_a_thousand_watches_read_the_queue_once():
     """And each is told its own place. Once more where the machine stands still for as long as an answer is good."""
     queue = Queue(waiting=[str(number) for number in range(1000)])
-    shared = Positions(queue, lane_count=1)
+    shared = Positions(queue, lane_count=lambda: 1)
     found = await asyncio.gather(*(PositionNotifier(shared, str(number)).news() for number in range(1000)))
     assert [one.ahead_count for one in found] == list(range(1000)) and queue.read_count <= 2
 
@@ -31,7 +31,7 @@ async def test_a_thousand_watches_read_the_queue_once():
 async def test_one_watch_is_not_told_the_same_again():
     """Nor anything within two seconds of the last."""
     queue = Queue()
-    teller = PositionNotifier(Positions(queue, lane_count=1), "b")
+    teller = PositionNotifier(Positions(queue, lane_count=lambda: 1), "b")
     assert (await teller.news()).ahead_count == 1
     queue.waiting = ["b"]
     assert await teller.news() is None
@@ -40,7 +40,7 @@ async def test_one_watch_is_not_told_the_same_again():
 async def test_the_queue_is_read_a_share_of_the_time_only():
     """A thousand questions within less time than it rests: one answer for all; what came since is not known yet."""
     queue = Queue(took_s=0.2)
-    positions = Positions(queue, lane_count=1)
+    positions = Positions(queue, lane_count=lambda: 1)
     assert (await positions.of("b")).ahead_count == 1
     queue.waiting.append("c")
     assert {await positions.of("c") for _ in range(1000)} == {None} and queue.read_count == 1
@@ -49,7 +49,7 @@ async def test_the_queue_is_read_a_share_of_the_time_only():
 async def test_who_is_patient_is_told_of_what_just_came():
     """As soon as the queue may be read again, if that is within its patience."""
     queue = Queue(took_s=0.002)
-    positions = Positions(queue, lane_count=1)
+    positions = Positions(queue, lane_count=lambda: 1)
     await positions.of("b")
     queue.waiting.append("c")
     assert (await positions.of("c", patience_s=REST_MOST_S)).ahead_count == 2

@@ -50,7 +50,7 @@ async def graded(tmp_path):
 
     async def grade(observer, *orders):
         async with Ledger.open(tmp_path / "l") as ledger, asyncio.timeout(60), asyncio.TaskGroup() as group:
-            dispatcher = Dispatcher(ledger, fakes.FakeGrade(), capacity=2, observer=observer)
+            dispatcher = Dispatcher(ledger, fakes.FakeGrade(), capacity=lambda: 2, observer=observer)
             group.create_task(dispatcher.run())
             made = [(await ledger.submit(fakes.new_submission(order), fakes.problem())).submission_id for order in orders]
             dispatcher.wake()

@@ -9,6 +9,7 @@ from importlib import import_module
 # A module `grader/server/commands/admin_SUBJECT.py` each, with a `main(arguments) -> int`.
 SUBJECTS = {
     "keys": "API keys: who may call this server, and for what",
+    "workers": "workers of a fleet: which hosts may join, and their certificates",
     "hooks": "webhooks: URLs that the server notifies of finished submissions",
 }
 MISUSED = 2

@@ -1,0 +1,323 @@
+"""The fleet of other hosts: the workers that have joined, and the attempts that each of them was given.
+
+A worker grades whole attempts on its own host. It is believed what it says of an attempt that it was given on this very stream, in order
+and within bounds, and nothing else: an attempt of another stream, a gap, a line that is no fact, or a file that is not what its digest
+says, ends the stream. The ledger's lease and its fence stay the only source of truth: of a stream that ends, all attempts are given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import get_args
+
+import structlog
+
+from grader import devices
+from grader.artifacts.files import SUBMISSION_LIMIT_BYTES, SubmissionFiles
+from grader.artifacts.store import write_whole
+from grader.dispatch.lease_messages import lease_to_bytes
+from grader.errors import DeviceQuarantined, WorkerDeviceQuarantined, WorkerFault, WorkerLost
+from grader.fleet.v1 import fleet_pb2
+from grader.isolation.cancellation import finish_despite_cancel
+from grader.model import Lease
+from grader.observability.observer import LaneNow, LaneState
+from sandbox.protocol import wire
+from sandbox.protocol.output import FILE_LIMIT_BYTES
+
+FACTS_WAITING = 256  # of an attempt; then its worker is not read until some are taken
+FACT_LIMIT = 100_000  # of an attempt
+CANCEL_S = 120.0  # how long a worker may take until the boxes of an attempt are gone
+CAPACITY_LIMIT, KIND_LIMIT, LANE_LIMIT, NAME_LIMIT_CHARS = 1024, 256, 256, 100
+LOSS_LIMIT = 3  # a submission that was at so many workers when they were lost is not given to another one
+LOSSES_KEPT = 10_000
+FACT_TYPES = get_args(wire.Fact)
+
+log = structlog.get_logger()
+
+
+class ProtocolViolation(Exception):
+    """A worker said what no worker of this version says; its stream is ended."""
+
+
+class _RemoteAttempt:
+    """An attempt at a worker."""
+
+    def __init__(self) -> None:
+        self.items: asyncio.Queue[wire.Fact | fleet_pb2.Ended | None] = asyncio.Queue()
+        self.taken = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.cancelled = False
+        self.fact_count = 0
+        self.files: dict[str, int] = {}  # sizes of those that are here, by digest
+        self.partial: tuple[str, bytearray] | None = None
+        self.file_bytes = 0
+
+    async def put(self, item: wire.Fact) -> None:
+        """Keep it for the one who grades; wait where there are too many."""
+        if self.cancelled:
+            return
+        self.items.put_nowait(item)
+        while self.items.qsize() > FACTS_WAITING and not self.cancelled:
+            self.taken.clear()
+            await self.taken.wait()
+
+
+class RemoteWorker:
+    """The server's half of one stream. outbox: what is to be said to the worker; None ends the stream."""
+
+    def __init__(self, node: str, standing: fleet_pb2.Standing, files: SubmissionFiles | None) -> None:
+        self.node, self.gone, self.violated = node, "", False
+        self.outbox: asyncio.Queue[fleet_pb2.AttachResponse | None] = asyncio.Queue()
+        self.changed = asyncio.Event()
+        self.standing = checked_standing(standing)
+        self._files = files
+        self._attempts: dict[int, _RemoteAttempt] = {}
+        self._numbers = itertools.count(1)
+
+    @property
+    def room(self) -> int:
+        """How many attempts more it takes."""
+        return 0 if self.gone or self.standing.leaving else max(0, self.standing.capacity - len(self._attempts))
+
+    @property
+    def load(self) -> float:
+        """The share of its places that is taken."""
+        return len(self._attempts) / max(1, self.standing.capacity)
+
+    def takes(self, device_kind: str) -> bool:
+        """Whether it has room for a submission to this device; "" is any."""
+        return self.room > 0 and (not device_kind or devices.is_offered(device_kind, self.standing.device_kinds))
+
+    async def grade(self, lease: Lease) -> AsyncGenerator[wire.Fact, None]:
+        """Have it grade an attempt. WorkerLost where it goes away; when this ends early, the boxes there are gone."""
+        number, attempt = next(self._numbers), _RemoteAttempt()
+        self._attempts[number] = attempt
+        try:
+            self._say(grade=fleet_pb2.Grade(attempt=number, lease=lease_to_bytes(lease)))
+            while True:
+                item = await attempt.items.get()
+                attempt.taken.set()
+                if item is None:
+                    raise WorkerLost(self.node, self.gone)
+                if isinstance(item, fleet_pb2.Ended):
+                    if item.reason:
+                        raise self._fault(item)
+                    return
+                yield item
+        finally:
+            attempt.cancelled = True
+            attempt.taken.set()
+            if not attempt.ended.is_set() and not self.gone:
+                self._say(cancel=fleet_pb2.Cancel(attempt=number))
+                await finish_despite_cancel(self._ended(attempt))
+            del self._attempts[number]
+            self.changed.set()
+
+    async def hear(self, message: fleet_pb2.AttachRequest) -> None:
+        """Take what the worker says; ProtocolViolation."""
+        match message.WhichOneof("message"):
+            case "fact":
+                await self._fact(message.fact)
+            case "ended":
+                attempt = self._attempt(message.ended.attempt)
+                attempt.ended.set()
+                attempt.items.put_nowait(message.ended)
+            case "file_piece":
+                await self._piece(message.file_piece)
+            case "standing":
+                self.standing = checked_standing(message.standing)
+                self.changed.set()
+            case other:
+                raise ProtocolViolation(f"said {other or 'nothing'} where nobody does")
+
+    def lose(self, why: str, *, violated: bool = False) -> None:
+        """It is gone, for the first reason that is given: everybody who waits for it is told."""
+        if self.gone:
+            return
+        self.gone, self.violated = why, violated
+        self.outbox.put_nowait(None)
+        for attempt in self._attempts.values():
+            attempt.cancelled = True
+            attempt.taken.set()
+            attempt.ended.set()
+            attempt.items.put_nowait(None)
+        self.changed.set()
+
+    def _say(self, **message: object) -> None:
+        self.outbox.put_nowait(fleet_pb2.AttachResponse(**message))  # type: ignore[arg-type]
+
+    async def _ended(self, attempt: _RemoteAttempt) -> None:
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await attempt.ended.wait()
+        except TimeoutError:
+            self.lose(f"did not end an attempt within {CANCEL_S:g} s")
+
+    def _attempt(self, number: int) -> _RemoteAttempt:
+        attempt = self._attempts.get(number)
+        if attempt is None or attempt.ended.is_set():
+            raise ProtocolViolation("spoke of an attempt that it does not have")
+        return attempt
+
+    async def _fact(self, said: fleet_pb2.Fact) -> None:
+        attempt = self._attempt(said.attempt)
+        if said.number != attempt.fact_count:
+            raise ProtocolViolation(f"sent fact {said.number} where {attempt.fact_count} was due")
+        attempt.fact_count += 1
+        if attempt.fact_count > FACT_LIMIT:
+            raise ProtocolViolation(f"sent more than {FACT_LIMIT} facts of an attempt")
+        try:
+            fact = wire.decode(said.line)
+        except wire.WireError as error:
+            raise ProtocolViolation(f"sent a line that is no fact: {error}") from None
+        if not isinstance(fact, FACT_TYPES):
+            raise ProtocolViolation(f"sent a {type(fact).__name__}, which is no fact")
+        if isinstance(fact, wire.ArtifactFile) and attempt.files.get(fact.digest) != fact.size_bytes:
+            raise ProtocolViolation("named a file that it did not send")
+        await attempt.put(fact)
+
+    async def _piece(self, piece: fleet_pb2.FilePiece) -> None:
+        attempt = self._attempt(piece.attempt)
+        digest, content = attempt.partial or (piece.digest, bytearray())
+        if digest != piece.digest:
+            raise ProtocolViolation("sent two files at once")
+        content += piece.content
+        attempt.file_bytes += len(piece.content)
+        if len(content) > FILE_LIMIT_BYTES or attempt.file_bytes > SUBMISSION_LIMIT_BYTES:
+            raise ProtocolViolation("sent files that are too large")
+        attempt.partial = (digest, content)
+        if piece.last:
+            attempt.partial = None
+            whole = bytes(content)
+            if hashlib.sha256(whole).hexdigest() != digest:
+                raise ProtocolViolation("sent a file that is not what its digest says")
+            if self._files is not None and await asyncio.to_thread(self._files.keep, whole) == digest:
+                attempt.files[digest] = len(whole)
+
+    def _fault(self, ended: fleet_pb2.Ended) -> Exception:
+        if ended.reason == DeviceQuarantined.reason:
+            return WorkerDeviceQuarantined(ended.message)
+        if ended.reason == WorkerLost.reason:
+            return WorkerLost(self.node, ended.message or "left")
+        return WorkerFault(ended.reason[:NAME_LIMIT_CHARS], f"{ended.message} (at the worker {self.node})", final=ended.final)
+
+
+class RemoteFleet:
+    """All workers. memory: a file that keeps which devices there have been, so that a submission to one waits for it after a restart."""
+
+    def __init__(self, memory: Path, files: SubmissionFiles | None) -> None:
+        self._memory, self._files = memory, files
+        self._workers: dict[str, RemoteWorker] = {}
+        self._known = _remembered(memory)
+        self._changed = asyncio.Event()
+        self._losses: OrderedDict[str, int] = OrderedDict()
+
+    def join(self, node: str, standing: fleet_pb2.Standing) -> RemoteWorker:
+        """A worker is in; an older stream of the same node is ended. ProtocolViolation."""
+        worker = RemoteWorker(node, standing, self._files)
+        worker.changed = self._changed
+        if (before := self._workers.get(node)) is not None:
+            before.lose("was replaced by a new connection of the same node")
+        self._workers[node] = worker
+        self._remember(worker)
+        log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
+        self._changed.set()
+        return worker
+
+    def leave(self, worker: RemoteWorker) -> None:
+        """Its stream is over."""
+        worker.lose("closed its connection")
+        if self._workers.get(worker.node) is worker:
+            del self._workers[worker.node]
+        log.info("worker_left", node=worker.node, why=worker.gone)
+        self._changed.set()
+
+    def close(self) -> None:
+        """End every stream."""
+        for worker in list(self._workers.values()):
+            worker.lose("was sent away: the server stops")
+
+    def capacity(self) -> int:
+        """How many attempts may be under way now."""
+        return sum(worker.standing.capacity for worker in self._workers.values() if not worker.standing.leaving)
+
+    def device_kinds(self) -> tuple[str, ...]:
+        """What a submission may ask for: every device that there has been."""
+        return tuple(self._known)
+
+    def ready_kinds(self) -> tuple[str, ...]:
+        """Those for which there is room now."""
+        return tuple(dict.fromkeys(kind for worker in self._workers.values() if worker.room for kind in worker.standing.device_kinds))
+
+    def lanes(self) -> tuple[LaneNow, ...]:
+        """What each device is doing, with the node before its name."""
+        return tuple(
+            LaneNow(name=f"{worker.node}/{lane.name}", state=LaneState[lane.state])
+            for worker in self._workers.values()
+            for lane in worker.standing.lanes
+        )
+
+    async def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
+        """Have the worker grade it that has most room; wait where none has. WorkerLost, which counts no attempt."""
+        submission_id = lease.submission.submission_id
+        worker = await self._choose(lease.submission.new.device_kind)
+        try:
+            async with aclosing(worker.grade(lease)) as facts:
+                async for fact in facts:
+                    yield fact
+        except WorkerLost as error:
+            if not worker.gone:  # it leaves, and gives back what it has
+                raise
+            lost = self._losses[submission_id] = self._losses.pop(submission_id, 0) + 1
+            while len(self._losses) > LOSSES_KEPT:
+                self._losses.popitem(last=False)
+            if lost >= LOSS_LIMIT:
+                del self._losses[submission_id]
+                text = f"{lost} workers were lost while they graded it, the last because it {worker.gone}"
+                raise WorkerFault("WORKERS_LOST", text, final=True) from error
+            raise
+        self._losses.pop(submission_id, None)
+
+    async def _choose(self, device_kind: str) -> RemoteWorker:
+        while True:
+            found = [worker for worker in self._workers.values() if worker.takes(device_kind)]
+            if found:
+                return min(found, key=lambda worker: worker.load)
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _remember(self, worker: RemoteWorker) -> None:
+        before = len(self._known)
+        self._known.update(dict.fromkeys(worker.standing.device_kinds))
+        if len(self._known) != before:
+            with suppress(OSError):
+                write_whole(self._memory, json.dumps(list(self._known)).encode())
+
+
+def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
+    """The same, if it makes sense; ProtocolViolation."""
+    names = [*standing.device_kinds, *(lane.name for lane in standing.lanes)]
+    if not 0 <= standing.capacity <= CAPACITY_LIMIT or len(standing.device_kinds) > KIND_LIMIT or len(standing.lanes) > LANE_LIMIT:
+        raise ProtocolViolation("says that it can do more than any worker can")
+    if not all(0 < len(name) <= NAME_LIMIT_CHARS and name.isprintable() for name in names):
+        raise ProtocolViolation("has a device without a plain name")
+    if not all(devices.well_formed(kind) for kind in standing.device_kinds):
+        raise ProtocolViolation("has a kind of device that there is not")
+    if not all(lane.state in LaneState.__members__ for lane in standing.lanes):
+        raise ProtocolViolation("has a lane in a state that there is not")
+    return standing
+
+
+def _remembered(memory: Path) -> dict[str, None]:
+    try:
+        found = json.loads(memory.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return dict.fromkeys(kind for kind in found if isinstance(kind, str)) if isinstance(found, list) else {}

@@ -1,0 +1,1 @@
+"""The protocol between a server and its workers, generated."""

@@ -1,0 +1,158 @@
+"""The port at which workers join: mutual TLS, one bidirectional stream for each worker.  No part of the public API."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import structlog
+
+from grader.config import Settings
+from grader.dispatch.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
+from grader.errors import SettingsInvalid
+from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
+from grader.server.fleet_certificates import FleetCertificates
+from sandbox.protocol.version import VERSION
+
+HELLO_S = 10.0
+CERTIFICATE_LOOK_S = 30.0
+UNIX = "unix:"
+STOP_GRACE_S = 5.0
+# A lost host is noticed within two of these.
+KEEPALIVE_MS = 10_000
+OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # a line of facts has at most 8 MiB
+    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_concurrent_streams", 4),
+)
+Context = grpc.aio.ServicerContext[Any, Any]
+
+log = structlog.get_logger()
+
+
+class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
+    """Lets workers in. certificates: None on a unix socket, which only this user can open. safe_only: refuse those whose isolation keeps
+    nobody in."""
+
+    def __init__(self, fleet: RemoteFleet, certificates: FleetCertificates | None, *, safe_only: bool) -> None:
+        self._fleet, self._certificates, self._safe_only = fleet, certificates, safe_only
+        self._numbers = itertools.count(1)
+
+    async def Attach(
+        self, request_iterator: AsyncIterator[fleet_pb2.AttachRequest], context: Context
+    ) -> AsyncIterator[fleet_pb2.AttachResponse]:
+        """Take one worker in until its stream ends."""
+        node = await self._node(context)
+        hello = await self._hello(request_iterator, context)
+        try:
+            worker = self._fleet.join(node, hello.standing)
+        except ProtocolViolation as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the worker {error}")
+        listening = asyncio.create_task(_listen(worker, request_iterator))
+        try:
+            yield fleet_pb2.AttachResponse(welcome=fleet_pb2.Welcome(node=node))
+            async for message in self._messages(worker, context):
+                yield message
+            if worker.violated:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the worker {worker.gone}")
+        finally:
+            listening.cancel()
+            self._fleet.leave(worker)
+
+    async def _messages(self, worker: RemoteWorker, context: Context) -> AsyncIterator[fleet_pb2.AttachResponse]:
+        """What it is told, until it is lost; also because its certificate was removed meanwhile."""
+        while True:
+            try:
+                message = await asyncio.wait_for(worker.outbox.get(), CERTIFICATE_LOOK_S)
+            except TimeoutError:
+                if self._certificates is not None and self._certified(self._certificates, context) is None:
+                    worker.lose("had its certificate removed")
+                continue
+            if message is None:
+                return
+            yield message
+
+    @staticmethod
+    def _certified(certificates: FleetCertificates, context: Context) -> str | None:
+        given = list(context.auth_context().get("x509_pem_cert", ()))
+        return certificates.node_of(given[0]) if given else None
+
+    async def _node(self, context: Context) -> str:
+        if self._certificates is None:
+            return f"local-{next(self._numbers)}"
+        node = self._certified(self._certificates, context)
+        if node is None:
+            text = "this certificate is not, or no longer, that of a worker; make one with `grader-server admin workers add NODE`"
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, text)
+        return node
+
+    async def _hello(self, messages: AsyncIterator[fleet_pb2.AttachRequest], context: Context) -> fleet_pb2.Hello:
+        try:
+            async with asyncio.timeout(HELLO_S):
+                first = await anext(aiter(messages))
+        except (TimeoutError, StopAsyncIteration):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a worker has to say hello first")
+        if first.WhichOneof("message") != "hello":
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a worker has to say hello first")
+        hello = first.hello
+        if hello.protocol != VERSION:
+            text = f"the worker speaks protocol {hello.protocol[:32]!r}, and this server {VERSION!r}; install the same version on both"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        if self._safe_only and not hello.safe:
+            text = f"the worker's isolation {hello.isolation[:32]!r} keeps nobody in; use docker or bubblewrap there"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        return hello
+
+
+async def _listen(worker: RemoteWorker, messages: AsyncIterator[fleet_pb2.AttachRequest]) -> None:
+    """Hear all that a worker says; it is lost where that ends, and where it makes no sense."""
+    try:
+        async for message in messages:
+            await worker.hear(message)
+        worker.lose("closed its connection")
+    except ProtocolViolation as error:
+        log.error("worker_violates_protocol", node=worker.node, why=str(error))
+        worker.lose(str(error), violated=True)
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        log.exception("worker_not_heard", node=worker.node)
+        worker.lose(f"could not be heard: {type(error).__name__}")
+
+
+@asynccontextmanager
+async def fleet_port(settings: Settings, fleet: RemoteFleet) -> AsyncIterator[str]:
+    """Let workers join until the context is left; the address. SettingsInvalid where nobody could."""
+    address, unix = settings.fleet_listen, settings.fleet_listen.startswith(UNIX)
+    certificates = None if unix else FleetCertificates(settings.fleet_path)
+    server = grpc.aio.server(options=OPTIONS)
+    # Where strangers hand in kernels, no worker may be one that keeps nobody in.
+    servicer = FleetServicer(fleet, certificates, safe_only=settings.sandbox != "process")
+    fleet_pb2_grpc.add_FleetServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    try:
+        if certificates is None:
+            port = server.add_insecure_port(address)
+        else:
+            credentials = grpc.ssl_server_credentials([certificates.of_server()], certificates.authority(), require_client_auth=True)
+            port = server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise SettingsInvalid("fleet_listen", f"can't listen at {address!r}: {error}") from error
+    await server.start()
+    if unix:
+        with suppress(OSError):
+            Path(address.removeprefix(UNIX)).chmod(0o600)
+    try:
+        yield address if unix else f"{address.rpartition(':')[0]}:{port}"
+    finally:
+        fleet.close()
+        await server.stop(STOP_GRACE_S)

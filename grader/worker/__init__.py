@@ -1,0 +1,1 @@
+"""`grader-worker`: grades on its own host what a server elsewhere gives it."""

@@ -1,0 +1,59 @@
+"""`grader-worker`: joins a server's fleet, and grades on this host what it is given until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from grader import devices
+from grader.config import state_directory
+from grader.isolations import choices
+
+NOT_SETTINGS = ("join", "certificate")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Work. 0 after a drain, 2 where the settings are wrong or the server refuses this worker, 3 where we fail."""
+    words = vars(parser().parse_args(arguments))
+    if find_spec("sqlalchemy") is None:
+        sys.stderr.write("grader-worker needs packages that are not installed: pip install 'grader[server,judge]'\n")
+        return 2
+    given = {name: value for name, value in words.items() if value is not None and name not in NOT_SETTINGS}
+    given.setdefault("state_dir", state_directory(os.environ) / "worker")
+    return int(import_module("grader.worker.serve").run(words["join"], words["certificate"], given))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line. What is left out is left to `grader.config.Settings`, which checks the rest too."""
+    made = argparse.ArgumentParser(
+        prog="grader-worker",
+        description="Joins a server that runs with --fleet remote, and grades on this host what it is given. Stop it with SIGTERM: it "
+        "drains first.",
+        epilog="The server's host makes the certificate: grader-server admin workers add NODE. No key of the server's is needed here.",
+    )
+    add: Any = made.add_argument
+    add("--join", metavar="ADDRESS", required=True, help="the server's --fleet-listen: HOST:PORT, or unix:/PATH on one host")
+    add("--certificate", metavar="FILE", type=Path, help="this host's key and certificate; not needed on a unix socket")
+    add("--state-dir", metavar="DIR", help="this worker's own directory; one worker at a time ('worker' in the user's state directory)")
+    add("--cache-dir", metavar="DIR", help="where built artifacts are kept (in the state directory)")
+    add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
+    add("--sandbox", choices=choices(), help="the sandbox for kernels (auto: the strongest that works)")
+    add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
+    add("--resident-toolchain", action=argparse.BooleanOptionalAction, default=None, help="as grader-server has it")
+    add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
+    add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
+    add("--builders", type=int, metavar="N", help="builds done at once (2)")
+    add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
+    add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="the lowest level that is logged (info)")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""What `grader-worker` does once its command line is read: join a server, and join again until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import structlog
+from pydantic import ValidationError
+
+from grader.artifacts.files import SubmissionFiles
+from grader.config import Settings
+from grader.errors import FleetRefused, GraderError, SettingsInvalid
+from grader.fleet.v1 import fleet_pb2_grpc
+from grader.formats.validation_messages import describe
+from grader.isolation import IsolationBroken
+from grader.observability import log as log_setup
+from grader.server.fleet_certificates import SERVER_NAME
+from grader.server.fleet_port import OPTIONS, UNIX
+from grader.server.grading import Grading, Wiring
+from grader.server.lock import state_lock
+from grader.server.resources import raise_descriptor_limit
+from grader.server.wiring import local
+from grader.state_dir import writable_directory
+from grader.worker.session import FleetSession
+
+MISUSED, FAILED = 2, 3
+RETRY_S, RETRY_MOST_S = 0.5, 10.0
+REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED)
+
+log = structlog.get_logger()
+
+
+def run(address: str, certificate: Path | None, given: Mapping[str, Any], wiring: Wiring = local) -> int:
+    """Grade for this server until SIGTERM or SIGINT; the exit code."""
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        for one in error.errors():
+            sys.stderr.write(f"grader-worker: --{str(one['loc'][0]).replace('_', '-')}: {describe(one)}\n")
+        return MISUSED
+    log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
+    raise_descriptor_limit()
+    try:
+        credentials = channel_credentials(address, certificate)
+        with writable_directory(settings.state_dir):
+            pass
+        asyncio.run(_work(address, credentials, settings, wiring))
+    except (GraderError, IsolationBroken) as error:
+        sys.stderr.write(f"grader-worker: {error}\n")
+        return MISUSED if isinstance(error, (SettingsInvalid, FleetRefused)) else FAILED
+    return 0
+
+
+def channel_credentials(address: str, certificate: Path | None) -> grpc.ChannelCredentials | None:
+    """What a worker's file holds, for gRPC; None on a unix socket. SettingsInvalid where it is none."""
+    if address.startswith(UNIX):
+        return None
+    if certificate is None:
+        text = "a worker needs one; make it on the server's host with `grader-server admin workers add NODE`"
+        raise SettingsInvalid("certificate", text)
+    try:
+        content = certificate.read_bytes()
+        ssl.create_default_context().load_cert_chain(certificate)  # whether key and certificate belong together
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsInvalid("certificate", f"{certificate} is no worker's file: {error.strerror or error}") from None
+    mark = b"-----BEGIN CERTIFICATE-----"
+    key, *certificates = content.split(mark)
+    if len(certificates) != 2:
+        text = f"{certificate} is no worker's file: it has {len(certificates)} certificates and not 2; make it again on the server's host"
+        raise SettingsInvalid("certificate", text)
+    own, authority = (mark + one for one in certificates)
+    return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=own)
+
+
+async def _work(address: str, credentials: grpc.ChannelCredentials | None, settings: Settings, wiring: Wiring) -> None:
+    signalled = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, signalled.set)
+    async with state_lock(settings.lock_path), wiring(settings) as grading:
+        files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
+        await _join(address, credentials, grading, files, signalled, settings.drain_s)
+
+
+async def _join(
+    address: str,
+    credentials: grpc.ChannelCredentials | None,
+    grading: Grading,
+    files: SubmissionFiles,
+    signalled: asyncio.Event,
+    drain_s: float,
+) -> None:
+    retry_s = RETRY_S
+    while not signalled.is_set():
+        session = FleetSession(grading, files)
+        try:
+            await _attached(address, credentials, session, signalled, drain_s)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in REFUSALS:
+                raise FleetRefused(f"{address} does not let this worker in: {error.details()}") from None
+            log.warning("server_not_reached", address=address, detail=error.details(), retry_s=retry_s)
+        if signalled.is_set():
+            return
+        retry_s = RETRY_S if session.node else min(2 * retry_s, RETRY_MOST_S)
+        try:
+            async with asyncio.timeout(retry_s):
+                await signalled.wait()
+        except TimeoutError:
+            continue
+
+
+async def _attached(
+    address: str, credentials: grpc.ChannelCredentials | None, session: FleetSession, signalled: asyncio.Event, drain_s: float
+) -> None:
+    """One stream, from hello to its end."""
+    options = (*OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)) if credentials is not None else OPTIONS
+    opened = (
+        grpc.aio.insecure_channel(address, options=options)
+        if credentials is None
+        else grpc.aio.secure_channel(address, credentials, options=options)
+    )
+    async with opened as channel:
+        call = fleet_pb2_grpc.FleetServiceStub(channel).Attach(session.messages())  # type: ignore[no-untyped-call]
+        running = asyncio.create_task(session.run(call))
+        stopping = asyncio.create_task(signalled.wait())
+        try:
+            await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                log.info("draining", patience_s=drain_s)
+                await session.leave(drain_s)
+            await running
+        finally:
+            stopping.cancel()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,164 @@
+"""The worker's half of its stream to a server: attempts come in, facts go out.
+
+One task writes, one reads, and each attempt has one. Where the stream ends, all attempts are stopped and their boxes are gone before the
+worker joins again: the server has given them to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from importlib import metadata
+from typing import cast
+
+import structlog
+
+from grader.artifacts.files import SubmissionFiles, chunks
+from grader.dispatch.lease_messages import lease_from_bytes
+from grader.errors import CallRefused, GraderFault, WorkerLost
+from grader.fleet.v1 import fleet_pb2
+from grader.model import Lease
+from grader.server.grading import Grading
+from sandbox.protocol import wire
+from sandbox.protocol.version import VERSION
+
+WAITING = 64  # messages that wait to be sent; then an attempt waits, too
+STANDING_S = 2.0
+END_S = 5.0  # for what waits to be sent, when the worker leaves
+
+log = structlog.get_logger()
+
+
+class FleetSession:
+    """One stream. leave() drains it."""
+
+    def __init__(self, grading: Grading, files: SubmissionFiles) -> None:
+        self._grading, self._files = grading, files
+        self._outbox: asyncio.Queue[fleet_pb2.AttachRequest | None] = asyncio.Queue(WAITING)
+        self._attempts: dict[int, asyncio.Task[None]] = {}
+        self._leaving = asyncio.Event()
+        self.node = ""
+
+    def messages(self) -> AsyncIterator[fleet_pb2.AttachRequest]:
+        """What is said to the server, until the end."""
+
+        async def said() -> AsyncIterator[fleet_pb2.AttachRequest]:
+            hello = fleet_pb2.Hello(
+                protocol=VERSION,
+                version=_version(),
+                isolation=self._grading.isolation,
+                safe=self._grading.safe,
+                standing=self._standing(),
+            )
+            yield fleet_pb2.AttachRequest(hello=hello)
+            while (message := await self._outbox.get()) is not None:
+                yield message
+
+        return said()
+
+    async def run(self, answers: AsyncIterator[fleet_pb2.AttachResponse]) -> None:
+        """Do what the server says until its stream ends, or until this leaves. No box is left behind."""
+        telling = asyncio.create_task(self._tell_standing())
+        try:
+            async for answer in answers:
+                match answer.WhichOneof("message"):
+                    case "welcome":
+                        self.node = answer.welcome.node
+                        log.info("joined", node=self.node)
+                    case "grade":
+                        self._begin(answer.grade)
+                    case "cancel":
+                        if (task := self._attempts.get(answer.cancel.attempt)) is not None:
+                            task.cancel()
+        finally:
+            telling.cancel()
+            await self._stop()
+
+    async def leave(self, patience_s: float) -> None:
+        """Take nothing more; let what runs go on for so long, give back what is left, and end the stream."""
+        self._leaving.set()
+        await self._outbox.put(fleet_pb2.AttachRequest(standing=self._standing()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._attempts:
+                    await asyncio.wait(list(self._attempts.values()))
+        await self._stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await self._outbox.put(None)
+
+    def _begin(self, asked: fleet_pb2.Grade) -> None:
+        number = asked.attempt
+        self._attempts[number] = task = asyncio.create_task(self._attempt(number, asked.lease))
+        task.add_done_callback(lambda _: self._attempts.pop(number, None))
+
+    async def _attempt(self, number: int, content: bytes) -> None:
+        """Grade one attempt, say what is found, and at last how it ended."""
+        ended = fleet_pb2.Ended(attempt=number)
+        try:
+            lease = lease_from_bytes(content)
+            with structlog.contextvars.bound_contextvars(submission=lease.submission.submission_id, attempt=lease.attempt):
+                await self._grade(number, lease)
+        except asyncio.CancelledError:
+            ended = fleet_pb2.Ended(attempt=number, reason=WorkerLost.reason, message="stopped")
+        except (GraderFault, CallRefused) as error:
+            final = isinstance(error, GraderFault) and error.final
+            ended = fleet_pb2.Ended(attempt=number, reason=error.reason, message=str(error), final=final)
+        except Exception as error:
+            log.exception("attempt_broke")
+            ended = fleet_pb2.Ended(attempt=number, reason="INTERNAL", message=f"{type(error).__name__}; the worker's log has more")
+        with suppress(TimeoutError):  # where the stream is gone, nobody takes it
+            async with asyncio.timeout(END_S):
+                await self._outbox.put(fleet_pb2.AttachRequest(ended=ended))
+
+    async def _grade(self, number: int, lease: Lease) -> None:
+        stream = cast(AsyncGenerator[wire.Fact, None], self._grading.grade(lease))
+        async with aclosing(stream) as facts:
+            count = 0
+            async for fact in facts:
+                if isinstance(fact, wire.ArtifactFile) and not await self._send_file(number, fact.digest):
+                    continue
+                said = fleet_pb2.Fact(attempt=number, number=count, line=wire.encode(fact))
+                count += 1
+                await self._outbox.put(fleet_pb2.AttachRequest(fact=said))
+
+    async def _send_file(self, number: int, digest: str) -> bool:
+        content = await asyncio.to_thread(self._files.read, digest)
+        if content is None:
+            return False
+        pieces = list(chunks(content))
+        for index, piece in enumerate(pieces, 1):
+            said = fleet_pb2.FilePiece(attempt=number, digest=digest, content=piece, last=index == len(pieces))
+            await self._outbox.put(fleet_pb2.AttachRequest(file_piece=said))
+        return True
+
+    async def _stop(self) -> None:
+        """Stop every attempt, and wait until its boxes are gone."""
+        tasks = list(self._attempts.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tell_standing(self) -> None:
+        told = self._standing()
+        while True:
+            await asyncio.sleep(STANDING_S)
+            if (now := self._standing()) != told:
+                told = now
+                await self._outbox.put(fleet_pb2.AttachRequest(standing=now))
+
+    def _standing(self) -> fleet_pb2.Standing:
+        return fleet_pb2.Standing(
+            capacity=self._grading.capacity(),
+            device_kinds=self._grading.device_kinds(),
+            lanes=[fleet_pb2.Lane(name=lane.name, state=lane.state.name) for lane in self._grading.lanes()],
+            leaving=self._leaving.is_set(),
+        )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("grader")
+    except metadata.PackageNotFoundError:
+        return "unknown"

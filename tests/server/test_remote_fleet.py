@@ -1,0 +1,563 @@
+"""Workers that join a server: what they are given, what is believed of them, and what becomes of what they had when they go."""
+
+import asyncio
+import hashlib
+import pickle
+from collections import Counter
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import grpc
+import pytest
+
+from grader.api.client import GraderClient
+from grader.artifacts.files import SubmissionFiles
+from grader.config import Settings
+from grader.dispatch import remote_fleet
+from grader.dispatch.lease_messages import lease_from_bytes, lease_to_bytes
+from grader.dispatch.remote_fleet import RemoteFleet
+from grader.errors import FleetRefused, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
+from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
+from grader.model import Lease, Submission, SubmissionState
+from grader.observability.observer import LaneNow, LaneState
+from grader.server import fleet_port as port_module
+from grader.server.commands import admin_workers
+from grader.server.fleet_certificates import SERVER_NAME, FleetCertificates
+from grader.server.fleet_port import fleet_port
+from grader.server.running import serving
+from grader.server.wiring import joined
+from grader.v1 import report_pb2, submission_pb2
+from grader.worker.serve import _attached, channel_credentials
+from grader.worker.session import FleetSession
+from sandbox.protocol import wire
+from sandbox.protocol.version import VERSION
+from tests import fakes
+
+LINES = (fakes.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING), fakes.trial())
+FILE = b"what a profiler left"
+DIGEST = hashlib.sha256(FILE).hexdigest()
+
+
+@pytest.fixture
+def files(tmp_path):
+    return SubmissionFiles(tmp_path / "files", 1 << 20)
+
+
+@pytest.fixture
+async def fleet(tmp_path, files):
+    return RemoteFleet(tmp_path / "devices.json", files)
+
+
+@pytest.fixture
+async def address(place, fleet):
+    """The port of a server that has no certificates: a socket that only this user can open."""
+    settings = Settings(state_dir=place, fleet="remote", fleet_listen=f"unix:{place}/fleet")
+    async with fleet_port(settings, fleet) as opened:
+        yield opened
+
+
+def lease(order="accept", *, device_kind="", submission_id="s1"):
+    new = replace(fakes.new_submission(order), device_kind=device_kind)
+    submission = Submission(
+        submission_id=submission_id, new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
+    )
+    return Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="w")
+
+
+class Worker:
+    """A worker that says what a test wants it to."""
+
+    def __init__(self, call):
+        self.call = call
+
+    async def say(self, **message):
+        await self.call.write(fleet_pb2.AttachRequest(**message))
+
+    async def heard(self):
+        return await self.call.read()
+
+    async def grade(self):
+        """The next attempt that it is given."""
+        message = await self.heard()
+        assert message.WhichOneof("message") == "grade", message
+        return message.grade
+
+    async def fact(self, attempt, number, fact):
+        line = fact if isinstance(fact, bytes) else wire.encode(fact)
+        await self.say(fact=fleet_pb2.Fact(attempt=attempt, number=number, line=line))
+
+    async def end(self, attempt, reason="", message=""):
+        await self.say(ended=fleet_pb2.Ended(attempt=attempt, reason=reason, message=message))
+
+    async def refusal(self):
+        """With what code the server ends the stream."""
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            while await self.heard() is not grpc.aio.EOF:
+                pass
+            raise AssertionError("it was not refused")
+        return caught.value.code(), caught.value.details()
+
+
+def standing(*kinds, capacity=2, **more):
+    return fleet_pb2.Standing(capacity=capacity, device_kinds=kinds or ("emulated",), **more)
+
+
+@asynccontextmanager
+async def attached(address, stands=None, *, protocol=VERSION, safe=True, credentials=None):
+    """A worker that has said hello."""
+    options = (("grpc.ssl_target_name_override", SERVER_NAME),)
+    opened = (
+        grpc.aio.secure_channel(address, credentials, options=options) if credentials is not None else grpc.aio.insecure_channel(address)
+    )
+    async with opened as channel:
+        call = fleet_pb2_grpc.FleetServiceStub(channel).Attach()
+        worker = Worker(call)
+        hello = fleet_pb2.Hello(protocol=protocol, isolation="docker", safe=safe, standing=stands or standing())
+        await worker.say(hello=hello)
+        try:
+            yield worker
+        finally:
+            call.cancel()
+
+
+@asynccontextmanager
+async def inside(address, stands=None, **more):
+    """A worker that was let in."""
+    async with attached(address, stands, **more) as worker:
+        assert (await worker.heard()).WhichOneof("message") == "welcome"
+        yield worker
+
+
+async def graded(fleet, given):
+    async with asyncio.timeout(30), aclosing(fleet.grade(given)) as facts:
+        return [fact async for fact in facts]
+
+
+def test_a_lease_arrives_as_it_was_but_for_what_a_worker_need_not_know() -> None:
+    """Sources, problem, mode; nothing of the server's own worker, and no report of an earlier attempt."""
+    given = replace(lease("accept"), submission=replace(lease("accept").submission, report=fakes.report(), rejudge_id="r1"))
+    found = lease_from_bytes(lease_to_bytes(given))
+    assert found.submission.new == given.submission.new and found.problem == given.problem and found.attempt == 1
+    assert found.submission.report is None and found.worker_id == "" and found.submission.rejudge_id == ""
+    with pytest.raises(ValueError, match="not a lease"):
+        lease_from_bytes(b'{"attempt": "many"}')
+
+
+async def test_facts_come_back_in_their_order(fleet, address) -> None:
+    """To whom the lease belongs; a file before the fact that names it."""
+    async with inside(address) as worker:
+        grading = asyncio.create_task(graded(fleet, lease()))
+        attempt = await worker.grade()
+        assert lease_from_bytes(attempt.lease).submission.submission_id == "s1"
+        for number, fact in enumerate(LINES):
+            await worker.fact(attempt.attempt, number, fact)
+        await worker.say(file_piece=fleet_pb2.FilePiece(attempt=attempt.attempt, digest=DIGEST, content=FILE[:5]))
+        await worker.say(file_piece=fleet_pb2.FilePiece(attempt=attempt.attempt, digest=DIGEST, content=FILE[5:], last=True))
+        named = wire.ArtifactFile(name="a.txt", tool="nvcc", digest=DIGEST, size_bytes=len(FILE))
+        await worker.fact(attempt.attempt, len(LINES), named)
+        await worker.end(attempt.attempt)
+        assert await grading == [*LINES, named] and fleet._files.read(DIGEST) == FILE
+
+
+def fact(number=0, attempt=1, line=None):
+    return {"fact": fleet_pb2.Fact(attempt=attempt, number=number, line=line or wire.encode(LINES[0]))}
+
+
+def piece(content=FILE, digest=DIGEST, *, last=True):
+    return {"file_piece": fleet_pb2.FilePiece(attempt=1, digest=digest, content=content, last=last)}
+
+
+NAMED = wire.encode(wire.ArtifactFile(name="a.txt", tool="nvcc", digest=DIGEST, size_bytes=len(FILE)))
+FORGED = {
+    "another attempt": [fact(attempt=2)],
+    "a gap": [fact(number=1)],
+    "the same fact twice": [fact(), fact()],
+    "a pickle": [fact(line=pickle.dumps(Counter))],
+    "a message that is no fact": [fact(line=wire.encode(wire.Check(job_id="j")))],
+    "a fact with an unknown field": [fact(line=b'{"type": "Finished", "job_id": "j", "verdict": "ACCEPTED"}')],
+    "a file that is not its digest": [piece(b"other")],
+    "a file that was not sent": [fact(line=NAMED)],
+    "another size of a file": [piece(), fact(line=NAMED.replace(b"20", b"21"))],
+    "two files at once": [piece(last=False), piece(digest="0" * 64)],
+    "files without end": [piece(bytes(1 << 20), last=False)] * 17,
+    "a second hello": [{"hello": fleet_pb2.Hello()}],
+    "nothing at all": [{}],
+    "an end of what it does not have": [{"ended": fleet_pb2.Ended(attempt=7)}],
+    "a fact after the end": [{"ended": fleet_pb2.Ended(attempt=1)}, fact()],
+    "more places than there are": [{"standing": standing(capacity=10**6)}],
+    "a device that there is not": [{"standing": standing("tpu")}],
+    "a lane with an escape": [{"standing": standing(lanes=[fleet_pb2.Lane(name="\x1b[2J", state="FREE")])}],
+    "a flood": [fact(number=number) for number in range(12)],
+}
+
+
+@pytest.mark.parametrize("messages", FORGED.values(), ids=FORGED)
+async def test_what_no_worker_says_ends_its_stream_and_reaches_no_ledger(fleet, address, monkeypatch, messages) -> None:
+    """The attempt is given back, and another worker gets it. The control is the test above, where a worker keeps to the protocol."""
+    monkeypatch.setattr(remote_fleet, "FACT_LIMIT", 10)
+    reached: list[wire.Fact] = []
+
+    async def collected() -> None:
+        async with aclosing(fleet.grade(lease())) as facts:
+            async for one in facts:
+                reached.append(one)
+
+    async with inside(address) as worker, asyncio.timeout(30):
+        grading = asyncio.create_task(collected())
+        assert (await worker.grade()).attempt == 1
+        for message in messages:
+            await worker.say(**message)
+        code, details = await worker.refusal()
+        assert code is grpc.StatusCode.INVALID_ARGUMENT, details
+        if "ended" in messages[0] and len(messages) == 2:  # what came before was in order
+            await grading
+        else:
+            with pytest.raises(WorkerLost, match="local-1"):
+                await grading
+    assert all(one == LINES[0] for one in reached) and len(reached) <= 10
+    assert not any(isinstance(one, wire.ArtifactFile | wire.Finished) for one in reached)
+
+
+async def test_a_worker_speaks_of_its_own_attempts_only(fleet, address) -> None:
+    """Of two that have an attempt of the same number each ends only its own; a stream's numbers are of that stream."""
+    async with inside(address, standing(capacity=1)) as first, inside(address, standing(capacity=1)) as second:
+        one, other = (asyncio.create_task(graded(fleet, lease(submission_id=name))) for name in ("s1", "s2"))
+        workers = {
+            lease_from_bytes((given := await worker.grade()).lease).submission.submission_id: (worker, given) for worker in (first, second)
+        }
+        worker, given = workers["s2"]
+        await worker.fact(given.attempt, 0, LINES[2])
+        await worker.end(given.attempt)
+        assert await other == [LINES[2]] and not one.done()
+        worker, given = workers["s1"]
+        await worker.end(given.attempt)
+        assert await one == []
+
+
+@pytest.mark.parametrize(
+    ("hello", "words"), [({"protocol": "0" * 16}, "install the same version"), ({"safe": False}, "keeps nobody in"), ({}, "")]
+)
+async def test_another_protocol_or_a_weaker_isolation_is_refused(fleet, address, hello, words) -> None:
+    """With what to do about it. The control is a worker that is let in."""
+    if not words:
+        async with inside(address):
+            assert fleet.capacity() == 2
+        return
+    async with attached(address, **hello) as worker:
+        code, details = await worker.refusal()
+    assert code is grpc.StatusCode.FAILED_PRECONDITION and words in details and fleet.capacity() == 0
+
+
+async def test_a_server_of_plain_processes_takes_such_workers(place, fleet) -> None:
+    """It was asked for."""
+    settings = Settings(state_dir=place, sandbox="process", fleet_listen=f"unix:{place}/fleet")
+    async with fleet_port(settings, fleet) as address, inside(address, safe=False):
+        assert fleet.capacity() == 2
+
+
+def credentials(content: bytes, place) -> grpc.ChannelCredentials:
+    path = place / "worker.pem"
+    path.write_bytes(content)
+    found = channel_credentials("host:1", path)
+    assert found is not None
+    return found
+
+
+async def test_only_a_certificate_that_is_still_good_lets_in(place, tmp_path, fleet, monkeypatch) -> None:
+    """The node is named by it. One of another authority, an older one, and one that was removed are refused; and none at all."""
+    monkeypatch.setattr(port_module, "CERTIFICATE_LOOK_S", 0.05)
+    settings = Settings(state_dir=place, fleet_listen="127.0.0.1:0")
+    own, other = FleetCertificates(settings.fleet_path), FleetCertificates(tmp_path / "other")
+    old, good = own.issue("gpu-1"), own.issue("gpu-1")
+    refused = {"old": old, "of another authority": _with_authority(other.issue("gpu-1"), own.authority())}
+    async with fleet_port(settings, fleet) as address, asyncio.timeout(60):
+        async with inside(address, credentials=credentials(good, place)) as worker:
+            assert [lane.node for lane in fleet._workers.values()] == ["gpu-1"]
+            for name, content in refused.items():
+                code = await refusal_of(address, credentials(content, place))
+                assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNAVAILABLE), name
+            assert await refusal_of(address, grpc.ssl_channel_credentials(own.authority())) is grpc.StatusCode.UNAVAILABLE
+            assert own.remove("gpu-1") and not own.remove("gpu-1")
+            while await worker.heard() is not grpc.aio.EOF:
+                pass
+        assert await refusal_of(address, credentials(good, place)) is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def refusal_of(address, given):
+    """With what code a worker with these credentials is kept out."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async with inside(address, credentials=given):
+            pass
+    return caught.value.code()
+
+
+def _with_authority(content: bytes, authority: bytes) -> bytes:
+    """A worker's file whose own certificate another authority has signed."""
+    key, certificate, _ = content.split(b"-----BEGIN CERTIFICATE-----")
+    return key + b"-----BEGIN CERTIFICATE-----" + certificate + authority
+
+
+def test_the_command_makes_lists_and_removes_certificates(place, capsys, monkeypatch) -> None:
+    """A name that can't be, a file that is there, a worker that is not: each says what to do."""
+    monkeypatch.chdir(place)
+    words = ["--state-dir", str(place)]
+    assert admin_workers.main([*words, "add", "gpu-1"]) == 0 and (place / "gpu-1.pem").stat().st_mode & 0o777 == 0o600
+    assert "grader-worker --join" in capsys.readouterr().out and channel_credentials("h:1", place / "gpu-1.pem") is not None
+    assert admin_workers.main([*words, "list"]) == 0 and capsys.readouterr().out == "gpu-1\n"
+    for wrong, hint in ((["add", "../x"], "lower case"), (["add", "gpu-1"], "--out"), (["remove", "gpu-2"], "workers list")):
+        assert admin_workers.main([*words, *wrong]) == 2 and hint in capsys.readouterr().err
+    assert admin_workers.main([*words, "remove", "gpu-1"]) == 0 and FleetCertificates(place / "fleet").nodes() == []
+
+
+@pytest.mark.parametrize("content", [b"", b"no pem", None])
+def test_a_file_that_is_no_workers_says_so(place, content) -> None:
+    """And where a right one comes from."""
+    path = place / "x.pem"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsInvalid, match="certificate"):
+        channel_credentials("host:1", path if content is not None else None)
+
+
+async def test_a_submission_goes_to_a_worker_that_has_its_device(fleet, address) -> None:
+    """And waits where there is none with room; what there has been is known after a restart."""
+    given = lease(device_kind="cuda:H200")
+    waiting = asyncio.create_task(graded(fleet, given))
+    async with inside(address, standing("emulated")) as emulated:
+        assert fleet.device_kinds() == fleet.ready_kinds() == ("emulated",)
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        async with inside(address, standing("cuda", "cuda:0", "cuda:NVIDIA H200", capacity=1)) as gpu:
+            attempt = await gpu.grade()
+            assert fleet.ready_kinds() == ("emulated",)  # the other one has no room
+            await gpu.end(attempt.attempt)
+            assert await waiting == []
+        any_device = asyncio.create_task(graded(fleet, lease()))
+        attempt = await emulated.grade()
+        await emulated.end(attempt.attempt)
+        await any_device
+    assert RemoteFleet(fleet._memory, None).device_kinds() == ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
+
+
+async def test_a_worker_that_leaves_is_given_nothing_more(fleet, address) -> None:
+    """What it has it ends."""
+    async with inside(address) as worker:
+        grading = asyncio.create_task(graded(fleet, lease()))
+        attempt = await worker.grade()
+        await worker.say(standing=standing(leaving=True))
+        await worker.end(attempt.attempt)
+        await grading
+        assert fleet.capacity() == 0 and fleet.ready_kinds() == ()
+
+
+async def test_lanes_are_shown_with_their_node(fleet, address) -> None:
+    """As the metrics have them."""
+    lanes = [fleet_pb2.Lane(name="cuda:0", state="TAKEN")]
+    async with inside(address, standing("cuda", lanes=lanes)):
+        assert fleet.lanes() == (LaneNow(name="local-1/cuda:0", state=LaneState.TAKEN),)
+    async with asyncio.timeout(10):
+        while fleet.lanes():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_submission_that_loses_one_worker_after_the_other_ends(fleet, address) -> None:
+    """It may be the reason. The control are the first losses, after which it is given to the next."""
+    for number in range(remote_fleet.LOSS_LIMIT):
+        async with inside(address) as worker:
+            grading = asyncio.create_task(graded(fleet, lease()))
+            await worker.grade()
+        with pytest.raises(WorkerFault if number == remote_fleet.LOSS_LIMIT - 1 else WorkerLost) as caught:
+            await grading
+    assert caught.value.reason == "WORKERS_LOST" and caught.value.final
+
+
+async def test_what_fails_at_a_worker_fails_as_it_would_here(fleet, address) -> None:
+    """With its reason, and where it was."""
+    async with inside(address) as worker:
+        grading = asyncio.create_task(graded(fleet, lease()))
+        attempt = await worker.grade()
+        await worker.end(attempt.attempt, SandboxBroken.reason, "no docker")
+        with pytest.raises(WorkerFault, match=r"no docker \(at the worker local-1\)") as caught:
+            await grading
+    assert caught.value.reason == SandboxBroken.reason
+
+
+async def test_a_cancellation_is_over_when_the_boxes_are_gone(fleet, address) -> None:
+    """Not before the worker says so."""
+    async with inside(address) as worker:
+        grading = asyncio.create_task(graded(fleet, lease()))
+        attempt = await worker.grade()
+        grading.cancel()
+        assert (await worker.heard()).cancel.attempt == attempt.attempt
+        await worker.fact(attempt.attempt, 0, LINES[0])  # on its way when it was told
+        await asyncio.sleep(0.05)
+        assert not grading.done()
+        await worker.end(attempt.attempt, WorkerLost.reason)
+        with pytest.raises(asyncio.CancelledError):
+            await grading
+        assert fleet.capacity() == 2
+
+
+async def test_a_worker_that_never_ends_what_is_cancelled_is_dropped(fleet, address, monkeypatch) -> None:
+    """Nobody waits for it for ever."""
+    monkeypatch.setattr(remote_fleet, "CANCEL_S", 0.1)
+    async with inside(address) as worker:
+        grading = asyncio.create_task(graded(fleet, lease()))
+        await worker.grade()
+        grading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await grading
+        assert (await worker.heard()).WhichOneof("message") == "cancel" and await worker.heard() is grpc.aio.EOF
+
+
+async def test_a_worker_is_not_read_while_nobody_takes_its_facts(fleet, address) -> None:
+    """Or a flood would fill the server's memory."""
+    async with inside(address) as worker:
+        stream = fleet.grade(lease())
+        first = asyncio.ensure_future(anext(stream))
+        attempt = await worker.grade()
+
+        async def flood() -> None:
+            for number in range(20_000):
+                await worker.fact(attempt.attempt, number, LINES[2])
+
+        flooding = asyncio.create_task(flood())
+        await first
+        await asyncio.sleep(0.5)
+        (here,) = fleet._workers.values()
+        assert here._attempts[attempt.attempt].items.qsize() <= remote_fleet.FACTS_WAITING + 1
+        flooding.cancel()
+        worker.call.cancel()
+        with pytest.raises(WorkerLost):
+            async for _ in stream:
+                pass
+
+
+async def test_a_new_connection_of_a_node_replaces_the_old_one(place, fleet) -> None:
+    """A host that came back is not two; what the old one had is given back."""
+    settings = Settings(state_dir=place, fleet_listen="127.0.0.1:0")
+    content = FleetCertificates(settings.fleet_path).issue("gpu-1")
+    async with fleet_port(settings, fleet) as address, inside(address, credentials=credentials(content, place)) as old:
+        grading = asyncio.create_task(graded(fleet, lease()))
+        await old.grade()
+        async with inside(address, credentials=credentials(content, place)):
+            with pytest.raises(WorkerLost, match="replaced"):
+                await grading
+            assert fleet.capacity() == 2
+
+
+# -- the worker's own half, and a whole server ----------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def working(address, grade, files, *, drain_s=0.0, capacity=2):
+    """A real worker with a fake grade; the event that stops it."""
+    async with fakes.wiring(grade, capacity=capacity)(Settings()) as grading:
+        signalled = asyncio.Event()
+        session = FleetSession(grading, files)
+        task = asyncio.create_task(_attached(address, None, session, signalled, drain_s))
+        async with asyncio.timeout(30):
+            while not session.node:
+                await asyncio.sleep(0.005)
+                assert not task.done()
+        yield signalled, task
+        signalled.set()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def remote(place, settings):
+    """A server whose workers join at a socket."""
+    return settings.model_copy(update={"fleet": "remote", "fleet_listen": f"unix:{place}/fleet"})
+
+
+@asynccontextmanager
+async def served(remote):
+    async with serving(remote, joined) as running, GraderClient(running.address) as client:
+        yield client, remote.fleet_listen
+
+
+async def test_a_worker_grades_what_a_server_is_sent(remote, files, kernel, finished) -> None:
+    """The same verdicts as here, and the same failures."""
+    grade = fakes.FakeGrade()
+    async with served(remote) as (client, address), working(address, grade, files):
+        for order, verdict in (("accept", report_pb2.VERDICT_ACCEPTED), ("wrong", report_pb2.VERDICT_WRONG_ANSWER)):
+            done = await finished(client, await client.submit(kernel(order)))
+            assert done.report.verdict == verdict and done.attempt_count == 1
+        failed = await finished(client, await client.submit(kernel("fault")))
+        assert failed.state == submission_pb2.SUBMISSION_STATE_FAILED and "told to break" in failed.error.message
+
+
+async def test_what_is_sent_before_a_worker_is_there_waits_for_one(remote, files, kernel, finished) -> None:
+    """It is not lost, and not refused."""
+    async with served(remote) as (client, address):
+        submission = await client.submit(kernel("accept"))
+        async with working(address, fakes.FakeGrade(), files):
+            assert (await finished(client, submission)).report.verdict == report_pb2.VERDICT_ACCEPTED
+
+
+async def test_a_lost_workers_submission_goes_on_at_another_and_is_not_counted(remote, files, kernel, finished) -> None:
+    """And its boxes are gone before it joins again."""
+    lost, other = fakes.FakeGrade(), fakes.FakeGrade()
+    async with served(remote) as (client, address):
+        async with working(address, lost, files) as (_, task):
+            submission = await client.submit(kernel("hang"))
+            async with asyncio.timeout(30):
+                while not lost.running:
+                    await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert lost.running == 0 and lost.stopped == [submission.name.rpartition("/")[2]]
+        async with working(address, other, files):
+            async with asyncio.timeout(30):
+                while not other.running:
+                    await asyncio.sleep(0.01)
+            shown = await client.get_submission(submission.name)
+            assert shown.state == submission_pb2.SUBMISSION_STATE_RUNNING and len(other.attempts) == 1
+            await client.cancel(submission.name)
+            assert (await finished(client, submission)).state == submission_pb2.SUBMISSION_STATE_CANCELLED
+            assert other.running == 0
+
+
+async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, finished, tmp_path) -> None:
+    """With patience it is graded; without, it is given back."""
+    grade = fakes.FakeGrade(tmp_path / "counted")
+    async with served(remote) as (client, address), working(address, grade, files, drain_s=60.0) as (signalled, task):
+        submission = await client.submit(kernel("held"))
+        async with asyncio.timeout(30):
+            while not grade.running:
+                await asyncio.sleep(0.01)
+        signalled.set()
+        await asyncio.sleep(0.05)
+        (tmp_path / "go").touch()
+        done = await finished(client, submission)
+        assert done.report.verdict == report_pb2.VERDICT_ACCEPTED and done.attempt_count == 1
+        await asyncio.wait_for(task, 30)
+
+
+async def test_a_worker_of_another_version_is_told_so(address, files, monkeypatch) -> None:
+    """And does not try again: its own end would be the same."""
+    from grader.worker import serve, session
+
+    monkeypatch.setattr(session, "VERSION", "0" * 16)
+    async with fakes.wiring(fakes.FakeGrade())(Settings()) as grading:
+        with pytest.raises(FleetRefused, match="install the same version"):
+            await serve._join(address, None, grading, files, asyncio.Event(), 0.0)
+
+
+async def test_a_session_sends_the_files_that_its_facts_name(fleet, address, files, tmp_path) -> None:
+    """From its own directory into the server's; a file that is not there any more is left out with its fact."""
+    own = SubmissionFiles(tmp_path / "own", 1 << 20)
+    big = bytes(range(256)) * 2000
+    kept = [wire.ArtifactFile(name=f"{n}", tool="t", digest=own.keep(one), size_bytes=len(one)) for n, one in enumerate((big, b""))]
+    missing = wire.ArtifactFile(name="gone", tool="t", digest="0" * 64, size_bytes=3)
+
+    class Grade(fakes.FakeGrade):
+        async def _facts(self, given):
+            for one in (kept[0], missing, kept[1]):
+                yield one
+
+    async with working(address, Grade(), own):
+        assert await graded(fleet, lease()) == kept
+    assert [files.read(one.digest) for one in kept] == [big, b""]
