@@ -228,7 +228,9 @@ def wiring(
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
         kinds = tuple(device_kinds)
-        yield Grading(grade=grade or FakeGrade(), capacity=lambda: capacity, device_kinds=lambda: kinds, isolation="fake", safe=safe, lanes=lanes)
+        yield Grading(
+            grade=grade or FakeGrade(), capacity=lambda: capacity, device_kinds=lambda: kinds, isolation="fake", safe=safe, lanes=lanes
+        )
 
     return wired
 

@@ -1,13 +1,14 @@
 """Whether anything is lost while servers, judges and boxes are killed.
 
-    python -m tools.service.chaos [--submissions 2000] [--users 50] [--servers 2] [--database URL] [--kill-every 3]
-                                  [--over 60] [--json]
+    python -m tools.service.chaos [--submissions 2000] [--users 50] [--servers 2] [--workers 0] [--database URL]
+                                  [--kill-every 3] [--over 60] [--json]
 
 Stub servers on this host with the real ledger, dispatcher, fleet and pipeline; of their processes a random one is killed with SIGKILL
 every few seconds: a server (which is started again at once), a judge or a box. Users hand in one submission after the other and repeat a
 call, with the same request id, until it is acknowledged. In the end every acknowledged submission has to have one verdict, and only
 one; none may be there that nobody asked for; a user's submissions have to have been taken up in their order. Exit code 1 where not.
-Several servers need a PostgreSQL; without one there is one server on SQLite.
+Several servers need a PostgreSQL; without one there is one server on SQLite. With --workers a server grades nothing itself: so many
+workers join it, and they, their judges and their boxes are killed, too.
 """
 
 from __future__ import annotations
@@ -81,7 +82,16 @@ class _Chaos:
         problems = host.write_problem(directory)
         words = ["--lanes", "2", "--queue-limit", "100000", "--log-level", "warning", "--auth", "keys"]
         words += ["--database", given.database] if given.database else []
-        self._servers = [host.Server("processes", JUDGE_MS, directory / f"state{index}", problems, words) for index in range(count)]
+        joins = [f"unix:{directory}/fleet{index}" for index in range(count)]
+        remote = [["--fleet", "remote", "--fleet-listen", join] if given.workers else [] for join in joins]
+        kind = "remote" if given.workers else "processes"
+        self._servers = [
+            host.Server(kind, JUDGE_MS, directory / f"state{index}", problems, [*words, *remote[index]]) for index in range(count)
+        ]
+        self._workers = [
+            host.Worker(JUDGE_MS, joins[index % count], directory / f"worker{index}", ["--lanes", "2", "--log-level", "warning"])
+            for index in range(given.workers)
+        ]
         self._keys = host.make_keys(given.users, directory / "state0", given.database)
         self._acknowledged: dict[str, list[str]] = {user: [] for user in self._keys}
         self._outcome = Outcome()
@@ -90,8 +100,8 @@ class _Chaos:
     async def run(self) -> Outcome:
         """All of it."""
         begun = time.monotonic()
-        for server in self._servers:
-            server.start()
+        for process in (*self._servers, *self._workers):
+            process.start()
         try:
             for server in self._servers:
                 async with GraderClient(server.address, key=next(iter(self._keys.values()))) as client:
@@ -109,8 +119,8 @@ class _Chaos:
                 await asyncio.gather(killing, telling, return_exceptions=True)
             await self._look_through()
         finally:
-            for server in self._servers:
-                server.stop()
+            for process in (*self._workers, *self._servers):
+                process.stop()
         self._outcome.seconds = time.monotonic() - begun
         self._outcome.killed = dict(self._killed)
         return self._outcome
@@ -154,13 +164,15 @@ class _Chaos:
         """Every few seconds something dies."""
         while sum(self._killed.values()) < self._given.kill_most:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._given.kill_every)
-            server, kind = self._random.choice(self._servers), self._random.choice(("server", "judge", "box"))
-            if kind == "server":
-                await asyncio.to_thread(server.kill)
-                server.start()
+            kind = self._random.choice(("server", "judge", "box", *(["worker"] if self._workers else [])))
+            if kind in ("server", "worker"):
+                process = self._random.choice(self._servers if kind == "server" else self._workers)
+                await asyncio.to_thread(process.kill)
+                process.start()
             else:
                 mark = JUDGE_MODULE if kind == "judge" else " ".join(BOX_COMMAND)
-                found = [pid for pid, command in host.children(server.pid) if mark in command]
+                parent = self._random.choice(self._workers or self._servers)
+                found = [pid for pid, command in host.children(parent.pid) if mark in command]
                 if not found:
                     continue
                 host.kill(self._random.choice(found))
@@ -227,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--submissions", type=int, default=2000, metavar="N", help="how many in all (2000)")
     made.add_argument("--users", type=int, default=50, metavar="N", help="by how many users (50)")
     made.add_argument("--servers", type=int, default=0, metavar="N", help="how many servers (2 on PostgreSQL, 1 on SQLite)")
+    made.add_argument("--workers", type=int, default=0, metavar="N", help="how many workers join them; 0: servers grade themselves (0)")
     made.add_argument("--database", default="", metavar="URL", help="a PostgreSQL that is empty; without it SQLite")
     made.add_argument("--kill-every", type=float, default=3.0, metavar="S", help="seconds between kills, on average (3)")
     made.add_argument(

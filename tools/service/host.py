@@ -72,14 +72,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class Server:
-    """A stub server, started and killed at will. Its log goes on in one file."""
+class Process:
+    """A program, started and killed at will. Its log goes on in one file."""
 
-    def __init__(self, kind: str, wait_ms: float, state_dir: Path, problems: Path, words: Sequence[str] = ()) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
+    def __init__(self, module: str, words: Sequence[str], state_dir: Path) -> None:
         self._log = state_dir.with_suffix(".log")
-        self._command = [sys.executable, "-m", "tools.service.stub_server", kind, str(wait_ms), "--listen", self.address]
-        self._command += ["--state-dir", str(state_dir), "--problems", str(problems), "--log-format", "json", "--drain-s", "5", *words]
+        self._command = [sys.executable, "-m", f"tools.service.{module}", *words, "--state-dir", str(state_dir)]
+        self._command += ["--log-format", "json", "--drain-s", "5"]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -112,6 +111,22 @@ class Server:
     def log_tail(self) -> str:
         """The end of its log, for whoever asks why it does not answer."""
         return self._log.read_text("utf-8", "replace")[-2000:]
+
+
+class Server(Process):
+    """A stub server."""
+
+    def __init__(self, kind: str, wait_ms: float, state_dir: Path, problems: Path, words: Sequence[str] = ()) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        given = [kind, str(wait_ms), "--listen", self.address, "--problems", str(problems), *words]
+        super().__init__("stub_server", given, state_dir)
+
+
+class Worker(Process):
+    """A stub worker of a server whose fleet port is a unix socket."""
+
+    def __init__(self, wait_ms: float, join: str, state_dir: Path, words: Sequence[str] = ()) -> None:
+        super().__init__("stub_worker", [str(wait_ms), "--join", join, *words], state_dir)
 
 
 async def until_answering(server: Server, client: GraderClient) -> None:

@@ -1,9 +1,9 @@
 """`grader-server` whose kernels are stubs: the server, the ledger, the queue and the API are the real ones.
 
-    python -m tools.service.stub_server instant|processes MILLISECONDS OPTIONS OF grader-server...
+    python -m tools.service.stub_server instant|processes|remote MILLISECONDS OPTIONS OF grader-server...
 
 instant: facts come from this process, at the seam where the dispatcher asks the fleet. processes: the real fleet and pipeline, with a
-judge and boxes that are processes and can be killed, but do nothing.
+judge and boxes that are processes and can be killed, but do nothing. remote: workers that join (`stub_worker.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grader.model import Lease
 from grader.server.grading import Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
-from grader.server.wiring import box_settings
+from grader.server.wiring import box_settings, joined
 from sandbox.protocol import wire
 
 CAPACITY = 4
@@ -54,7 +54,7 @@ def instant(wait_s: float) -> Wiring:
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
-        yield Grading(grade=grade, capacity=CAPACITY + HELD_MOST, device_kinds=("emulated",), isolation="stub", safe=True)
+        yield Grading(grade=grade, capacity=lambda: CAPACITY + HELD_MOST, device_kinds=lambda: ("emulated",), isolation="stub", safe=True)
 
     return wired
 
@@ -72,7 +72,14 @@ def processes(wait_s: float) -> Wiring:
             isolation=boxes, settings=box_settings(settings), lane_count=settings.lanes, builder_count=settings.builders, make_judge=judge
         )
         async with fleet:
-            yield Grading(grade=fleet.grade, capacity=fleet.capacity, device_kinds=fleet.device_kinds, isolation=boxes.NAME, safe=True)
+            yield Grading(
+                grade=fleet.grade,
+                capacity=lambda: fleet.capacity,
+                device_kinds=lambda: fleet.device_kinds,
+                isolation=boxes.NAME,
+                safe=True,
+                lanes=fleet.lanes,
+            )
 
     return wired
 
@@ -146,7 +153,7 @@ def main() -> int:
     wait_s = float(wait_ms) / 1000
     if kind == "instant":
         given["lease_s"] = HELD_LEASE_S
-    return run(given, instant(wait_s) if kind == "instant" else processes(wait_s))
+    return run(given, {"instant": instant, "processes": processes}[kind](wait_s) if kind != "remote" else joined)
 
 
 if __name__ == "__main__":

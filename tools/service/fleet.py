@@ -1,0 +1,135 @@
+"""What a fleet of workers is worth: its throughput against one lane, and what a worker costs against grading on the server's host.
+
+    python -m tools.service.fleet [--workers 2] [--lanes 2] [--submissions 120] [--wait-ms 200] [--rounds 30] [--json]
+
+Stub kernels that wait, and compute nothing; the server, the ledger, the stream, the fleet and the pipeline are the real ones. First one
+worker with one lane, then --workers with --lanes each, get submissions. Then the same submission goes in turns to a server that grades by
+itself and to one with a worker, one at a time. Exit code 1 where throughput is below 3.7 for 4 lanes in proportion, or where a worker
+costs more than 20 ms and 3 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.api.client import GraderClient
+from tools.service import host
+
+SHARE = 3.7 / 4  # of the lanes' number
+COST_S, COST_SHARE = 0.020, 0.03
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """The figures. Times in seconds."""
+
+    one_lane_per_s: float = 0.0
+    fleet_per_s: float = 0.0
+    lanes: int = 0
+    times_one_lane: float = 0.0
+    local_median_s: float = 0.0
+    remote_median_s: float = 0.0
+    remote_costs_ms: float = 0.0
+    rounds: int = 0
+    local_s: list[float] = field(default_factory=list)
+    remote_s: list[float] = field(default_factory=list)
+
+    def faults(self) -> list[str]:
+        """What was not reached."""
+        found = []
+        if self.times_one_lane < SHARE * self.lanes:
+            found.append(f"{self.lanes} lanes are worth {self.times_one_lane:.2f} and not {SHARE * self.lanes:.2f}")
+        if self.remote_median_s - self.local_median_s > max(COST_S, COST_SHARE * self.local_median_s):
+            found.append(f"a worker costs {self.remote_costs_ms:.1f} ms")
+        return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and say by the exit code whether it is as it should be."""
+    given = _parser().parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="grader-fleet-") as directory:
+        outcome = asyncio.run(_measured(given, Path(directory)))
+    return host.show("fleet", outcome, outcome.faults(), as_json=given.json)
+
+
+async def _measured(given: argparse.Namespace, directory: Path) -> Outcome:
+    problems = host.write_problem(directory)
+    found = Outcome(lanes=given.workers * given.lanes, rounds=given.rounds)
+    async with _fleet(given.wait_ms, directory / "one", problems, workers=1, lanes=1) as client:
+        found.one_lane_per_s = await _throughput(client, given.submissions // found.lanes)
+    async with _fleet(given.wait_ms, directory / "many", problems, workers=given.workers, lanes=given.lanes) as client:
+        found.fleet_per_s = await _throughput(client, given.submissions)
+    found.times_one_lane = found.fleet_per_s / found.one_lane_per_s
+    async with (
+        _fleet(given.wait_ms, directory / "local", problems, workers=0, lanes=1) as local,
+        _fleet(given.wait_ms, directory / "remote", problems, workers=1, lanes=1) as remote,
+    ):
+        for index in range(-2, given.rounds):  # the first two are not warm
+            for client, times in ((local, found.local_s), (remote, found.remote_s)):
+                took_s = await _graded(client, f"round {index}")
+                if index >= 0:
+                    times.append(took_s)
+    found.local_median_s, found.remote_median_s = statistics.median(found.local_s), statistics.median(found.remote_s)
+    found.remote_costs_ms = 1000 * (found.remote_median_s - found.local_median_s)
+    return found
+
+
+@asynccontextmanager
+async def _fleet(wait_ms: float, directory: Path, problems: Path, *, workers: int, lanes: int) -> AsyncIterator[GraderClient]:
+    """A server with so many workers; with none it grades by itself."""
+    directory.mkdir()
+    join = f"unix:{directory}/fleet"
+    words = ["--fleet", "remote", "--fleet-listen", join] if workers else ["--lanes", str(lanes)]
+    server = host.Server("remote" if workers else "processes", wait_ms, directory / "server", problems, [*words, "--log-level", "warning"])
+    options = ["--lanes", str(lanes), "--log-level", "warning"]
+    processes = [server, *(host.Worker(wait_ms, join, directory / f"worker{index}", options) for index in range(workers))]
+    for process in processes:
+        process.start()
+    try:
+        async with GraderClient(server.address) as client:
+            await host.until_answering(server, client)
+            await asyncio.gather(*(_graded(client, f"warm {index}") for index in range(4 * max(1, workers) * lanes)))
+            yield client
+    finally:
+        for process in reversed(processes):
+            process.stop()
+
+
+async def _throughput(client: GraderClient, count: int) -> float:
+    """Submissions in a second, of so many that are all there from the start."""
+    begun_s = time.monotonic()
+    await asyncio.gather(*(_graded(client, f"{index}") for index in range(count)))
+    return count / (time.monotonic() - begun_s)
+
+
+async def _graded(client: GraderClient, note: str) -> float:
+    """How long one took, from the call to its end."""
+    begun_s = time.monotonic()
+    submitted = await client.submit(host.submission(note))
+    async for _ in client.watch(submitted.name):
+        pass
+    return time.monotonic() - begun_s
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tools.service.fleet", description=(__doc__ or "").split("\n\n")[0])
+    made.add_argument("--workers", type=int, default=2, metavar="N", help="workers of the fleet (2)")
+    made.add_argument("--lanes", type=int, default=2, metavar="N", help="lanes of each (2)")
+    made.add_argument("--submissions", type=int, default=120, metavar="N", help="that the fleet gets (120)")
+    made.add_argument("--wait-ms", type=float, default=200.0, metavar="MS", help="that a stub kernel waits (200)")
+    made.add_argument("--rounds", type=int, default=30, metavar="N", help="submissions to each of the two servers, in turns (30)")
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())
