@@ -30,10 +30,13 @@
     ├── LedgerUnreachable               database, detail: when a server starts
     ├── LedgerNewer                     found, known: likewise
     ├── ServerUnreachable               address, detail: only in the client
+    ├── FleetRefused                    only in a worker
     ├── GraderFault                     we are at fault; an attempt that ends so is retried
     │   ├── SandboxBroken               detail
     │   ├── JudgeBroken                 detail
     │   ├── DeviceQuarantined           device, illness
+    │   ├── WorkerLost                  node, detail
+    │   ├── WorkerFault                 detail, reason: as the worker has it
     │   ├── ProblemBroken               detail; final, for the next attempt would end the same way
     │   ├── LedgerBusy                  detail
     │   └── InternalFault               request_id: only in the client
@@ -466,13 +469,12 @@ class DeviceQuarantined(GraderFault):
         self.device, self.illness = device, illness
         super().__init__(f"{device} does not come back: {illness}; restart the host or the driver, then the server")
 
-
-class WorkerDeviceQuarantined(DeviceQuarantined):
-    """The same at a worker of a fleet, in its words."""
-
-    def __init__(self, detail: str) -> None:
-        self.device, self.illness = "", detail
-        GraderFault.__init__(self, detail)
+    @classmethod
+    def at_worker(cls, text: str) -> DeviceQuarantined:
+        """The same at a worker of a fleet, in its words."""
+        found = cls("", text)
+        found.detail, found.args = text, (text,)
+        return found
 
 
 class WorkerLost(GraderFault):
@@ -486,7 +488,9 @@ class WorkerLost(GraderFault):
 
 
 class WorkerFault(GraderFault):
-    """A worker of the fleet could not grade, for a reason of its own."""
+    """Several workers of the fleet were lost with a submission. With another reason: a worker failed, in its words."""
+
+    reason = "WORKERS_LOST"
 
     def __init__(self, reason: str, detail: str, *, final: bool) -> None:
         super().__init__(detail)

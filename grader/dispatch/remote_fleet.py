@@ -23,7 +23,7 @@ from grader import devices
 from grader.artifacts.files import SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader.artifacts.store import write_whole
 from grader.dispatch.lease_messages import lease_to_bytes
-from grader.errors import DeviceQuarantined, WorkerDeviceQuarantined, WorkerFault, WorkerLost
+from grader.errors import DeviceQuarantined, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
@@ -135,7 +135,7 @@ class RemoteWorker:
                 self.standing = checked_standing(message.standing)
                 self.changed.set()
             case other:
-                raise ProtocolViolation(f"said {other or 'nothing'} where nobody does")
+                raise ProtocolViolation(f"sent {other or 'nothing'} where that is not in order")
 
     def lose(self, why: str, *, violated: bool = False) -> None:
         """It is gone, for the first reason that is given: everybody who waits for it is told."""
@@ -166,15 +166,15 @@ class RemoteWorker:
             raise ProtocolViolation("spoke of an attempt that it does not have")
         return attempt
 
-    async def _fact(self, said: fleet_pb2.Fact) -> None:
-        attempt = self._attempt(said.attempt)
-        if said.number != attempt.fact_count:
-            raise ProtocolViolation(f"sent fact {said.number} where {attempt.fact_count} was due")
+    async def _fact(self, message: fleet_pb2.Fact) -> None:
+        attempt = self._attempt(message.attempt)
+        if message.number != attempt.fact_count:
+            raise ProtocolViolation(f"sent fact {message.number} where {attempt.fact_count} was due")
         attempt.fact_count += 1
         if attempt.fact_count > FACT_LIMIT:
             raise ProtocolViolation(f"sent more than {FACT_LIMIT} facts of an attempt")
         try:
-            fact = wire.decode(said.line)
+            fact = wire.decode(message.line)
         except wire.WireError as error:
             raise ProtocolViolation(f"sent a line that is no fact: {error}") from None
         if not isinstance(fact, FACT_TYPES):
@@ -203,7 +203,7 @@ class RemoteWorker:
 
     def _fault(self, ended: fleet_pb2.Ended) -> Exception:
         if ended.reason == DeviceQuarantined.reason:
-            return WorkerDeviceQuarantined(ended.message)
+            return DeviceQuarantined.at_worker(ended.message)
         if ended.reason == WorkerLost.reason:
             return WorkerLost(self.node, ended.message or "left")
         return WorkerFault(ended.reason[:NAME_LIMIT_CHARS], f"{ended.message} (at the worker {self.node})", final=ended.final)
@@ -281,7 +281,7 @@ class RemoteFleet:
             if lost >= LOSS_LIMIT:
                 del self._losses[submission_id]
                 text = f"{lost} workers were lost while they graded it, the last because it {worker.gone}"
-                raise WorkerFault("WORKERS_LOST", text, final=True) from error
+                raise WorkerFault(WorkerFault.reason, text, final=True) from error
             raise
         self._losses.pop(submission_id, None)
 

@@ -16,7 +16,7 @@ from grader.config import Settings
 from grader.dispatch.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
 from grader.errors import SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
-from grader.server.fleet_certificates import FleetCertificates
+from grader.server.fleet_certificates import NODE, FleetCertificates
 from sandbox.protocol.version import VERSION
 
 HELLO_S = 10.0
@@ -54,6 +54,10 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
         """Take one worker in until its stream ends."""
         node = await self._node(context)
         hello = await self._hello(request_iterator, context)
+        if hello.instance:
+            if NODE.fullmatch(hello.instance) is None:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the worker's --name is not a plain name")
+            node = f"{node}/{hello.instance}"
         try:
             worker = self._fleet.join(node, hello.standing)
         except ProtocolViolation as error:
@@ -109,7 +113,7 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
             text = f"the worker speaks protocol {hello.protocol[:32]!r}, and this server {VERSION!r}; install the same version on both"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         if self._safe_only and not hello.safe:
-            text = f"the worker's isolation {hello.isolation[:32]!r} keeps nobody in; use docker or bubblewrap there"
+            text = f"the worker's isolation {hello.isolation[:32]!r} does not confine kernels; use docker or bubblewrap there"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         return hello
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from grader import devices
 from grader.config import state_directory
 from grader.isolations import choices
 
-NOT_SETTINGS = ("join", "certificate")
+NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,9 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if find_spec("sqlalchemy") is None:
         sys.stderr.write("grader-worker needs packages that are not installed: pip install 'grader[server,judge]'\n")
         return 2
+    return start(words)
+
+
+def start(words: Mapping[str, Any], **more: Any) -> int:
+    """Work with these options. more: for `grader.worker.serve.run`."""
+    serve = import_module("grader.worker.serve")
     given = {name: value for name, value in words.items() if value is not None and name not in NOT_SETTINGS}
-    given.setdefault("state_dir", state_directory(os.environ) / "worker")
-    return int(import_module("grader.worker.serve").run(words["join"], words["certificate"], given))
+    given.setdefault("state_dir", state_directory(os.environ) / "-".join(filter(None, ("worker", words["name"]))))
+    joining = serve.Joining(
+        address=words["join"], certificate=words["certificate"], name=words["name"], until_stdin_closes=words["until_stdin_closes"]
+    )
+    return int(serve.run(joining, given, **more))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     add: Any = made.add_argument
     add("--join", metavar="ADDRESS", required=True, help="the server's --fleet-listen: HOST:PORT, or unix:/PATH on one host")
     add("--certificate", metavar="FILE", type=Path, help="this host's key and certificate; not needed on a unix socket")
+    add("--name", metavar="NAME", default="", help="of several workers on this host, which: such as gpu-0 (the only one)")
+    add("--until-stdin-closes", action="store_true", help="drain and stop when standard input ends, for a program that supervises this one")
     add("--state-dir", metavar="DIR", help="this worker's own directory; one worker at a time ('worker' in the user's state directory)")
     add("--cache-dir", metavar="DIR", help="where built artifacts are kept (in the state directory)")
     add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import ssl
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,17 @@ REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION
 log = structlog.get_logger()
 
 
-def run(address: str, certificate: Path | None, given: Mapping[str, Any], wiring: Wiring = local) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """Which server is joined, and how. name: of several workers on this host, which. until_stdin_closes: its end is a SIGTERM."""
+
+    address: str
+    certificate: Path | None = None
+    name: str = ""
+    until_stdin_closes: bool = False
+
+
+def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring = local) -> int:
     """Grade for this server until SIGTERM or SIGINT; the exit code."""
     try:
         settings = Settings(**given)
@@ -48,10 +60,10 @@ def run(address: str, certificate: Path | None, given: Mapping[str, Any], wiring
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     raise_descriptor_limit()
     try:
-        credentials = channel_credentials(address, certificate)
+        credentials = channel_credentials(joining.address, joining.certificate)
         with writable_directory(settings.state_dir):
             pass
-        asyncio.run(_work(address, credentials, settings, wiring))
+        asyncio.run(_work(joining, credentials, settings, wiring))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-worker: {error}\n")
         return MISUSED if isinstance(error, (SettingsInvalid, FleetRefused)) else FAILED
@@ -79,17 +91,26 @@ def channel_credentials(address: str, certificate: Path | None) -> grpc.ChannelC
     return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=own)
 
 
-async def _work(address: str, credentials: grpc.ChannelCredentials | None, settings: Settings, wiring: Wiring) -> None:
-    signalled = asyncio.Event()
+async def _work(joining: Joining, credentials: grpc.ChannelCredentials | None, settings: Settings, wiring: Wiring) -> None:
+    signalled, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, signalled.set)
+        loop.add_signal_handler(number, signalled.set)
+    if joining.until_stdin_closes:
+        loop.add_reader(sys.stdin.fileno(), _read_stdin, loop, signalled)
     async with state_lock(settings.lock_path), wiring(settings) as grading:
         files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-        await _join(address, credentials, grading, files, signalled, settings.drain_s)
+        await _join(joining, credentials, grading, files, signalled, settings.drain_s)
+
+
+def _read_stdin(loop: asyncio.AbstractEventLoop, signalled: asyncio.Event) -> None:
+    """The program that started this worker has gone, or wants it to go."""
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        signalled.set()
 
 
 async def _join(
-    address: str,
+    joining: Joining,
     credentials: grpc.ChannelCredentials | None,
     grading: Grading,
     files: SubmissionFiles,
@@ -98,7 +119,7 @@ async def _join(
 ) -> None:
     retry_s = RETRY_S
     while not signalled.is_set():
-        session = FleetSession(grading, files)
+        session, address = FleetSession(grading, files, joining.name), joining.address
         try:
             await _attached(address, credentials, session, signalled, drain_s)
         except grpc.aio.AioRpcError as error:

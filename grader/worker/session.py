@@ -33,8 +33,8 @@ log = structlog.get_logger()
 class FleetSession:
     """One stream. leave() drains it."""
 
-    def __init__(self, grading: Grading, files: SubmissionFiles) -> None:
-        self._grading, self._files = grading, files
+    def __init__(self, grading: Grading, files: SubmissionFiles, instance: str = "") -> None:
+        self._grading, self._files, self._instance = grading, files, instance
         self._outbox: asyncio.Queue[fleet_pb2.AttachRequest | None] = asyncio.Queue(WAITING)
         self._attempts: dict[int, asyncio.Task[None]] = {}
         self._leaving = asyncio.Event()
@@ -43,19 +43,20 @@ class FleetSession:
     def messages(self) -> AsyncIterator[fleet_pb2.AttachRequest]:
         """What is said to the server, until the end."""
 
-        async def said() -> AsyncIterator[fleet_pb2.AttachRequest]:
+        async def messages() -> AsyncIterator[fleet_pb2.AttachRequest]:
             hello = fleet_pb2.Hello(
                 protocol=VERSION,
                 version=_version(),
                 isolation=self._grading.isolation,
                 safe=self._grading.safe,
                 standing=self._standing(),
+                instance=self._instance,
             )
             yield fleet_pb2.AttachRequest(hello=hello)
             while (message := await self._outbox.get()) is not None:
                 yield message
 
-        return said()
+        return messages()
 
     async def run(self, answers: AsyncIterator[fleet_pb2.AttachResponse]) -> None:
         """Do what the server says until its stream ends, or until this leaves. No box is left behind."""
@@ -119,9 +120,9 @@ class FleetSession:
             async for fact in facts:
                 if isinstance(fact, wire.ArtifactFile) and not await self._send_file(number, fact.digest):
                     continue
-                said = fleet_pb2.Fact(attempt=number, number=count, line=wire.encode(fact))
+                message = fleet_pb2.Fact(attempt=number, number=count, line=wire.encode(fact))
                 count += 1
-                await self._outbox.put(fleet_pb2.AttachRequest(fact=said))
+                await self._outbox.put(fleet_pb2.AttachRequest(fact=message))
 
     async def _send_file(self, number: int, digest: str) -> bool:
         content = await asyncio.to_thread(self._files.read, digest)
@@ -129,8 +130,8 @@ class FleetSession:
             return False
         pieces = list(chunks(content))
         for index, piece in enumerate(pieces, 1):
-            said = fleet_pb2.FilePiece(attempt=number, digest=digest, content=piece, last=index == len(pieces))
-            await self._outbox.put(fleet_pb2.AttachRequest(file_piece=said))
+            message = fleet_pb2.FilePiece(attempt=number, digest=digest, content=piece, last=index == len(pieces))
+            await self._outbox.put(fleet_pb2.AttachRequest(file_piece=message))
         return True
 
     async def _stop(self) -> None:
@@ -141,11 +142,11 @@ class FleetSession:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _tell_standing(self) -> None:
-        told = self._standing()
+        known = self._standing()
         while True:
             await asyncio.sleep(STANDING_S)
-            if (now := self._standing()) != told:
-                told = now
+            if (now := self._standing()) != known:
+                known = now
                 await self._outbox.put(fleet_pb2.AttachRequest(standing=now))
 
     def _standing(self) -> fleet_pb2.Standing:

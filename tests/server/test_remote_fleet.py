@@ -104,7 +104,7 @@ def standing(*kinds, capacity=2, **more):
 
 
 @asynccontextmanager
-async def attached(address, stands=None, *, protocol=VERSION, safe=True, credentials=None):
+async def attached(address, stands=None, *, protocol=VERSION, safe=True, credentials=None, instance=""):
     """A worker that has said hello."""
     options = (("grpc.ssl_target_name_override", SERVER_NAME),)
     opened = (
@@ -113,7 +113,7 @@ async def attached(address, stands=None, *, protocol=VERSION, safe=True, credent
     async with opened as channel:
         call = fleet_pb2_grpc.FleetServiceStub(channel).Attach()
         worker = Worker(call)
-        hello = fleet_pb2.Hello(protocol=protocol, isolation="docker", safe=safe, standing=stands or standing())
+        hello = fleet_pb2.Hello(protocol=protocol, isolation="docker", safe=safe, standing=stands or standing(), instance=instance)
         await worker.say(hello=hello)
         try:
             yield worker
@@ -236,7 +236,7 @@ async def test_a_worker_speaks_of_its_own_attempts_only(fleet, address) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hello", "words"), [({"protocol": "0" * 16}, "install the same version"), ({"safe": False}, "keeps nobody in"), ({}, "")]
+    ("hello", "words"), [({"protocol": "0" * 16}, "install the same version"), ({"safe": False}, "does not confine"), ({}, "")]
 )
 async def test_another_protocol_or_a_weaker_isolation_is_refused(fleet, address, hello, words) -> None:
     """With what to do about it. The control is a worker that is let in."""
@@ -434,6 +434,15 @@ async def test_a_worker_is_not_read_while_nobody_takes_its_facts(fleet, address)
                 pass
 
 
+async def test_several_workers_of_one_host_have_names(address, fleet, files) -> None:
+    """Each with its own devices; a name that would be a path is refused."""
+    async with inside(address, instance="gpu-0"), inside(address, instance="gpu-1"):
+        assert {worker.node for worker in fleet._workers.values()} == {"local-1/gpu-0", "local-2/gpu-1"} and fleet.capacity() == 4
+    async with attached(address, instance="../x") as worker:
+        code, details = await worker.refusal()
+    assert code is grpc.StatusCode.INVALID_ARGUMENT and "--name" in details
+
+
 async def test_a_new_connection_of_a_node_replaces_the_old_one(place, fleet) -> None:
     """A host that came back is not two; what the old one had is given back."""
     settings = Settings(state_dir=place, fleet_listen="127.0.0.1:0")
@@ -543,7 +552,7 @@ async def test_a_worker_of_another_version_is_told_so(address, files, monkeypatc
     monkeypatch.setattr(session, "VERSION", "0" * 16)
     async with fakes.wiring(fakes.FakeGrade())(Settings()) as grading:
         with pytest.raises(FleetRefused, match="install the same version"):
-            await serve._join(address, None, grading, files, asyncio.Event(), 0.0)
+            await serve._join(serve.Joining(address=address), None, grading, files, asyncio.Event(), 0.0)
 
 
 async def test_a_session_sends_the_files_that_its_facts_name(fleet, address, files, tmp_path) -> None:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import sys
 
-from grader.worker.main import NOT_SETTINGS, parser
-from grader.worker.serve import run
+from grader.worker.main import parser, start
 from tools.service.stub_server import processes
 
 
 def main() -> int:
     """Work."""
     wait_ms, *words = sys.argv[1:]
-    given = vars(parser().parse_args(words))
-    settings = {name: value for name, value in given.items() if value is not None and name not in NOT_SETTINGS}
-    return run(given["join"], given["certificate"], settings, processes(float(wait_ms) / 1000))
+    return start(vars(parser().parse_args(words)), wiring=processes(float(wait_ms) / 1000))
 
 
 if __name__ == "__main__":

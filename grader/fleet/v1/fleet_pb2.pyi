@@ -31,18 +31,20 @@ class AttachResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., grade: _Optional[_Union[Grade, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "version", "isolation", "safe", "standing")
+    __slots__ = ("protocol", "version", "isolation", "safe", "standing", "instance")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_FIELD_NUMBER: _ClassVar[int]
     SAFE_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     protocol: str
     version: str
     isolation: str
     safe: bool
     standing: Standing
-    def __init__(self, protocol: _Optional[str] = ..., version: _Optional[str] = ..., isolation: _Optional[str] = ..., safe: _Optional[bool] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+    instance: str
+    def __init__(self, protocol: _Optional[str] = ..., version: _Optional[str] = ..., isolation: _Optional[str] = ..., safe: _Optional[bool] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class Standing(_message.Message):
     __slots__ = ("capacity", "device_kinds", "lanes", "leaving")
