@@ -15,12 +15,16 @@ from grader import devices
 from grader.config import state_directory
 from grader.isolations import choices
 
+PLACE = "place"
 NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Work. 0 after a drain, 2 where the settings are wrong or the server refuses this worker, 3 where we fail."""
-    words = vars(parser().parse_args(arguments))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == [PLACE]:
+        return int(import_module("grader.worker.place").main(given[1:]))
+    words = vars(parser().parse_args(given))
     if find_spec("sqlalchemy") is None:
         sys.stderr.write("grader-worker needs packages that are not installed: pip install 'grader[server,judge]'\n")
         return 2
@@ -44,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
         prog="grader-worker",
         description="Joins a server that runs with --fleet remote, and grades on this host what it is given. Stop it with SIGTERM: it "
         "drains first.",
-        epilog="The server's host makes the certificate: grader-server admin workers add NODE. No key of the server's is needed here.",
+        epilog="The server's host makes the certificate: grader-server admin workers add NODE. No key of the server's is needed here. "
+        "Also: grader-worker place --help, which has Ray run workers.",
     )
     add: Any = made.add_argument
     add("--join", metavar="ADDRESS", required=True, help="the server's --fleet-listen: HOST:PORT, or unix:/PATH on one host")

@@ -1,0 +1,185 @@
+"""Lets Ray place workers and keep them: one detached actor for each lane, whose only child is a whole `grader-worker`.
+
+Ray carries no lease, no fact and no secret. A worker calls the server itself, with a certificate that lies on its host; Ray decides where
+it runs and starts it again elsewhere when a node is lost. No process that holds the ledger imports Ray: an object or an exception that
+comes out of an actor runs pickled code where it is read. So this runs next to Ray's head, as another user than the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from grader import devices
+from grader.errors import SettingsInvalid
+
+NAMESPACE, PREFIX = "grader", "grader-lane-"
+TYPE_LABEL = "ray.io/accelerator-type"
+RESTART_S, RESTART_MOST_S = 1.0, 30.0
+WELL_S = 60.0  # a worker that lived so long is started again at once
+CALL_S = 60.0
+# What Ray puts into the environment of an actor, and a worker must not have: its token, and what it makes of GPUs and threads.
+NOT_PASSED_ON = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneCount:
+    """So many lanes of a kind: `emulated`, or a type of GPU as Ray's label has it, such as H200."""
+
+    kind: str
+    count: int
+
+    @classmethod
+    def parsed(cls, text: str) -> LaneCount:
+        """Read KIND=COUNT; SettingsInvalid."""
+        kind, equals, count = text.partition("=")
+        if not equals or not kind or not count.isdecimal() or not 1 <= int(count) <= 1024:
+            raise SettingsInvalid("lanes", f"{text!r} is not KIND=COUNT, such as H200=4 or emulated=2")
+        return cls(kind=kind, count=int(count))
+
+
+class Keeper:
+    """All that Ray runs: keeps one worker alive, and lets it drain. Its child sees nothing of Ray."""
+
+    def __init__(self, name: str, prefix: Sequence[str], words: Sequence[str], *, on_gpu: bool) -> None:
+        self.restart_count = 0
+        device = _device(os.environ) if on_gpu else devices.EMULATED
+        worker = (sys.executable, "-m", "grader.worker.main")  # of this node's own Python
+        self._command = [*prefix, *worker, *words, "--name", name, "--until-stdin-closes", "--device", device]
+        self._child: asyncio.subprocess.Process | None = None
+        self._leaving = asyncio.Event()
+        self._keeping = asyncio.get_running_loop().create_task(self._keep())
+
+    async def standing(self) -> dict[str, Any]:
+        """The worker's process, and how often it was started again."""
+        child = self._child
+        return {"pid": child.pid if child and child.returncode is None else None, "restart_count": self.restart_count}
+
+    async def drain(self) -> None:
+        """Let the worker end what it has, and start no other."""
+        self._leaving.set()
+        if self._child is not None and self._child.stdin is not None:
+            self._child.stdin.close()
+        await asyncio.wait([self._keeping])
+
+    async def _keep(self) -> None:
+        loop, pause_s = asyncio.get_running_loop(), RESTART_S
+        while not self._leaving.is_set():
+            begun_s = loop.time()
+            # Its input is a pipe of ours: where this process is killed, the worker drains and ends.
+            self._child = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.PIPE, env=clean_environment(os.environ), start_new_session=True
+            )
+            await self._child.wait()
+            if self._leaving.is_set():
+                return
+            self.restart_count += 1
+            pause_s = RESTART_S if loop.time() - begun_s > WELL_S else min(2 * pause_s, RESTART_MOST_S)
+            await asyncio.sleep(pause_s)
+
+    def kill_worker(self) -> None:
+        """SIGKILL, for tests."""
+        with suppress(ProcessLookupError):
+            if self._child is not None:
+                os.killpg(self._child.pid, signal.SIGKILL)
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a worker gets of an actor's environment: Ray's token and addresses go no further."""
+    return {name: value for name, value in environment.items() if not name.startswith("RAY_") and name not in NOT_PASSED_ON}
+
+
+def _device(environment: Mapping[str, str]) -> str:
+    """The GPU that Ray has given to this actor, as `--device` takes it: an index in NVML's order."""
+    index = environment.get("CUDA_VISIBLE_DEVICES", "")
+    if not index.isdecimal():
+        raise RuntimeError(f"Ray gave this actor the GPUs {index!r}, and a lane needs one by its index")
+    return f"{devices.CUDA}:{index}"
+
+
+def options(lane: LaneCount, number: int) -> dict[str, Any]:
+    """What Ray is asked for, for one lane. A GPU's type is a label of its node. Nothing secret: all of it is shown by Ray's state API."""
+    made: dict[str, Any] = {
+        "name": f"{PREFIX}{lane.kind}-{number}",
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,  # to place again changes nothing
+        "max_restarts": -1,  # on another node where this one is lost; no grading is run again, for Ray has none
+        "max_task_retries": 0,
+    }
+    if lane.kind == devices.EMULATED:
+        return {**made, "num_cpus": 1}
+    return {**made, "num_cpus": 0, "num_gpus": 1, "label_selector": {TYPE_LABEL: lane.kind}}
+
+
+def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Place these lanes; the names of their actors. Lanes that find no node wait for one, and are what an autoscaler sees.
+
+    words: the options of each `grader-worker`; prefix: what comes before it, such as sudo.
+    """
+    ray = _connected(address)
+    try:
+        names = []
+        for lane in lanes:
+            for number in range(lane.count):
+                wanted = options(lane, number)
+                name = str(wanted["name"]).removeprefix(PREFIX).lower()
+                ray.remote(Keeper).options(**wanted).remote(name, list(prefix), list(words), on_gpu=lane.kind != devices.EMULATED)
+                names.append(str(wanted["name"]))
+        return names
+    finally:
+        ray.shutdown()
+
+
+def listed(address: str) -> dict[str, dict[str, Any]]:
+    """The lanes that are placed, and how each is; nothing of one that waits for a node, or whose node was lost a moment ago."""
+    ray = _connected(address)
+    try:
+        found = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True) if one["name"].startswith(PREFIX)]
+        answers = {name: ray.get_actor(name, namespace=NAMESPACE).standing.remote() for name in sorted(found)}
+        ready, _ = ray.wait(list(answers.values()), num_returns=len(answers), timeout=5.0) if answers else ([], [])
+        standings: dict[str, dict[str, Any]] = {name: {} for name in answers}
+        for name, answer in answers.items():
+            if answer in ready:
+                with suppress(ray.exceptions.RayError):
+                    standings[name] = ray.get(answer)
+        return standings
+    finally:
+        ray.shutdown()
+
+
+def remove(address: str, names: Sequence[str]) -> list[str]:
+    """Drain these lanes and end their actors; of those that there are."""
+    ray = _connected(address)
+    try:
+        removed = []
+        for name in names:
+            with suppress(ValueError):  # there is none of this name
+                actor = ray.get_actor(name, namespace=NAMESPACE)
+                with suppress(ray.exceptions.RayError):  # also where it takes too long
+                    ray.get(actor.drain.remote(), timeout=CALL_S)
+                ray.kill(actor)
+                removed.append(name)
+        return removed
+    finally:
+        ray.shutdown()
+
+
+def _connected(address: str) -> Any:
+    """Ray's package, connected; SettingsInvalid where it can't be."""
+    try:
+        import ray
+    except ImportError:
+        raise SettingsInvalid("ray", "Ray is not installed; pip install 'grader[ray]'") from None
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise SettingsInvalid("ray", f"no Ray cluster answers at {address!r}: {error}") from None
+    return ray
