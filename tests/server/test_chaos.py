@@ -10,11 +10,11 @@ ARGUMENTS = ["--submissions", "96", "--users", "8", "--kill-every", "0.8", "--ki
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "workers"])
 def test_every_acknowledged_submission_has_one_verdict(kind, request, capsys):
-    """One server on SQLite, two on PostgreSQL."""
-    database = ["--database", request.getfixturevalue("postgres").database()] if kind == "postgres" else []
-    code = chaos.main([*ARGUMENTS, *database])
+    """One server on SQLite, two on PostgreSQL, one to which workers come."""
+    more = ["--database", request.getfixturevalue("postgres").database()] if kind == "postgres" else []
+    code = chaos.main([*ARGUMENTS, *more, *(["--workers", "2"] if kind == "workers" else [])])
     told = capsys.readouterr()
     outcome = json.loads(told.out)
     assert code == 0, told.err[-2000:]
