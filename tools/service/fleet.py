@@ -26,6 +26,7 @@ from tools.service import host
 
 SHARE = 3.7 / 4  # of the lanes' number
 COST_S, COST_SHARE = 0.020, 0.03
+AT_ONCE = asyncio.Semaphore(150)  # a connection has at most 200 calls open
 
 
 @dataclass(kw_only=True)
@@ -36,6 +37,9 @@ class Outcome:
     fleet_per_s: float = 0.0
     lanes: int = 0
     times_one_lane: float = 0.0
+    submit_median_ms: float = 0.0
+    submit_p99_ms: float = 0.0
+    server_cpu_share: float = 0.0
     local_median_s: float = 0.0
     remote_median_s: float = 0.0
     remote_costs_ms: float = 0.0
@@ -53,6 +57,12 @@ class Outcome:
         return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Served:
+    api: GraderClient
+    server_pid: int
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether it is as it should be."""
     given = _parser().parse_args(arguments)
@@ -65,9 +75,14 @@ async def _measured(given: argparse.Namespace, directory: Path) -> Outcome:
     problems = host.write_problem(directory)
     found = Outcome(lanes=given.workers * given.lanes, rounds=given.rounds)
     async with _fleet(given.wait_ms, directory / "one", problems, workers=1, lanes=1) as client:
-        found.one_lane_per_s = await _throughput(client, given.submissions // found.lanes)
+        found.one_lane_per_s = await _throughput(client.api, max(4, given.submissions // found.lanes))
     async with _fleet(given.wait_ms, directory / "many", problems, workers=given.workers, lanes=given.lanes) as client:
-        found.fleet_per_s = await _throughput(client, given.submissions)
+        submits_s: list[float] = []
+        begun_s, begun_cpu_s = time.monotonic(), host.cpu_s(client.server_pid)
+        found.fleet_per_s = await _throughput(client.api, given.submissions, submits_s)
+        found.server_cpu_share = (host.cpu_s(client.server_pid) - begun_cpu_s) / (time.monotonic() - begun_s)
+        found.submit_median_ms = 1000 * statistics.median(submits_s)
+        found.submit_p99_ms = 1000 * statistics.quantiles(submits_s, n=100)[98]
     found.times_one_lane = found.fleet_per_s / found.one_lane_per_s
     async with (
         _fleet(given.wait_ms, directory / "local", problems, workers=0, lanes=1) as local,
@@ -75,7 +90,7 @@ async def _measured(given: argparse.Namespace, directory: Path) -> Outcome:
     ):
         for index in range(-2, given.rounds):  # the first two are not warm
             for client, times in ((local, found.local_s), (remote, found.remote_s)):
-                took_s = await _graded(client, f"round {index}")
+                took_s = await _graded(client.api, f"round {index}")
                 if index >= 0:
                     times.append(took_s)
     found.local_median_s, found.remote_median_s = statistics.median(found.local_s), statistics.median(found.remote_s)
@@ -84,7 +99,7 @@ async def _measured(given: argparse.Namespace, directory: Path) -> Outcome:
 
 
 @asynccontextmanager
-async def _fleet(wait_ms: float, directory: Path, problems: Path, *, workers: int, lanes: int) -> AsyncIterator[GraderClient]:
+async def _fleet(wait_ms: float, directory: Path, problems: Path, *, workers: int, lanes: int) -> AsyncIterator[_Served]:
     """A server with so many workers; with none it grades by itself."""
     directory.mkdir()
     join = f"unix:{directory}/fleet"
@@ -98,26 +113,29 @@ async def _fleet(wait_ms: float, directory: Path, problems: Path, *, workers: in
         async with GraderClient(server.address) as client:
             await host.until_answering(server, client)
             await asyncio.gather(*(_graded(client, f"warm {index}") for index in range(4 * max(1, workers) * lanes)))
-            yield client
+            yield _Served(api=client, server_pid=server.pid)
     finally:
         for process in reversed(processes):
             process.stop()
 
 
-async def _throughput(client: GraderClient, count: int) -> float:
+async def _throughput(client: GraderClient, count: int, submits_s: list[float] | None = None) -> float:
     """Submissions in a second, of so many that are all there from the start."""
     begun_s = time.monotonic()
-    await asyncio.gather(*(_graded(client, f"{index}") for index in range(count)))
+    await asyncio.gather(*(_graded(client, f"{index}", submits_s) for index in range(count)))
     return count / (time.monotonic() - begun_s)
 
 
-async def _graded(client: GraderClient, note: str) -> float:
-    """How long one took, from the call to its end."""
-    begun_s = time.monotonic()
-    submitted = await client.submit(host.submission(note))
-    async for _ in client.watch(submitted.name):
-        pass
-    return time.monotonic() - begun_s
+async def _graded(client: GraderClient, note: str, submits_s: list[float] | None = None) -> float:
+    """How long one took, from the call to its end. submits_s: gets how long Submit took."""
+    async with AT_ONCE:
+        begun_s = time.monotonic()
+        submitted = await client.submit(host.submission(note))
+        if submits_s is not None:
+            submits_s.append(time.monotonic() - begun_s)
+        async for _ in client.watch(submitted.name):
+            pass
+        return time.monotonic() - begun_s
 
 
 def _parser() -> argparse.ArgumentParser:
