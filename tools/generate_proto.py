@@ -29,7 +29,7 @@ def sources() -> list[str]:
 
 def public_sources() -> list[str]:
     """Those of the public API."""
-    return [path for path in sources() if "/fleet/" not in path]
+    return [path for path in sources() if PROTO / "grader" / "fleet" not in Path(path).parents]
 
 
 def generate(out: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from grader.model import Lease, Submission, SubmissionState
 
-LEASE_LIMIT_BYTES = 48 * 1024 * 1024  # sources are at most 1 MiB; a problem may carry weights and modules
+LEASE_LIMIT_BYTES = 48 * 1024 * 1024  # below what a message may have; sources are at most 1 MiB, a problem may carry weights and modules
 _LEASE = TypeAdapter(Lease)
 
 

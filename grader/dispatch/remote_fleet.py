@@ -20,10 +20,10 @@ from typing import get_args
 import structlog
 
 from grader import devices
-from grader.artifacts.files import SUBMISSION_LIMIT_BYTES, SubmissionFiles
+from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader.artifacts.store import write_whole
-from grader.dispatch.lease_messages import lease_to_bytes
-from grader.errors import DeviceQuarantined, WorkerFault, WorkerLost
+from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
+from grader.errors import DeviceQuarantined, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
@@ -32,7 +32,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.output import FILE_LIMIT_BYTES
 
 FACTS_WAITING = 256  # of an attempt; then its worker is not read until some are taken
-FACT_LIMIT = 100_000  # of an attempt
+FACT_LIMIT, FACTS_LIMIT_BYTES = 100_000, 256 * 1024 * 1024  # of an attempt
 CANCEL_S = 120.0  # how long a worker may take until the boxes of an attempt are gone
 CAPACITY_LIMIT, KIND_LIMIT, LANE_LIMIT, NAME_LIMIT_CHARS = 1024, 256, 256, 100
 LOSS_LIMIT = 3  # a submission that was at so many workers when they were lost is not given to another one
@@ -54,8 +54,9 @@ class _RemoteAttempt:
         self.taken = asyncio.Event()
         self.ended = asyncio.Event()
         self.cancelled = False
-        self.fact_count = 0
-        self.files: dict[str, int] = {}  # sizes of those that are here, by digest
+        self.fact_count = self.fact_bytes = 0
+        self.files: dict[str, int] = {}  # sizes of those that were sent, by digest
+        self.kept: set[str] = set()  # the digests of those that are kept: there may be no room
         self.partial: tuple[str, bytearray] | None = None
         self.file_bytes = 0
 
@@ -70,14 +71,13 @@ class _RemoteAttempt:
 
 
 class RemoteWorker:
-    """The server's half of one stream. outbox: what is to be said to the worker; None ends the stream."""
+    """The server's half of one stream. outbox: messages to the worker; None ends the stream. changed: set when its room changes."""
 
-    def __init__(self, node: str, standing: fleet_pb2.Standing, files: SubmissionFiles | None) -> None:
+    def __init__(self, node: str, standing: fleet_pb2.Standing, files: SubmissionFiles | None, changed: asyncio.Event) -> None:
         self.node, self.gone, self.violated = node, "", False
         self.outbox: asyncio.Queue[fleet_pb2.AttachResponse | None] = asyncio.Queue()
-        self.changed = asyncio.Event()
         self.standing = checked_standing(standing)
-        self._files = files
+        self._files, self._changed = files, changed
         self._attempts: dict[int, _RemoteAttempt] = {}
         self._numbers = itertools.count(1)
 
@@ -97,10 +97,15 @@ class RemoteWorker:
 
     async def grade(self, lease: Lease) -> AsyncGenerator[wire.Fact, None]:
         """Have it grade an attempt. WorkerLost where it goes away; when this ends early, the boxes there are gone."""
+        content = lease_to_bytes(lease)
+        if len(content) > LEASE_LIMIT_BYTES:  # a message that is too large would end the stream, and all attempts on it
+            raise ProblemBroken(
+                f"the problem and the sources are {len(content)} bytes, more than a worker can be sent; make the problem smaller"
+            )
         number, attempt = next(self._numbers), _RemoteAttempt()
         self._attempts[number] = attempt
+        self._say(grade=fleet_pb2.Grade(attempt=number, lease=content))
         try:
-            self._say(grade=fleet_pb2.Grade(attempt=number, lease=lease_to_bytes(lease)))
             while True:
                 item = await attempt.items.get()
                 attempt.taken.set()
@@ -118,7 +123,7 @@ class RemoteWorker:
                 self._say(cancel=fleet_pb2.Cancel(attempt=number))
                 await finish_despite_cancel(self._ended(attempt))
             del self._attempts[number]
-            self.changed.set()
+            self._changed.set()
 
     async def hear(self, message: fleet_pb2.AttachRequest) -> None:
         """Take what the worker says; ProtocolViolation."""
@@ -133,12 +138,12 @@ class RemoteWorker:
                 await self._piece(message.file_piece)
             case "standing":
                 self.standing = checked_standing(message.standing)
-                self.changed.set()
+                self._changed.set()
             case other:
                 raise ProtocolViolation(f"sent {other or 'nothing'} where that is not in order")
 
     def lose(self, why: str, *, violated: bool = False) -> None:
-        """It is gone, for the first reason that is given: everybody who waits for it is told."""
+        """It is gone, for the first reason that is given, and nobody waits for it any longer."""
         if self.gone:
             return
         self.gone, self.violated = why, violated
@@ -148,7 +153,7 @@ class RemoteWorker:
             attempt.taken.set()
             attempt.ended.set()
             attempt.items.put_nowait(None)
-        self.changed.set()
+        self._changed.set()
 
     def _say(self, **message: object) -> None:
         self.outbox.put_nowait(fleet_pb2.AttachResponse(**message))  # type: ignore[arg-type]
@@ -171,16 +176,20 @@ class RemoteWorker:
         if message.number != attempt.fact_count:
             raise ProtocolViolation(f"sent fact {message.number} where {attempt.fact_count} was due")
         attempt.fact_count += 1
-        if attempt.fact_count > FACT_LIMIT:
-            raise ProtocolViolation(f"sent more than {FACT_LIMIT} facts of an attempt")
+        attempt.fact_bytes += len(message.line)
+        if attempt.fact_count > FACT_LIMIT or attempt.fact_bytes > FACTS_LIMIT_BYTES:
+            raise ProtocolViolation("sent more facts of an attempt than there can be")
         try:
             fact = wire.decode(message.line)
         except wire.WireError as error:
             raise ProtocolViolation(f"sent a line that is no fact: {error}") from None
         if not isinstance(fact, FACT_TYPES):
             raise ProtocolViolation(f"sent a {type(fact).__name__}, which is no fact")
-        if isinstance(fact, wire.ArtifactFile) and attempt.files.get(fact.digest) != fact.size_bytes:
-            raise ProtocolViolation("named a file that it did not send")
+        if isinstance(fact, wire.ArtifactFile):
+            if attempt.files.get(fact.digest) != fact.size_bytes:
+                raise ProtocolViolation("named a file that it did not send")
+            if fact.digest not in attempt.kept:
+                return
         await attempt.put(fact)
 
     async def _piece(self, piece: fleet_pb2.FilePiece) -> None:
@@ -198,8 +207,21 @@ class RemoteWorker:
             whole = bytes(content)
             if hashlib.sha256(whole).hexdigest() != digest:
                 raise ProtocolViolation("sent a file that is not what its digest says")
-            if self._files is not None and await asyncio.to_thread(self._files.keep, whole) == digest:
-                attempt.files[digest] = len(whole)
+            attempt.files[digest] = len(whole)
+            if len(attempt.files) > FILE_COUNT_LIMIT:
+                raise ProtocolViolation("sent too many files")
+            if await self._keep(whole):
+                attempt.kept.add(digest)
+
+    async def _keep(self, content: bytes) -> bool:
+        """Whether the file is here now. That there is no room for it is not the worker's fault."""
+        if self._files is None:
+            return False
+        try:
+            return await asyncio.to_thread(self._files.keep, content) is not None
+        except OSError as error:
+            log.warning("submission_file_not_kept", error=str(error))
+            return False
 
     def _fault(self, ended: fleet_pb2.Ended) -> Exception:
         if ended.reason == DeviceQuarantined.reason:
@@ -221,8 +243,7 @@ class RemoteFleet:
 
     def join(self, node: str, standing: fleet_pb2.Standing) -> RemoteWorker:
         """A worker is in; an older stream of the same node is ended. ProtocolViolation."""
-        worker = RemoteWorker(node, standing, self._files)
-        worker.changed = self._changed
+        worker = RemoteWorker(node, standing, self._files, self._changed)
         if (before := self._workers.get(node)) is not None:
             before.lose("was replaced by a new connection of the same node")
         self._workers[node] = worker

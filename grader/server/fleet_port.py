@@ -1,4 +1,4 @@
-"""The port at which workers join: mutual TLS, one bidirectional stream for each worker.  No part of the public API."""
+"""The port at which workers join: mutual TLS, one bidirectional stream for each worker.  The public API does not have it."""
 
 from __future__ import annotations
 
@@ -62,29 +62,24 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
             worker = self._fleet.join(node, hello.standing)
         except ProtocolViolation as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the worker {error}")
-        listening = asyncio.create_task(_listen(worker, request_iterator))
+        tasks = [asyncio.create_task(_listen(worker, request_iterator)), asyncio.create_task(self._watch_certificate(worker, context))]
         try:
             yield fleet_pb2.AttachResponse(welcome=fleet_pb2.Welcome(node=node))
-            async for message in self._messages(worker, context):
+            while (message := await worker.outbox.get()) is not None:
                 yield message
             if worker.violated:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the worker {worker.gone}")
         finally:
-            listening.cancel()
+            for task in tasks:
+                task.cancel()
             self._fleet.leave(worker)
 
-    async def _messages(self, worker: RemoteWorker, context: Context) -> AsyncIterator[fleet_pb2.AttachResponse]:
-        """What it is told, until it is lost; also because its certificate was removed meanwhile."""
-        while True:
-            try:
-                message = await asyncio.wait_for(worker.outbox.get(), CERTIFICATE_LOOK_S)
-            except TimeoutError:
-                if self._certificates is not None and self._certified(self._certificates, context) is None:
-                    worker.lose("had its certificate removed")
-                continue
-            if message is None:
-                return
-            yield message
+    async def _watch_certificate(self, worker: RemoteWorker, context: Context) -> None:
+        """End the stream of a worker whose certificate is removed meanwhile."""
+        while self._certificates is not None and not worker.gone:
+            await asyncio.sleep(CERTIFICATE_LOOK_S)
+            if self._certified(self._certificates, context) is None:
+                worker.lose("had its certificate removed")
 
     @staticmethod
     def _certified(certificates: FleetCertificates, context: Context) -> str | None:
@@ -101,11 +96,10 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
         return node
 
     async def _hello(self, messages: AsyncIterator[fleet_pb2.AttachRequest], context: Context) -> fleet_pb2.Hello:
-        try:
+        first = fleet_pb2.AttachRequest()
+        with suppress(TimeoutError, StopAsyncIteration):
             async with asyncio.timeout(HELLO_S):
                 first = await anext(aiter(messages))
-        except (TimeoutError, StopAsyncIteration):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a worker has to say hello first")
         if first.WhichOneof("message") != "hello":
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a worker has to say hello first")
         hello = first.hello

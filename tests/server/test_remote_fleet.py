@@ -17,7 +17,7 @@ from grader.config import Settings
 from grader.dispatch import remote_fleet
 from grader.dispatch.lease_messages import lease_from_bytes, lease_to_bytes
 from grader.dispatch.remote_fleet import RemoteFleet
-from grader.errors import FleetRefused, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
+from grader.errors import FleetRefused, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.model import Lease, Submission, SubmissionState
 from grader.observability.observer import LaneNow, LaneState
@@ -188,7 +188,11 @@ FORGED = {
     "more places than there are": [{"standing": standing(capacity=10**6)}],
     "a device that there is not": [{"standing": standing("tpu")}],
     "a lane with an escape": [{"standing": standing(lanes=[fleet_pb2.Lane(name="\x1b[2J", state="FREE")])}],
-    "a flood": [fact(number=number) for number in range(12)],
+    "a flood": [fact(number=number) for number in range(11)],
+    "a flood of bytes": [
+        fact(number=number, line=wire.encode(wire.Progress(stage=wire.Stage.BUILDING, workload_id="x" * 900))) for number in range(6)
+    ],
+    "too many files": [piece(b"%d" % number, hashlib.sha256(b"%d" % number).hexdigest()) for number in range(65)],
 }
 
 
@@ -196,6 +200,7 @@ FORGED = {
 async def test_what_no_worker_says_ends_its_stream_and_reaches_no_ledger(fleet, address, monkeypatch, messages) -> None:
     """The attempt is given back, and another worker gets it. The control is the test above, where a worker keeps to the protocol."""
     monkeypatch.setattr(remote_fleet, "FACT_LIMIT", 10)
+    monkeypatch.setattr(remote_fleet, "FACTS_LIMIT_BYTES", 5000)
     reached: list[wire.Fact] = []
 
     async def collected() -> None:
@@ -215,8 +220,32 @@ async def test_what_no_worker_says_ends_its_stream_and_reaches_no_ledger(fleet, 
         else:
             with pytest.raises(WorkerLost, match="local-1"):
                 await grading
-    assert all(one == LINES[0] for one in reached) and len(reached) <= 10
+    assert all(isinstance(one, wire.Environment | wire.Progress) for one in reached) and len(reached) <= 10
     assert not any(isinstance(one, wire.ArtifactFile | wire.Finished) for one in reached)
+
+
+@pytest.mark.parametrize("room", [0, None])
+async def test_a_file_for_which_there_is_no_room_is_left_out_with_its_fact(tmp_path, place, room) -> None:
+    """It is not the worker's fault: its stream goes on. The control is the first test of this page, where there is room."""
+    files = None if room is None else SubmissionFiles(tmp_path / "files", room)
+    fleet = RemoteFleet(tmp_path / "devices.json", files)
+    async with fleet_port(Settings(state_dir=place, fleet_listen=f"unix:{place}/fleet"), fleet) as address, inside(address) as worker:
+        grading = asyncio.create_task(graded(fleet, lease()))
+        attempt = (await worker.grade()).attempt
+        await worker.say(file_piece=fleet_pb2.FilePiece(attempt=attempt, digest=DIGEST, content=FILE, last=True))
+        await worker.fact(attempt, 0, NAMED)
+        await worker.fact(attempt, 1, LINES[0])
+        await worker.end(attempt)
+        assert await grading == [LINES[0]]
+
+
+async def test_a_lease_that_is_too_large_is_the_problems_fault(fleet, address, monkeypatch) -> None:
+    """It is not sent, and ends no stream."""
+    monkeypatch.setattr(remote_fleet, "LEASE_LIMIT_BYTES", 10)
+    async with inside(address):
+        with pytest.raises(ProblemBroken, match="make the problem smaller"):
+            await graded(fleet, lease())
+        assert fleet.capacity() == 2 and fleet.ready_kinds() == ("emulated",)
 
 
 async def test_a_worker_speaks_of_its_own_attempts_only(fleet, address) -> None:
@@ -278,10 +307,25 @@ async def test_only_a_certificate_that_is_still_good_lets_in(place, tmp_path, fl
                 code = await refusal_of(address, credentials(content, place))
                 assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNAVAILABLE), name
             assert await refusal_of(address, grpc.ssl_channel_credentials(own.authority())) is grpc.StatusCode.UNAVAILABLE
+            grading = asyncio.create_task(busy(fleet))  # a worker that gets messages all the time is looked at, too
+            await worker.grade()
             assert own.remove("gpu-1") and not own.remove("gpu-1")
             while await worker.heard() is not grpc.aio.EOF:
                 pass
+            await grading
         assert await refusal_of(address, credentials(good, place)) is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def busy(fleet):
+    """Give a worker something and take it back, again and again, until it is gone."""
+    while fleet.capacity():
+        grading = asyncio.create_task(graded(fleet, lease()))
+        await asyncio.sleep(0.01)
+        (worker,) = fleet._workers.values() or (None,)
+        for attempt in worker._attempts.values() if worker else ():
+            attempt.ended.set()
+        grading.cancel()
+        await asyncio.gather(grading, return_exceptions=True)
 
 
 async def refusal_of(address, given):
