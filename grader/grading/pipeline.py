@@ -288,9 +288,10 @@ def _run_spec(
     if seat.gpu is not None and seat.idle:
         options += ("--device", seat.kind)
     command: tuple[str, ...] = ()
+    directory: Path | None = None
     if tool is not None:
         options += tool.options
-        command = tool.command
+        command, directory = tool.command, tool.directory
     return BoxSpec(
         box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,
@@ -300,7 +301,7 @@ def _run_spec(
         link_dir=work.link_dir,
         out_dir=out_dir,
         gpu=seat.gpu,
-        tool_dir=tool.directory if tool is not None and tool.directory is not None and tool.directory.is_dir() else None,
+        tool_dir=directory if directory is not None and directory.is_dir() else None,
     )
 
 

@@ -29,6 +29,7 @@ from sandbox.protocol.output import (
     NCU_CSV,
     NCU_REPORT,
     NCU_TEXT,
+    NSIGHT,
     SANITIZER_TEXT,
     TORCH_PROFILER,
     TORCH_TABLE,
@@ -39,7 +40,6 @@ from sandbox.protocol.wire import BoxCause, ToolOutcome
 
 log = structlog.get_logger()
 
-NSIGHT = Path("/opt/nvidia/nsight-compute")  # where NVIDIA's packages put ncu; the toolkit has a script that starts it
 SLOWDOWN = 20.0  # what compute-sanitizer and ncu make of a kernel's time, at most
 TOOL_END_S = 150.0  # once the runner has ended, for the tool's own report
 COMPILERS = "compilers"  # what the static box is called where it left nothing
@@ -96,8 +96,7 @@ def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
 def unavailable_tools(*, on_gpu: bool) -> ProfileClaims:
     """Those that can't, named in every profile, so that nobody looks for them."""
     left = () if on_gpu else GPU_TOOLS
-    tools = tuple(wire.ProfileTool(name=one.name, outcome=ToolOutcome.UNAVAILABLE, detail="it needs a GPU") for one in left)
-    return ProfileClaims(profile=wire.KernelProfile(tools=tools))
+    return _without_result(ToolOutcome.UNAVAILABLE, "it needs a GPU", *(one.name for one in left))
 
 
 async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
@@ -159,7 +158,7 @@ def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClai
         BoxCause.MEMORY_LIMIT: "it took more memory than a box may",
         BoxCause.OUTPUT_LIMIT: "it printed too much",
     }.get(end.cause, found.missing)
-    return ProfileClaims(profile=wire.KernelProfile(tools=(wire.ProfileTool(name=tool, outcome=ToolOutcome.FAILED, detail=how),)))
+    return _without_result(ToolOutcome.FAILED, how, tool)
 
 
 async def run_profile(
@@ -207,8 +206,14 @@ def profiled_workload(problem: wire.ProblemSpec, *, largest: bool) -> wire.Probl
 
 def no_workload(tool: RunTool) -> ProfileClaims:
     """Where every workload is hidden."""
-    named = wire.ProfileTool(name=tool.name, outcome=ToolOutcome.UNAVAILABLE, detail="the problem has no public workload")
-    return ProfileClaims(profile=wire.KernelProfile(tools=(named,)))
+    return _without_result(ToolOutcome.UNAVAILABLE, "the problem has no public workload", tool.name)
+
+
+def _without_result(outcome: ToolOutcome, detail: str, *names: str) -> ProfileClaims:
+    """Tools that have found nothing, and why."""
+    return ProfileClaims(
+        profile=wire.KernelProfile(tools=tuple(wire.ProfileTool(name=one, outcome=outcome, detail=detail) for one in names))
+    )
 
 
 async def _reported(box: Box) -> BoxExit:

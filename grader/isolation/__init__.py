@@ -80,7 +80,7 @@ class BoxSpec:
         After the box is gone its files are taken with `pickup`.
     slot: a small number that no other live box of this host has; it decides the uid.
     gpu: None in a build box, always: nothing is measured there, so nothing needs one.
-    tool_dir: bound read-only where it lies on the host: a profiler that is no part of the toolchain. A box made from an image has its own.
+    tool_dir: bound read-only where it lies on the host: a profiler outside of the toolchain. A box made from an image has its own.
     """
 
     box_id: str

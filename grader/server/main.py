@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"Also: grader-server WORD --help, where WORD is one of: {', '.join(COMMANDS)}.",
     )
     add: Any = made.add_argument
-    add("--version", action="version", version=f"%(prog)s {_version()}")
+    add("--version", action="version", version=f"%(prog)s {installed_version()}")
     add("--listen", metavar="ADDRESS", help="HOST:PORT or unix:/PATH (127.0.0.1:50551)")
     add("--state-dir", metavar="DIR", help="where the ledger is; one server at a time ($GRADER_STATE_DIR, or the user's state directory)")
     add(
@@ -66,18 +66,7 @@ def parser() -> argparse.ArgumentParser:
         help="submissions that each user may make in an hour, in addition to a competition's own limit (0: any)",
     )
     add("--daily-limit", type=int, metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
-    add("--sandbox", choices=choices(), help="the sandbox for kernels (auto: the strongest that works)")
-    add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
-    add(
-        "--resident-toolchain",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="let boxes see a copy of the host's toolchain in memory, so that no box learns by the page cache what an earlier one read "
-        "($GRADER_RESIDENT_TOOLCHAIN, or where three times the copy's size is free)",
-    )
-    add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
-    add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
-    add("--builders", type=int, metavar="N", help="builds done at once (2)")
+    add_grading_options(made)
     add("--fleet", choices=("local", "remote"), help="what grades: this host, or workers that join at --fleet-listen (local)")
     add("--fleet-listen", metavar="ADDRESS", help="HOST:PORT, with mutual TLS, or unix:/PATH: where workers join (127.0.0.1:50552)")
     add("--auth", choices=("auto", "keys", "none"), help="require API keys (auto: if other hosts can connect; then always)")
@@ -101,9 +90,7 @@ def parser() -> argparse.ArgumentParser:
     add("--web-address-limit", type=int, metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
     add("--health-call-limit", type=int, metavar="N", help="calls of the health service that may be open: they need no key (256)")
     add("--health-address-limit", type=int, metavar="N", help="the same from one address (64)")
-    add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
-    add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
-    add("--log-level", choices=("debug", "info", "warning", "error"), help="the lowest level that is logged (info)")
+    add_process_options(made)
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
     add(
         "--hooks-allow-private",
@@ -125,7 +112,33 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _version() -> str:
+def add_grading_options(parser: argparse.ArgumentParser) -> None:
+    """What decides how this host grades, for every program that does."""
+    add: Any = parser.add_argument
+    add("--sandbox", choices=choices(), help="the sandbox for kernels (auto: the strongest that works)")
+    add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
+    add(
+        "--resident-toolchain",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="let boxes see a copy of the host's toolchain in memory, so that no box learns by the page cache what an earlier one read "
+        "($GRADER_RESIDENT_TOOLCHAIN, or where three times the copy's size is free)",
+    )
+    add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
+    add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
+    add("--builders", type=int, metavar="N", help="builds done at once (2)")
+
+
+def add_process_options(parser: argparse.ArgumentParser) -> None:
+    """How a program that serves ends, and what it logs."""
+    add: Any = parser.add_argument
+    add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
+    add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="the lowest level that is logged (info)")
+
+
+def installed_version() -> str:
+    """Of the package; "unknown" where it is not installed."""
     try:
         return metadata.version("grader")
     except metadata.PackageNotFoundError:

@@ -10,34 +10,28 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from pydantic import ValidationError
 
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
-from grader.formats.validation_messages import describe
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
 from grader.server.grading import Wiring
 from grader.server.resources import bound_arenas, raise_descriptor_limit
 from grader.server.running import serving
+from grader.server.settings_given import FAILED, MISUSED, settings_given
 from grader.server.wiring import wired
 from grader.state_dir import writable_directory
 
 log = structlog.get_logger()
 
-MISUSED, FAILED = 2, 3
 # The ledger's thread asks for the interpreter after every statement: with the default of 5 ms a busy event loop made each of them wait.
 SWITCH_S = 0.0005
 
 
 def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
     """Serve with these settings until SIGTERM or SIGINT; the exit code."""
-    try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        for one in error.errors():
-            option = "--" + str(one["loc"][0]).replace("_", "-")
-            sys.stderr.write(f"grader-server: {option}: {describe(one)}\n")
+    settings = settings_given("grader-server", given)
+    if settings is None:
         return MISUSED
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     sys.setswitchinterval(SWITCH_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -11,9 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from grader import devices
-from grader.config import state_directory
-from grader.isolations import choices
+from grader.server.main import add_grading_options, add_process_options
 
 PLACE = "place"
 NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes")
@@ -33,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def start(words: Mapping[str, Any], **more: Any) -> int:
     """Work with these options. more: for `grader.worker.serve.run`."""
-    serve = import_module("grader.worker.serve")
+    serve, config = import_module("grader.worker.serve"), import_module("grader.config")  # slow, and not needed for --help
     given = {name: value for name, value in words.items() if value is not None and name not in NOT_SETTINGS}
-    given.setdefault("state_dir", state_directory(os.environ) / "-".join(filter(None, ("worker", words["name"]))))
+    given.setdefault("state_dir", config.state_directory() / "-".join(filter(None, ("worker", words["name"]))))
     joining = serve.Joining(
         address=words["join"], certificate=words["certificate"], name=words["name"], until_stdin_closes=words["until_stdin_closes"]
     )
@@ -59,15 +56,8 @@ def parser() -> argparse.ArgumentParser:
     add("--state-dir", metavar="DIR", help="this worker's own directory; one worker at a time ('worker' in the user's state directory)")
     add("--cache-dir", metavar="DIR", help="where built artifacts are kept (in the state directory)")
     add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
-    add("--sandbox", choices=choices(), help="the sandbox for kernels (auto: the strongest that works)")
-    add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
-    add("--resident-toolchain", action=argparse.BooleanOptionalAction, default=None, help="as grader-server has it")
-    add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
-    add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
-    add("--builders", type=int, metavar="N", help="builds done at once (2)")
-    add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
-    add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
-    add("--log-level", choices=("debug", "info", "warning", "error"), help="the lowest level that is logged (info)")
+    add_grading_options(made)
+    add_process_options(made)
     return made
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -83,12 +82,6 @@ class Keeper:
             self.restart_count += 1
             pause_s = RESTART_S if loop.time() - begun_s > WELL_S else min(2 * pause_s, RESTART_MOST_S)
             await asyncio.sleep(pause_s)
-
-    def kill_worker(self) -> None:
-        """SIGKILL, for tests."""
-        with suppress(ProcessLookupError):
-            if self._child is not None:
-                os.killpg(self._child.pid, signal.SIGKILL)
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:

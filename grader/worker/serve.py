@@ -1,4 +1,4 @@
-"""What `grader-worker` does once its command line is read: join a server, and join again until it is told to stop."""
+"""What `grader-worker` does once its command line is read: join a server, and join again until a signal ends it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from typing import Any
 
 import grpc
 import structlog
-from pydantic import ValidationError
 
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.errors import FleetRefused, GraderError, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2_grpc
-from grader.formats.validation_messages import describe
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
 from grader.server.fleet_certificates import SERVER_NAME
@@ -28,11 +26,11 @@ from grader.server.fleet_port import OPTIONS, UNIX
 from grader.server.grading import Grading, Wiring
 from grader.server.lock import state_lock
 from grader.server.resources import raise_descriptor_limit
+from grader.server.settings_given import FAILED, MISUSED, settings_given
 from grader.server.wiring import local
 from grader.state_dir import writable_directory
 from grader.worker.session import FleetSession
 
-MISUSED, FAILED = 2, 3
 RETRY_S, RETRY_MOST_S = 0.5, 10.0
 REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED)
 
@@ -51,11 +49,8 @@ class Joining:
 
 def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring = local) -> int:
     """Grade for this server until SIGTERM or SIGINT; the exit code."""
-    try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        for one in error.errors():
-            sys.stderr.write(f"grader-worker: --{str(one['loc'][0]).replace('_', '-')}: {describe(one)}\n")
+    settings = settings_given("grader-worker", given)
+    if settings is None:
         return MISUSED
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     raise_descriptor_limit()

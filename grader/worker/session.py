@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
-from importlib import metadata
 from typing import cast
 
 import structlog
@@ -20,6 +19,7 @@ from grader.errors import CallRefused, GraderFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.model import Lease
 from grader.server.grading import Grading
+from grader.server.main import installed_version
 from sandbox.protocol import wire
 from sandbox.protocol.version import VERSION
 
@@ -46,7 +46,7 @@ class FleetSession:
         async def messages() -> AsyncIterator[fleet_pb2.AttachRequest]:
             hello = fleet_pb2.Hello(
                 protocol=VERSION,
-                version=_version(),
+                version=installed_version(),
                 isolation=self._grading.isolation,
                 safe=self._grading.safe,
                 standing=self._standing(),
@@ -156,10 +156,3 @@ class FleetSession:
             lanes=[fleet_pb2.Lane(name=lane.name, state=lane.state.name) for lane in self._grading.lanes()],
             leaving=self._leaving.is_set(),
         )
-
-
-def _version() -> str:
-    try:
-        return metadata.version("grader")
-    except metadata.PackageNotFoundError:
-        return "unknown"

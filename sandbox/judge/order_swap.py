@@ -13,7 +13,7 @@ import torch
 
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.run.runner_link import RunnerLink
-from sandbox.judge.run.trial import LeftOver, RunOptions, WorkloadContext, run
+from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
 from sandbox.judge.verify import expected
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
@@ -26,29 +26,29 @@ def order_swap(subject: RunnerLink, bench: WorkloadContext) -> wire.OrderSwap | 
     if bench.workload.hidden:
         raise RuntimeError("no answer of a hidden workload may reach the kernel's process")
 
-    def answers(drawn: list[torch.Tensor]) -> list[torch.Tensor]:
-        return expected(bench.reference, drawn, bench.problem)
-
-    def zeros(_: list[torch.Tensor]) -> list[torch.Tensor]:  # as memory that the process has never had before
-        return [torch.zeros(())] * len(bench.problem.outputs)
-
     with suppress(ReferenceFailed, torch.OutOfMemoryError):
-        kernel_first = _accepts(subject, bench, zeros)
-        begun_s, pytorch_first = time.monotonic(), _accepts(subject, bench, answers)
+        kernel_first = _accepts(subject, bench, pytorch_first=False)
+        begun_s, pytorch_first = time.monotonic(), _accepts(subject, bench, pytorch_first=True)
         for _ in range(FURTHER_TRIES):
             if pytorch_first is False and time.monotonic() - begun_s < TRIES_S:
-                pytorch_first = _accepts(subject, bench, answers)
+                pytorch_first = _accepts(subject, bench, pytorch_first=True)
         if kernel_first is not None and pytorch_first is not None:
             return wire.OrderSwap(kernel_first=kernel_first, pytorch_first=pytorch_first)
     return None
 
 
-def _accepts(subject: RunnerLink, bench: WorkloadContext, left_over: LeftOver) -> bool | None:
-    """Whether a comparison without poison passes, when the memory for the outputs held this."""
+def _accepts(subject: RunnerLink, bench: WorkloadContext, *, pytorch_first: bool) -> bool | None:
+    """Whether a comparison without poison passes. The memory for the outputs holds PyTorch's answer, or zeros, as memory does that the
+    process has never had before."""
+    right: list[torch.Tensor] = []
+
+    def left_over(drawn: list[torch.Tensor]) -> list[torch.Tensor]:
+        right[:] = expected(bench.reference, drawn, bench.problem)
+        return right if pytorch_first else [torch.zeros(())] * len(right)
+
     done = run(subject, bench, RunOptions(left_over=left_over))
     if not isinstance(done.reply, Answer) or done.reply.status is not Status.OK:
         return None
-    right = expected(bench.reference, done.inputs, bench.problem)
     if bench.compare is not None:
         nothing = [torch.zeros_like(one, dtype=torch.bool) for one in done.outputs]
         found = bench.compare(bench.workload, done.inputs, done.outputs, right, nothing)

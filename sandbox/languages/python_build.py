@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_m
 from sandbox.languages.python_module import entries, names_extensions
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
+from sandbox.protocol.output import read_left
 from sandbox.protocol.python_archive import MODULES, ArchiveRefused, pack
 
 OUTPUT_KEPT_BYTES = 16 * 1024
@@ -128,9 +128,7 @@ def _reported(path: Path) -> tuple[BuildAttempt | None, wire.BuildNote]:
     """What the importing process left; None where that is nothing that it writes."""
     note = wire.BuildNote()
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            content = file.read(REPORT_LIMIT_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-        message = json.loads(content)
+        message = json.loads(read_left(path, REPORT_LIMIT_BYTES))
         code, log, noted = message["code"], message["log"], wire.decode(message["note"].encode())
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None, note

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 PROFILE_NOTE = "profile.json"
@@ -12,6 +13,13 @@ TORCH_TABLE, TORCH_TRACE = "torch_profile.txt", "torch_trace.json"
 TORCH_TRACE_PACKED = f"{TORCH_TRACE}.gz"  # in its place where it is too large
 COMPUTE_SANITIZER, SANITIZER_TEXT = "compute-sanitizer", "compute_sanitizer.txt"
 NCU, NCU_REPORT, NCU_TEXT, NCU_CSV = "ncu", "ncu.ncu-rep", "ncu_details.txt", "ncu_details.csv"
+NSIGHT = Path("/opt/nvidia/nsight-compute")  # where NVIDIA's packages put ncu; the toolkit has a script that starts it
+
+
+def read_left(path: Path, limit_bytes: int) -> bytes:
+    """The first bytes of a file in a directory that a submission can write to, b"" where it is no plain file; OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(limit_bytes) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
 
 def leave(out_dir: Path, name: str, content: bytes) -> None:

@@ -11,7 +11,6 @@ import io
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -27,9 +26,11 @@ from sandbox.protocol.output import (
     NCU_CSV,
     NCU_REPORT,
     NCU_TEXT,
+    NSIGHT,
     PROFILE_NOTE,
     SANITIZER_TEXT,
     leave,
+    read_left,
 )
 from sandbox.protocol.wire import ToolOutcome
 
@@ -37,7 +38,6 @@ IMPORT_S = 60.0
 TAIL_BYTES = 4096
 KERNEL_COUNT = 4  # kernels in a sentence
 LAUNCH_COUNT = 20  # that ncu replays
-NSIGHT = "/opt/nvidia/nsight-compute"  # where NVIDIA's packages put ncu, beyond the toolkit
 COUNTERS_CLOSED = "ERR_NVGPUCTRPERM"
 # As the CSV of ncu's details page calls them.
 FIGURES = (("Achieved Occupancy", "achieved occupancy"), ("Compute (SM) Throughput", "compute"), ("Memory Throughput", "memory"))
@@ -84,12 +84,12 @@ def _run(tool: NvidiaTool, out_dir: Path, command: Sequence[str]) -> Found:
 
 def find(program: str) -> str | None:
     """Return where a tool lies: on the path, or the latest version in NVIDIA's own directory."""
-    versions = sorted(Path(NSIGHT).glob(f"*/{program}"), key=lambda path: [int(one) for one in re.findall(r"\d+", path.parent.name)])
+    versions = sorted(NSIGHT.glob(f"*/{program}"), key=lambda path: [int(one) for one in re.findall(r"\d+", path.parent.name)])
     return str(versions[-1]) if versions else shutil.which(program)
 
 
 def _sanitizer_report(_: str, out_dir: Path, printed: str) -> Found:
-    text = _content(out_dir / SANITIZER_TEXT).decode("utf-8", "replace")
+    text = _text(out_dir / SANITIZER_TEXT)
     summary = re.search(r"ERROR SUMMARY: (\d+) error", text)
     if summary is None:
         return ToolOutcome.FAILED, _why(text or printed), (SANITIZER_TEXT,) if text else ()
@@ -116,7 +116,7 @@ def _ncu_report(program: str, out_dir: Path, printed: str) -> Found:
         if done.returncode == 0:
             leave(out_dir, name, done.stdout[:FILE_LIMIT_BYTES])
             files.append(name)
-    return ToolOutcome.RAN, _figures(_content(out_dir / NCU_CSV).decode("utf-8", "replace")), tuple(files)
+    return ToolOutcome.RAN, _figures(_text(out_dir / NCU_CSV)), tuple(files)
 
 
 def _figures(text: str) -> str:
@@ -134,11 +134,11 @@ def _figures(text: str) -> str:
     return "; ".join(sentences) or "its report names no kernel"
 
 
-def _content(path: Path) -> bytes:
-    """The beginning of a plain file; b"" of anything else."""
-    with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        return file.read(FILE_LIMIT_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-    return b""
+def _text(path: Path) -> str:
+    """A report of a tool, or what a kernel has put in its place; "" where that is no plain file."""
+    with suppress(OSError):
+        return read_left(path, FILE_LIMIT_BYTES).decode("utf-8", "replace")
+    return ""
 
 
 def _why(text: str) -> str:

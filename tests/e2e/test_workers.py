@@ -33,8 +33,6 @@ class Fleet:
     """A server's address, and its workers by name."""
 
     api: str
-    join: str
-    state: object
     join_node: Callable[[str], None] = print
     workers: dict[str, subprocess.Popen] = field(default_factory=dict)
 
@@ -73,7 +71,7 @@ def fleet(tmp_path):
             words = ["--state-dir", state, "--problems", EXAMPLES, "--fleet", "remote", *ports, *options]
             server = stack.enter_context(program("grader.server.main", *words))
             join = until(server.stderr, "fleet_listening")["address"]
-            made = Fleet(until(server.stderr, "serving")["address"], join, state)
+            made = Fleet(until(server.stderr, "serving")["address"])
 
             def join_node(node: str) -> None:
                 certificate = tmp_path / f"{node}.pem"

@@ -53,7 +53,7 @@ def left(tmp_path, monkeypatch, capfd):
         if after is not None:
             program.write_text(FAKE.format(python=sys.executable, after=after))
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setattr(nvidia_tools, "NSIGHT", str(tmp_path / "nowhere"))
+        monkeypatch.setattr(nvidia_tools, "NSIGHT", tmp_path / "nowhere")
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setattr(sys, "argv", ["nvidia_tools", name, str(out), *RUNNER])
         assert nvidia_tools.main() == 0
@@ -80,7 +80,7 @@ def test_memchecks_errors_are_counted_and_the_first_is_named(left) -> None:
 
 
 def test_a_kernel_without_errors(left) -> None:
-    """Says so, and no more."""
+    """One sentence, and nothing of the log."""
     tool, *_ = left("compute-sanitizer", sanitizer("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"))
     assert (tool.outcome, tool.detail) == (ToolOutcome.RAN, "memcheck found no error")
 
@@ -138,6 +138,6 @@ def test_the_latest_ncu_of_nvidias_packages_is_taken(tmp_path: Path, monkeypatch
     for version in ("2025.3.1", "2025.10.0", "2024.9.9"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "ncu").touch()
-    monkeypatch.setattr(nvidia_tools, "NSIGHT", str(tmp_path))
+    monkeypatch.setattr(nvidia_tools, "NSIGHT", tmp_path)
     assert nvidia_tools.find("ncu") == str(tmp_path / "2025.10.0" / "ncu")
     assert nvidia_tools.find(os.path.basename(sys.executable) + "-that-is-nowhere") is None

@@ -8,12 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from pydantic import ValidationError
-
-from grader.config import Settings
-from grader.formats.validation_messages import describe
 from grader.server.checkup import CheckupFinding, CheckupStatus, look
 from grader.server.main import parser as server_parser
+from grader.server.settings_given import settings_given
 
 WELL, UNWELL, MISUSED = 0, 1, 2
 _MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStatus.WRONG: "WRONG"}
@@ -23,11 +20,8 @@ def main(arguments: Sequence[str]) -> int:
     """0 where a server would start, 1 where something is in its way, 2 where the options themselves are wrong."""
     given = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
     as_json = given.pop("json")
-    try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        for one in error.errors():
-            sys.stderr.write(f"grader-server doctor: --{str(one['loc'][0]).replace('_', '-')}: {describe(one)}\n")
+    settings = settings_given("grader-server doctor", given)
+    if settings is None:
         return MISUSED
     findings = list(look(settings))
     well = all(one.standing is not CheckupStatus.WRONG for one in findings)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from grader.config import Settings
-from grader.formats.validation_messages import describe
+from grader.server.settings_given import settings_given
 
 
 def add_ledger_options(parser: argparse.ArgumentParser) -> None:
@@ -23,9 +20,4 @@ def add_ledger_options(parser: argparse.ArgumentParser) -> None:
 def ledger_settings(given: argparse.Namespace) -> Settings | None:
     """Settings that name the ledger; None where they are wrong, which is said."""
     named = {name: value for name in ("state_dir", "database") if (value := getattr(given, name)) is not None}
-    try:
-        return Settings(**named)
-    except ValidationError as error:
-        for one in error.errors():
-            sys.stderr.write(f"grader-server: --{str(one['loc'][0]).replace('_', '-')}: {describe(one)}\n")
-        return None
+    return settings_given("grader-server", named)
