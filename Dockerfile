@@ -1,9 +1,10 @@
-# Two targets. docs/operation.md has the commands; deploy/compose.yaml builds both.
+# Three targets. docs/operation.md has the commands; deploy/compose.yaml builds both.
 #
 #   box      the root of a build or run box (`--box-root image:NAME`): compilers, Python, PyTorch, and the untrusted half of `sandbox`
 #   server   grader-server, which starts boxes on the host's engine. Access to the engine's socket is root on the host, so nothing
 #            untrusted runs in this container. TMPDIR holds what boxes are given: it has the same path inside and outside the
 #            container, and is not the state directory.
+#   worker   grader-worker, which starts boxes with bubblewrap in its own container, and Ray, which may place it (deploy/ray/kuberay.yaml)
 #
 # BASE is Debian 12 or later, or Ubuntu 24.04 or later. For a GPU host it has nvcc, and PyTorch is the build for its CUDA version:
 #
@@ -54,3 +55,13 @@ COPY grader grader
 COPY sandbox sandbox
 RUN pip install --no-deps --no-build-isolation .
 ENTRYPOINT ["grader-server"]
+
+FROM server AS worker
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends bubblewrap \
+ && rm -rf /var/lib/apt/lists/*
+ARG PIP_INDEX_URL
+ARG PIP_FIND_LINKS
+ARG PIP_NO_INDEX
+RUN python3 requirements.py ray > ray.txt && pip install -c constraints.txt -r ray.txt
+ENTRYPOINT ["grader-worker"]

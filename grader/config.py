@@ -17,7 +17,7 @@ from grader.peers import loopback
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 DEFAULT_FLEET_ADDRESS = "127.0.0.1:50552"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
-IMPORTED_NAME, FILES_NAME, FLEET_NAME = "problems", "submission-files", "fleet"
+IMPORTED_NAME, FILES_NAME, FLEET_NAME, CORDONS_NAME = "problems", "submission-files", "fleet", "cordoned.json"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -149,6 +149,11 @@ class Settings(BaseModel):
     def submission_files_path(self) -> Path:
         """The directory of the files that submissions left."""
         return self.submission_files_dir or self.state_dir / FILES_NAME
+
+    @property
+    def cordons_path(self) -> Path:
+        """The list of lanes and workers that get no work for now."""
+        return self.state_dir / CORDONS_NAME
 
     @property
     def fleet_path(self) -> Path:

@@ -11,6 +11,7 @@ from sandbox.protocol.devices import DeviceKind
 
 EMULATED, CUDA = DeviceKind.EMULATED, DeviceKind.CUDA
 _PREFIX = f"{CUDA}:"
+ANY, OTHER = "any", "other"  # of what metrics count: submissions that name no device, or one that is not here
 FORMS = "emulated, cuda, cuda:NAME (a part of the GPU's name) or cuda:INDEX (as nvidia-smi counts)"
 
 
@@ -29,6 +30,16 @@ def offered(gpus: Iterable[tuple[int, str]]) -> tuple[str, ...]:
 def is_offered(choice: str, offers: Sequence[str]) -> bool:
     """Whether something of what is offered fits."""
     return choice in offers or any(_names(choice, one.removeprefix(_PREFIX)) for one in offers if one.startswith(_PREFIX))
+
+
+def counted_as(choice: str, offers: Sequence[str]) -> str:
+    """Which device metrics count a choice as: of a name, the first model of GPU that has it; an index is any GPU, for it names no model."""
+    if not choice:
+        return ANY
+    part = choice.removeprefix(_PREFIX)
+    if choice in (EMULATED, CUDA) or part.isdecimal():
+        return CUDA if part.isdecimal() else choice
+    return next((one for one in offers if one.startswith(_PREFIX) and _names(choice, one.removeprefix(_PREFIX))), OTHER)
 
 
 def fits(choice: str, index: int, name: str) -> bool:

@@ -31,6 +31,7 @@
     ├── LedgerNewer                     found, known: likewise
     ├── ServerUnreachable               address, detail: only in the client
     ├── FleetRefused                    only in a worker
+    ├── HostUnfit                       likewise
     ├── GraderFault                     we are at fault; an attempt that ends so is retried
     │   ├── SandboxBroken               detail
     │   ├── JudgeBroken                 detail
@@ -461,7 +462,7 @@ class JudgeBroken(GraderFault):
 
 
 class DeviceQuarantined(GraderFault):
-    """A device was taken out of service: it failed its check twice, the second time after its judge was restarted."""
+    """A device is out of service: it failed its check twice, the second time after its judge was restarted, or an operator cordoned it."""
 
     reason = "DEVICE_QUARANTINED"
 
@@ -470,8 +471,13 @@ class DeviceQuarantined(GraderFault):
         super().__init__(f"{device} does not come back: {illness}; restart the host or the driver, then the server")
 
     @classmethod
+    def cordoned(cls, device: str) -> DeviceQuarantined:
+        """An operator has taken it out of service."""
+        return cls.at_worker(f"{device} is cordoned; `grader-server admin lanes uncordon` gives it work again")
+
+    @classmethod
     def at_worker(cls, text: str) -> DeviceQuarantined:
-        """The same at a worker of a fleet, in its words."""
+        """The same in other words, such as those of a worker."""
         found = cls("", text)
         found.detail, found.args = text, (text,)
         return found
@@ -499,6 +505,10 @@ class WorkerFault(GraderFault):
 
 class FleetRefused(GraderError):
     """The server does not let this worker in; the message says why and what to do."""
+
+
+class HostUnfit(GraderError):
+    """Nothing can be graded on a worker's host; the message says what is missing and what to do."""
 
 
 class ProblemBroken(GraderFault):

@@ -369,6 +369,24 @@ class QueueDepth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTotals:
+    """What a ledger's writer has done since it was opened. busy_s: as long as it is not waiting for work, the disk included."""
+
+    commit_count: int = 0
+    transaction_count: int = 0
+    busy_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceDemand:
+    """How many submissions wait and run that ask for a device; device_kind "" is any."""
+
+    device_kind: str
+    queued_count: int
+    running_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """One attempt at one submission, held by a worker that must keep it alive."""
 

@@ -221,15 +221,27 @@ class FakeGrade:
 
 
 def wiring(
-    grade: FakeGrade | None = None, *, capacity: int = 4, safe: bool = True, device_kinds: Sequence[str] = ("emulated",), lanes=tuple
+    grade: FakeGrade | None = None,
+    *,
+    capacity: int = 4,
+    safe: bool = True,
+    device_kinds: Sequence[str] = ("emulated",),
+    lanes=tuple,
+    cordon=lambda _: None,
 ):
-    """A wiring that grades with a fake. lanes: what its lanes are said to be doing."""
+    """A wiring that grades with a fake. lanes: what its lanes are said to be doing. cordon: takes the names of those that are cordoned."""
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
         kinds = tuple(device_kinds)
         yield Grading(
-            grade=grade or FakeGrade(), capacity=lambda: capacity, device_kinds=lambda: kinds, isolation="fake", safe=safe, lanes=lanes
+            grade=grade or FakeGrade(),
+            capacity=lambda: capacity,
+            device_kinds=lambda: kinds,
+            isolation="fake",
+            safe=safe,
+            lanes=lanes,
+            cordon=cordon,
         )
 
     return wired

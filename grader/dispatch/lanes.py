@@ -1,13 +1,14 @@
 """Whose turn it is at which lane, and which lanes are still good.
 
 A lane is free, taken, looked after (its device is being checked when a job's box is gone), or quarantined until a later look finds it well.
+An operator may cordon a lane: it ends the job that it has, and gets no other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -46,7 +47,7 @@ class DeviceLane:
         self.standing = LaneStatus.FREE
         self.seated = 0
         self.illness = ""
-        self.unwell_since = 0.0
+        self.cordoned = False
         self.carer: asyncio.Task[None] | None = None  # the task that looks after it now
         self._job_id = ""
         self._known: wire.Environment | None = None
@@ -61,6 +62,15 @@ class DeviceLane:
         """What the judge said last; there is something as soon as the lane is somebody's."""
         assert self._known is not None
         return self._known
+
+    @property
+    def usable(self) -> bool:
+        """Whether another job may be given to it, now or later."""
+        return self.standing is not LaneStatus.QUARANTINED and not self.cordoned
+
+    def refusal(self) -> DeviceQuarantined:
+        """Why it is not usable."""
+        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined(self.title, self.illness)
 
     @property
     def known(self) -> bool:
@@ -109,7 +119,6 @@ class DeviceLane:
             log.exception("settling_broke", lane=self.title)
             self.illness = f"{type(error).__name__} while it was checked; the server's log has more"
         self.standing = LaneStatus.QUARANTINED if self.illness else LaneStatus.FREE
-        self.unwell_since = asyncio.get_running_loop().time()
         if self.illness:
             log.error("lane_quarantined", lane=self.title, reason=self.illness)
 
@@ -202,6 +211,7 @@ class Lanes:
         self._lanes, self._default, self._look_again_s = tuple(lanes), default, look_again_s
         self._waiting: list[_LaneRequest] = []
         self._carers: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     @property
     def offers(self) -> tuple[str, ...]:
@@ -209,17 +219,27 @@ class Lanes:
         return devices.offered((lane.gpu.index, lane.gpu.name) for lane in self._lanes if lane.gpu is not None)
 
     @property
+    def ready(self) -> tuple[str, ...]:
+        """Those of them that some lane takes: not those of which every lane is quarantined or cordoned."""
+        return tuple(kind for kind in self.offers if any(lane.usable for lane in self._lanes if _is_meant(lane, kind)))
+
+    def cordon(self, names: Collection[str]) -> None:
+        """Give nothing more to the lanes of these names, as `now` has them, and to all others again."""
+        for lane, one in zip(self._lanes, self.now, strict=True):
+            lane.cordoned = one.name in names
+        self._assign_waiting()
+
+    @property
     def now(self) -> tuple[LaneNow, ...]:
         """What each lane is doing; emulated ones are counted from 0."""
         numbers = itertools.count()
         indexes = (next(numbers) if lane.gpu is None else lane.gpu.index for lane in self._lanes)
         found = zip(self._lanes, indexes, strict=True)
-        return tuple(LaneNow(name=f"{lane.kind}:{index}", state=LaneState[lane.standing.name]) for lane, index in found)
+        return tuple(LaneNow(name=f"{lane.kind}:{index}", state=_state(lane)) for lane, index in found)
 
     @contextmanager
     def seat(self, choice: str) -> Iterator[QueuedReservation]:
         """A seat where the fewest sit; NoSuchDevice, or DeviceQuarantined where no such lane is left."""
-        self._look_again()
         lane = min(self._usable(choice or self._default), key=lambda one: one.load)
         seat = QueuedReservation(self, choice or self._default, lane)
         lane.seated += 1
@@ -229,12 +249,10 @@ class Lanes:
             seat.leave()
             self._assign_waiting()
 
-    def _look_again(self) -> None:
-        """A device may have come back since: anybody who asks for one has those looked at that were unwell for a while."""
-        now = asyncio.get_running_loop().time()
-        for lane in self._lanes:
-            if lane.standing is LaneStatus.QUARANTINED and now - lane.unwell_since > self._look_again_s:
-                self.health_check(lane)
+    def _look_again(self, lane: DeviceLane) -> None:
+        """A device may have come back since."""
+        if lane.standing is LaneStatus.QUARANTINED and not self._closed:
+            self.health_check(lane)
 
     async def take(self, seat: QueuedReservation) -> DeviceLane:
         """Wait for the seat's lane, or for one like it that is free before; see `_assign_waiting`."""
@@ -256,6 +274,8 @@ class Lanes:
         async def care() -> None:
             await lane.health_check()
             lane.carer = None
+            if lane.standing is LaneStatus.QUARANTINED:
+                asyncio.get_running_loop().call_later(self._look_again_s, self._look_again, lane)
             self._assign_waiting()
 
         lane.standing = LaneStatus.LOOKED_AFTER
@@ -265,6 +285,7 @@ class Lanes:
 
     async def close(self) -> None:
         """Stop looking after anything, and end the judges."""
+        self._closed = True
         carers = tuple(self._carers)
         for carer in carers:
             carer.cancel()
@@ -298,7 +319,7 @@ class Lanes:
             if any(lane.is_like(one.seat.here) for lane in self._usable(one.seat.choice)):
                 return True
             # What was built for the one that is quarantined does not run on the others; the next attempt is made on those.
-            one.turn.set_exception(DeviceQuarantined(one.seat.here.title, one.seat.here.illness))
+            one.turn.set_exception(one.seat.here.refusal())
         except DeviceQuarantined as error:
             one.turn.set_exception(error)
         return False
@@ -317,11 +338,15 @@ class Lanes:
         found = [lane for lane in self._lanes if _is_meant(lane, choice)]
         if not found:
             raise NoSuchDevice(choice, self.offers)
-        usable = [lane for lane in found if lane.standing is not LaneStatus.QUARANTINED]
+        usable = [lane for lane in found if lane.usable]
         if not usable:
-            sick = found[0]
-            raise DeviceQuarantined(sick.title, sick.illness)
+            raise found[0].refusal()
         return usable
+
+
+def _state(lane: DeviceLane) -> LaneState:
+    """What is shown of it: that it is cordoned once its last job is over."""
+    return LaneState.CORDONED if lane.cordoned and lane.standing is LaneStatus.FREE else LaneState[lane.standing.name]
 
 
 def _is_meant(lane: DeviceLane, choice: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import shutil
 import tomllib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -75,7 +75,7 @@ class LocalFleet:
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
         # While a lane is busy, what goes there next is built.
-        self.capacity = len(lanes) + max(builder_count, len(lanes))
+        self._most = len(lanes) + max(builder_count, len(lanes))
 
     async def __aenter__(self) -> LocalFleet:
         await self.isolation.sweep()
@@ -90,9 +90,23 @@ class LocalFleet:
             await asyncio.gather(self._looking, return_exceptions=True)  # who needed it asked again
 
     @property
+    def capacity(self) -> int:
+        """How many attempts may be under way, builds and runs together; none where no lane is usable."""
+        return self._most if self._lanes.ready else 0
+
+    @property
     def device_kinds(self) -> tuple[str, ...]:
         """What a submission may ask for."""
         return self._lanes.offers
+
+    @property
+    def ready_kinds(self) -> tuple[str, ...]:
+        """Those of them of which a lane is usable."""
+        return self._lanes.ready
+
+    def cordon(self, names: Collection[str]) -> None:
+        """Give nothing more to the lanes of these names, as `lanes` has them, and to all others again."""
+        self._lanes.cordon(names)
 
     def lanes(self) -> tuple[LaneNow, ...]:
         """What each lane is doing now."""

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import get_args
@@ -77,14 +77,16 @@ class RemoteWorker:
         self.node, self.gone, self.violated = node, "", False
         self.outbox: asyncio.Queue[fleet_pb2.AttachResponse | None] = asyncio.Queue()
         self.standing = checked_standing(standing)
+        self.cordoned = False
         self._files, self._changed = files, changed
+        self._lanes_cordoned: list[str] = []
         self._attempts: dict[int, _RemoteAttempt] = {}
         self._numbers = itertools.count(1)
 
     @property
     def room(self) -> int:
         """How many attempts more it takes."""
-        return 0 if self.gone or self.standing.leaving else max(0, self.standing.capacity - len(self._attempts))
+        return 0 if self.gone or self.cordoned or self.standing.leaving else max(0, self.standing.capacity - len(self._attempts))
 
     @property
     def load(self) -> float:
@@ -141,6 +143,16 @@ class RemoteWorker:
                 self._changed.set()
             case other:
                 raise ProtocolViolation(f"sent {other or 'nothing'} where that is not in order")
+
+    def cordon(self, names: Collection[str]) -> None:
+        """Give nothing more to it, where its own name is among these, or its node's, or to some of its lanes."""
+        self.cordoned = self.node in names or self.node.partition("/")[0] in names
+        begin = f"{self.node}/"
+        lanes = sorted(name.removeprefix(begin) for name in names if name.startswith(begin))
+        if lanes != self._lanes_cordoned:
+            self._lanes_cordoned = lanes
+            self._say(cordon=fleet_pb2.Cordon(lanes=lanes))
+        self._changed.set()
 
     def lose(self, why: str, *, violated: bool = False) -> None:
         """It is gone, for the first reason that is given, and nobody waits for it any longer."""
@@ -240,6 +252,7 @@ class RemoteFleet:
         self._known = _remembered(memory)
         self._changed = asyncio.Event()
         self._losses: OrderedDict[str, int] = OrderedDict()
+        self._cordoned: frozenset[str] = frozenset()
 
     def join(self, node: str, standing: fleet_pb2.Standing) -> RemoteWorker:
         """A worker is in; an older stream of the same node is ended. ProtocolViolation."""
@@ -247,6 +260,7 @@ class RemoteFleet:
         if (before := self._workers.get(node)) is not None:
             before.lose("was replaced by a new connection of the same node")
         self._workers[node] = worker
+        worker.cordon(self._cordoned)
         self._remember(worker)
         log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
         self._changed.set()
@@ -260,6 +274,15 @@ class RemoteFleet:
         log.info("worker_left", node=worker.node, why=worker.gone)
         self._changed.set()
 
+    def cordon(self, names: Collection[str]) -> None:
+        """Give nothing more to these workers and lanes, also when they join later; to all others again. They end what they have.
+
+        A name is a worker's, its node's, or a lane's as `lanes` has it.
+        """
+        self._cordoned = frozenset(names)
+        for worker in self._workers.values():
+            worker.cordon(self._cordoned)
+
     def close(self) -> None:
         """End every stream."""
         for worker in list(self._workers.values()):
@@ -267,7 +290,7 @@ class RemoteFleet:
 
     def capacity(self) -> int:
         """How many attempts may be under way now."""
-        return sum(worker.standing.capacity for worker in self._workers.values() if not worker.standing.leaving)
+        return sum(worker.standing.capacity for worker in self._workers.values() if not worker.standing.leaving and not worker.cordoned)
 
     def device_kinds(self) -> tuple[str, ...]:
         """What a submission may ask for: every device that there has been."""
@@ -280,7 +303,7 @@ class RemoteFleet:
     def lanes(self) -> tuple[LaneNow, ...]:
         """What each device is doing, with the node before its name."""
         return tuple(
-            LaneNow(name=f"{worker.node}/{lane.name}", state=LaneState[lane.state])
+            LaneNow(name=f"{worker.node}/{lane.name}", state=_lane_state(worker, lane))
             for worker in self._workers.values()
             for lane in worker.standing.lanes
         )
@@ -334,6 +357,11 @@ def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
     if not all(lane.state in LaneState.__members__ for lane in standing.lanes):
         raise ProtocolViolation("has a lane in a state that there is not")
     return standing
+
+
+def _lane_state(worker: RemoteWorker, lane: fleet_pb2.Lane) -> LaneState:
+    state = LaneState[lane.state]
+    return LaneState.CORDONED if worker.cordoned and state is LaneState.FREE else state
 
 
 def _remembered(memory: Path) -> dict[str, None]:

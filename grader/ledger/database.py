@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from grader.ledger.news import News
 from grader.ledger.postgres import PostgresDatabase
 from grader.ledger.sqlite import SqliteDatabase
+from grader.model import WriteTotals
 
 T = TypeVar("T")
 
@@ -27,6 +28,10 @@ class Database(Protocol):
     @property
     def shown(self) -> str:
         """Where it is, without what is secret."""
+
+    @property
+    def written(self) -> WriteTotals:
+        """What `write` has done so far, for this server."""
 
     def now(self) -> datetime:
         """The time, by a clock that all servers on this database share."""

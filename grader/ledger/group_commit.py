@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+
+from grader.model import WriteTotals
 
 MOST_TOGETHER = 64
 
@@ -30,6 +33,7 @@ class GroupCommit:
         self._engine = engine
         self._waiting: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._closed = False
+        self.totals = WriteTotals()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -59,7 +63,13 @@ class GroupCommit:
                     last = True
                     break
                 batch.append(following)
+            begun_s, before = time.perf_counter(), self.totals
             self._commit([(work, future) for work, future in batch if not future.cancelled()])
+            self.totals = WriteTotals(
+                commit_count=before.commit_count + 1,
+                transaction_count=before.transaction_count + len(batch),
+                busy_s=before.busy_s + time.perf_counter() - begun_s,
+            )
             if last:
                 return
 

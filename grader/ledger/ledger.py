@@ -18,11 +18,24 @@ from grader.ledger.changes import Changes
 from grader.ledger.database import Database, open_database
 from grader.ledger.hooks import WebhookOutbox
 from grader.ledger.keys import Keys
-from grader.ledger.queue_depth import depths
+from grader.ledger.queue_depth import depths, device_demands
 from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
-from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, QueueDepth, Report, Submission, SubmissionState
+from grader.model import (
+    DeviceDemand,
+    Event,
+    Failure,
+    Judgement,
+    Lease,
+    NewSubmission,
+    Problem,
+    QueueDepth,
+    Report,
+    Submission,
+    SubmissionState,
+    WriteTotals,
+)
 from grader.rules.quotas import Terms
 from sandbox.protocol import wire
 
@@ -65,6 +78,11 @@ class Ledger:
     def shown(self) -> str:
         """Where it is, without what is secret."""
         return self._database.shown
+
+    @property
+    def written(self) -> WriteTotals:
+        """What this server's writer has done so far."""
+        return self._database.written
 
     async def submit(
         self, new: NewSubmission, problem: Problem, *, request_id: str = "", queue_limit: int = 2**31, terms: Terms = _ANY
@@ -110,6 +128,10 @@ class Ledger:
     async def depths(self) -> list[QueueDepth]:
         """How many wait and since when, by mode."""
         return await self._database.read(depths)
+
+    async def device_demands(self) -> list[DeviceDemand]:
+        """How many wait and run, by the device that they ask for."""
+        return await self._database.read(device_demands)
 
     async def queue(self) -> queue.Snapshot:
         """Who waits, in order, what runs, and what was graded recently."""

@@ -29,6 +29,7 @@ from grader.ledger.listening import Listener, first_line
 from grader.ledger.migrate import migrate
 from grader.ledger.news import ORIGIN, News
 from grader.ledger.records import plain
+from grader.model import WriteTotals
 
 log = structlog.get_logger()
 
@@ -171,6 +172,11 @@ class PostgresDatabase:
     def shown(self) -> str:
         """The database's URL, without password."""
         return self._shown
+
+    @property
+    def written(self) -> WriteTotals:
+        """Of the one thread that writes."""
+        return self._writer.totals
 
     def now(self) -> datetime:
         """The database's time."""

@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from grader.errors import LedgerBusy
 from grader.ledger.group_commit import GroupCommit
 from grader.ledger.migrate import migrate
+from grader.model import WriteTotals
 from grader.state_dir import writable_directory
 
 BUSY_TIMEOUT_MS = 10_000
@@ -86,6 +87,11 @@ class SqliteDatabase:
     def shown(self) -> str:
         """The file."""
         return str(self._path)
+
+    @property
+    def written(self) -> WriteTotals:
+        """Of the one thread that writes."""
+        return self._writer.totals
 
     def now(self) -> datetime:
         """The host's time: there is one server."""

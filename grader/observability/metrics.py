@@ -14,12 +14,14 @@ from typing import assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from grader.model import Failure, Lease, QueueDepth, Report
+from grader import devices
+from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Report, WriteTotals
 from grader.observability.observer import Ended, LaneNow, LaneState, Observer, Sent, Stopped
 from sandbox.protocol import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
 OTHER = "OTHER"
+DEVICE_LIMIT = 64  # models of GPU come from workers; what is more is devices.OTHER
 WAITING = "waiting"  # for a device, or for its judge to start
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -45,6 +47,7 @@ class Metrics(Observer):
         self._timings: dict[tuple[str, int], _Timing] = {}
         self._reasons = {OTHER, ""}
         self._queue_metrics()
+        self._ledger_metrics()
         self._attempt_metrics()
         self._host_metrics()
         self._call_metrics()
@@ -58,12 +61,24 @@ class Metrics(Observer):
         self._oldest = self._gauge("grader_queue_oldest_seconds", "How long the oldest of them has waited.", "mode")
         self._wait = self._histogram("grader_queue_wait_seconds", "From creation to the first lease.", _WAIT_SECONDS, "mode")
 
+        text = "Submissions that are queued or running, of all servers on the ledger, by the device that they ask for."
+        self._demand = self._gauge("grader_device_submissions", text, "device", "state")
+
+    def _ledger_metrics(self) -> None:
+        self._written = WriteTotals()
+        self._commits = self._counter(
+            "grader_ledger_commits", "Commits of this server's ledger writer; several transactions may share one."
+        )
+        self._transactions = self._counter("grader_ledger_transactions", "Transactions of this server's ledger writer.")
+        self._writing = self._counter("grader_ledger_busy_seconds", "How long the ledger's writer was busy; at 1 a second it is the limit.")
+
     def _attempt_metrics(self) -> None:
         self._running = self._gauge("grader_attempts_running", "Attempts that this server holds.")
         self._attempts = self._counter("grader_attempts", "Attempts, by how they ended.", "mode", "end")
         self._verdicts = self._counter("grader_verdicts", "Verdicts recorded by this server.", "verdict", "reason")
         self._failures = self._counter("grader_failures", "Attempts that the grader failed at.", "reason")
         self._stages = self._histogram("grader_stage_seconds", "An attempt's time in a stage, all of its rounds.", _SECONDS, "stage")
+        self._facts = self._counter("grader_facts", "Facts of attempts that this server received.")
         self._lost = self._counter("grader_lease_losses", "Leases that this server lost, or found that expired.", "by")
         self._artifacts = self._counter("grader_artifacts", "Artifacts found in the cache, or built.", "found")
 
@@ -95,12 +110,33 @@ class Metrics(Observer):
             self._depth.labels(mode).set(found.count if found else 0)
             self._oldest.labels(mode).set(max(0.0, (now - found.oldest_time).total_seconds()) if found else 0)
 
+    def set_device_demand(self, demands: Iterable[DeviceDemand], device_kinds: Sequence[str]) -> None:
+        """What waits and runs now for each of these kinds of device; nothing that a user wrote becomes a label."""
+        models = [one for one in device_kinds if devices.counted_as(one, device_kinds) == one][:DEVICE_LIMIT]
+        counts = {device: [0, 0] for device in (devices.ANY, *models, devices.OTHER)}
+        for one in demands:
+            found = counts.setdefault(devices.counted_as(one.device_kind, models), [0, 0])
+            found[0] += one.queued_count
+            found[1] += one.running_count
+        self._demand.clear()
+        for device, (queued, running) in counts.items():
+            self._demand.labels(device, "queued").set(queued)
+            self._demand.labels(device, "running").set(running)
+
+    def set_written(self, totals: WriteTotals) -> None:
+        """What the ledger's writer has done so far."""
+        before, self._written = self._written, totals
+        self._commits.inc(totals.commit_count - before.commit_count)
+        self._transactions.inc(totals.transaction_count - before.transaction_count)
+        self._writing.inc(totals.busy_s - before.busy_s)
+
     def set_hooks_waiting(self, count: int) -> None:
         """What waits in the outbox now."""
         self._hooks_waiting.set(count)
 
     def set_lanes(self, lanes: Sequence[LaneNow]) -> None:
-        """What the lanes do now."""
+        """What the lanes do now; those that have gone are gone here too."""
+        self._lanes.clear()
         for lane in lanes:
             for state in LaneState:
                 self._lanes.labels(lane.name, state).set(lane.state is state)
@@ -121,7 +157,8 @@ class Metrics(Observer):
         return ""
 
     def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
-        """See which stage it is in."""
+        """Count it, and see which stage it is in."""
+        self._facts.inc()
         if isinstance(fact, wire.Progress):
             self._turn(lease, fact.stage)
         elif isinstance(fact, wire.Build):

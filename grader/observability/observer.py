@@ -17,6 +17,7 @@ class LaneState(StrEnum):
     TAKEN = "taken"
     LOOKED_AFTER = "looked_after"  # its device is being checked after a job
     QUARANTINED = "quarantined"
+    CORDONED = "cordoned"  # an operator lets it end what it has, and gives it nothing more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ OPTIONS = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: an idle worker is pinged too
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_concurrent_streams", 4),
 )

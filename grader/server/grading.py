@@ -6,7 +6,7 @@ state directory ran is left; when it is left, nothing is running.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -27,6 +27,7 @@ class Grading:
     isolation: str
     safe: bool  # whether strangers' kernels may be run
     lanes: Callable[[], Sequence[LaneNow]] = tuple
+    cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
 
 

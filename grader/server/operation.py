@@ -19,10 +19,11 @@ from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError
 from grader.ledger import Ledger
-from grader.model import Competition, QueueDepth
+from grader.model import Competition, DeviceDemand, QueueDepth
 from grader.observability.observer import LaneState, Observer, Observers
 from grader.observability.tracing import tracing
 from grader.server.connections import web_limits
+from grader.server.cordons import Cordons
 from grader.server.grading import Grading
 from grader.server.retention import Periods, retain
 
@@ -32,8 +33,9 @@ LANE_SERVICE = "grader.v1.lane/"
 LOOK_S = 1.0  # how late a lane's health is known
 WAITS_S = 1.0  # so long what the ledger said of what waits in it is good: anybody may ask, as often as they like
 LEDGER_S = 3.0
+OUT_OF_SERVICE = (LaneState.QUARANTINED, LaneState.CORDONED)
 
-_Queue = tuple[list[QueueDepth], int]  # and how many deliveries to webhooks wait
+_Queue = tuple[list[QueueDepth], list[DeviceDemand], int]  # and how many deliveries to webhooks wait
 
 STARTING, LEAVING = "the server is starting", "the server is shutting down"
 
@@ -53,6 +55,7 @@ class ServerTelemetry:
         self._well: dict[str, bool] = {}
         self._waits: tuple[float, _Queue] | None = None
         self._asking = asyncio.Lock()
+        self._cordons = Cordons(settings.cordons_path)
 
     @asynccontextmanager
     async def watching(
@@ -69,6 +72,7 @@ class ServerTelemetry:
         """
         self._ledger, self._grading = ledger, grading
         grading.observe(self.observer)
+        self._follow_cordons()
         async with AsyncExitStack() as stack:
             if self._tracing is not None:
                 stack.push_async_callback(asyncio.to_thread, self._tracing.close)
@@ -98,8 +102,8 @@ class ServerTelemetry:
         """Why calls should go to another server."""
         found = [self._not_serving] if self._not_serving else []
         lanes = self._grading.lanes()
-        if lanes and all(lane.state is LaneState.QUARANTINED for lane in lanes):
-            found.append("every lane is quarantined; see the server's log")
+        if lanes and all(lane.state in OUT_OF_SERVICE for lane in lanes):
+            found.append("every lane is quarantined or cordoned; see the server's log")
         try:
             await self._queue()
         except (TimeoutError, GraderError) as error:
@@ -110,11 +114,13 @@ class ServerTelemetry:
         """The metrics now. Where the ledger does not answer, its figures are the last known, and the rest is there."""
         assert self._metrics is not None
         try:
-            depths, hooks_waiting = await self._queue()
+            depths, demands, hooks_waiting = await self._queue()
             self._metrics.set_queue(depths, self._ledger.now())
+            self._metrics.set_device_demand(demands, self._grading.device_kinds())
             self._metrics.set_hooks_waiting(hooks_waiting)
         except (TimeoutError, GraderError) as error:
             log.warning("queue_not_read", error=str(error))
+        self._metrics.set_written(self._ledger.written)
         self._metrics.set_lanes(self._grading.lanes())
         exposed: bytes = self._metrics.exposed()
         return exposed
@@ -123,21 +129,28 @@ class ServerTelemetry:
         """One question at a time, and its answer for all who asked meanwhile: a slow ledger is not asked the more."""
         async with asyncio.timeout(LEDGER_S), self._asking:
             if self._waits is None or time.monotonic() - self._waits[0] > WAITS_S:
-                found = await self._ledger.depths(), await self._ledger.hooks.waiting_count()
+                ledger = self._ledger
+                found = await ledger.depths(), await ledger.device_demands(), await ledger.hooks.waiting_count()
                 self._waits = (time.monotonic(), found)
             return self._waits[1]
 
     async def _look(self) -> None:
-        """Keep each lane's health."""
+        """Keep each lane's health, and cordon what an operator has named."""
         while True:
             await asyncio.sleep(LOOK_S)
+            self._follow_cordons()
             if self._health is not None:
                 await self._look_once()
+
+    def _follow_cordons(self) -> None:
+        if self._cordons.look():
+            log.info("cordoned", names=sorted(self._cordons.names))
+            self._grading.cordon(self._cordons.names)
 
     async def _look_once(self) -> None:
         serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
         for lane in self._grading.lanes():
-            well = lane.state is not LaneState.QUARANTINED
+            well = lane.state not in OUT_OF_SERVICE
             if self._well.get(lane.name) is not well:
                 self._well[lane.name] = well
                 await self._health.set(LANE_SERVICE + lane.name, serving if well else not_serving)

@@ -57,6 +57,7 @@ async def joined(settings: Settings) -> AsyncIterator[Grading]:
             isolation="of the workers",
             safe=settings.sandbox != "process",
             lanes=fleet.lanes,
+            cordon=fleet.cordon,
         )
 
 
@@ -98,9 +99,11 @@ async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Gradin
                 grade=fleet.grade,
                 capacity=lambda: fleet.capacity,
                 device_kinds=lambda: fleet.device_kinds,
+                ready_kinds=lambda: fleet.ready_kinds,
                 isolation=isolation.NAME,
                 safe=isolation.SAFE,
                 lanes=fleet.lanes,
+                cordon=fleet.cordon,
                 observe=observed.observe,
             )
     finally:

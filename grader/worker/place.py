@@ -1,17 +1,23 @@
-"""`grader-worker place`: has Ray run workers on its nodes, lists and removes them.  Runs next to Ray's head."""
+"""`grader-worker place`: has Ray run workers on its nodes, lists and removes them, or follows a queue.  Runs next to Ray's head."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, get_args
 
 from grader.errors import SettingsInvalid
+from grader.observability import log as log_setup
 from grader.worker import ray_placement
+from grader.worker.lane_demand import LaneRange
 from grader.worker.ray_placement import LaneCount
 
 MISUSED = 2
@@ -21,6 +27,8 @@ def main(arguments: Sequence[str]) -> int:
     """Do what the words say; the exit code."""
     words = parser().parse_args(arguments)
     try:
+        if words.follow:
+            return _follow(words)
         with redirect_stdout(sys.stderr):  # Ray prints to it what becomes of nodes
             found = _done(words)
     except SettingsInvalid as error:
@@ -37,11 +45,35 @@ def _done(words: argparse.Namespace) -> dict[str, dict[str, Any]]:
     if words.remove:
         removed = ray_placement.remove(words.ray, words.remove)
         return {name: {"removed": name in removed} for name in words.remove}
-    if not words.lanes or not words.join:
-        raise SettingsInvalid("lanes", "name the lanes and the server, such as --lanes H200=4 --join SERVER:50552")
-    own = ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else []), *words.options]
+    own = [*_joining(words, "H200=4"), *words.options]
     lanes = [LaneCount.parsed(one) for one in words.lanes]
     return {name: {"placed": True} for name in ray_placement.place(words.ray, lanes, shlex.split(words.prefix), own)}
+
+
+def _joining(words: argparse.Namespace, example: str) -> list[str]:
+    if not words.lanes or not words.join:
+        raise SettingsInvalid("lanes", f"name the lanes and the server, such as --lanes {example} --join SERVER:50552")
+    return ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else [])]
+
+
+def _follow(words: argparse.Namespace) -> int:
+    """Keep lanes for what waits until SIGTERM; the exit code."""
+    if find_spec("prometheus_client") is None:
+        raise SettingsInvalid("follow", "it needs packages that are not installed: pip install 'grader[server,ray]'")
+    lane_follower = import_module("grader.worker.lane_follower")
+    joining = _joining(words, "H200=1:8")
+    if words.quiet_s < 0 or words.poll_s <= 0:
+        raise SettingsInvalid("poll_s", "give --poll-s more than 0 seconds, and --quiet-s 0 or more")
+    ranges = [LaneRange.parsed(one) for one in words.lanes]
+    if len({one.kind for one in ranges}) != len(ranges):
+        raise SettingsInvalid("lanes", "name each kind once")
+    log_setup.configure(words.log_format)
+    placement = lane_follower.PlaceCommands(words.ray, [*joining, f"--prefix={words.prefix}"], words.options)
+    follower = lane_follower.LaneFollower(
+        ranges, lane_follower.MetricsReader(words.follow), placement, quiet_s=words.quiet_s, clock=time.monotonic
+    )
+    asyncio.run(lane_follower.follow(follower, words.poll_s))
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,12 +85,17 @@ def parser() -> argparse.ArgumentParser:
     )
     add: Any = made.add_argument
     add("--ray", metavar="ADDRESS", default="auto", help="the cluster, as ray.init takes it (auto: the one on this host)")
-    add("--lanes", metavar="KIND=COUNT", nargs="+", default=[], help="a type of GPU as Ray's label has it, or emulated: H200=4 emulated=2")
+    text = "a type of GPU as Ray's label has it, or emulated: H200=4 emulated=2; with --follow MIN:MAX, such as H200=1:8"
+    add("--lanes", metavar="KIND=COUNT", nargs="+", default=[], help=text)
     add("--join", metavar="ADDRESS", help="the server's --fleet-listen, as the nodes reach it")
     add("--certificate", metavar="FILE", help="the worker's file, at the same path on every node")
     add("--prefix", metavar="WORDS", default="", help="before the worker's command: 'sudo -n -u grader', so that it is not Ray's user")
     add("--list", action="store_true", help="show the lanes that are placed")
     add("--remove", metavar="NAME", nargs="+", default=[], help="drain these lanes, and end them")
+    add("--follow", metavar="URL", help="stay, and keep as many lanes as the server's queue asks for: http://SERVER:8080/metrics")
+    add("--quiet-s", type=float, metavar="S", default=120.0, help="with --follow: a lane too many leaves after so long (120)")
+    add("--poll-s", type=float, metavar="S", default=5.0, help="with --follow: how often the queue is looked at (5)")
+    add("--log-format", choices=get_args(log_setup.LogFormat), default="console", help="with --follow: of its log (console)")
     add("--json", action="store_true", help="print JSON")
     add("options", nargs="*", metavar="-- OPTIONS", help="of grader-worker, for every worker")
     return made
@@ -71,3 +108,7 @@ def _show(found: dict[str, dict[str, Any]], *, as_json: bool) -> None:
     for name, facts in found.items():
         shown = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in facts.items()) or "waits for a node"
         sys.stdout.write(f"{name}  {shown}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

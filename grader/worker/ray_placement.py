@@ -8,10 +8,11 @@ comes out of an actor runs pickled code where it is read. So this runs next to R
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -113,15 +114,15 @@ def options(lane: LaneCount, number: int) -> dict[str, Any]:
 
 
 def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Place these lanes; the names of their actors. Lanes that find no node wait for one, and are what an autoscaler sees.
+    """See that there are so many lanes; the names of their actors. Lanes that find no node wait for one, and are what an autoscaler sees.
 
     words: the options of each `grader-worker`; prefix: what comes before it, such as sudo.
     """
     ray = _connected(address)
     try:
-        names = []
+        names, existing = [], _names(ray)
         for lane in lanes:
-            for number in range(lane.count):
+            for number in numbers(lane, existing):
                 wanted = options(lane, number)
                 name = str(wanted["name"]).removeprefix(PREFIX).lower()
                 ray.remote(Keeper).options(**wanted).remote(name, list(prefix), list(words), on_gpu=lane.kind != devices.EMULATED)
@@ -131,12 +132,19 @@ def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words
         ray.shutdown()
 
 
+def numbers(lane: LaneCount, existing: Collection[str]) -> list[int]:
+    """Those of the lanes of this kind that there are, and the lowest that are free for those that are missing."""
+    start = f"{PREFIX}{lane.kind}-"
+    found = {int(name.removeprefix(start)) for name in existing if name.startswith(start) and name.removeprefix(start).isdecimal()}
+    free = (number for number in itertools.count() if number not in found)
+    return sorted(found | set(itertools.islice(free, max(0, lane.count - len(found)))))
+
+
 def listed(address: str) -> dict[str, dict[str, Any]]:
     """The lanes that are placed, and how each is; nothing of one that waits for a node, or whose node was lost a moment ago."""
     ray = _connected(address)
     try:
-        found = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True) if one["name"].startswith(PREFIX)]
-        answers = {name: ray.get_actor(name, namespace=NAMESPACE).standing.remote() for name in sorted(found)}
+        answers = {name: ray.get_actor(name, namespace=NAMESPACE).standing.remote() for name in sorted(_names(ray))}
         ready, _ = ray.wait(list(answers.values()), num_returns=len(answers), timeout=5.0) if answers else ([], [])
         standings: dict[str, dict[str, Any]] = {name: {} for name in answers}
         for name, answer in answers.items():
@@ -163,6 +171,10 @@ def remove(address: str, names: Sequence[str]) -> list[str]:
         return removed
     finally:
         ray.shutdown()
+
+
+def _names(ray: Any) -> list[str]:
+    return [one["name"] for one in ray.util.list_named_actors(all_namespaces=True) if one["name"].startswith(PREFIX)]
 
 
 def _connected(address: str) -> Any:

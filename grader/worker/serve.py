@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,18 @@ import structlog
 
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
-from grader.errors import FleetRefused, GraderError, SettingsInvalid
+from grader.errors import FleetRefused, GraderError, HostUnfit, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2_grpc
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
+from grader.server import host_findings
 from grader.server.fleet_certificates import SERVER_NAME
 from grader.server.fleet_port import OPTIONS, UNIX
 from grader.server.grading import Grading, Wiring
 from grader.server.lock import state_lock
 from grader.server.resources import raise_descriptor_limit
 from grader.server.settings_given import FAILED, MISUSED, settings_given
-from grader.server.wiring import local
+from grader.server.wiring import chosen_gpus, local
 from grader.state_dir import writable_directory
 from grader.worker.session import FleetSession
 
@@ -47,8 +48,28 @@ class Joining:
     until_stdin_closes: bool = False
 
 
-def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring = local) -> int:
-    """Grade for this server until SIGTERM or SIGINT; the exit code."""
+Examine = Callable[[Settings], Awaitable[None]]
+
+
+async def examine(settings: Settings) -> None:
+    """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't grade as the settings ask."""
+    isolations = await host_findings.isolations()
+    found = [*await host_findings.compilers(), *host_findings.devices(), *isolations]
+    chosen = chosen_gpus(settings.device)
+    gpus = await host_findings.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
+    for one in (*found, *gpus):
+        say = log.info if one.usable else log.warning
+        say("host_examined", kind=one.kind, name=one.name, usable=one.usable, detail=one.detail, remedy=one.remedy, warnings=one.warnings)
+    missing = [one for one in found if one.required and not one.usable]
+    if gpus and settings.device != "auto" and not any(one.usable for one in gpus):
+        missing += gpus
+    if missing or not host_findings.can_grade([*found, *gpus]):
+        missing = missing or [one for one in found if not one.usable]
+        raise HostUnfit(f"this host can't grade: {'. '.join(f'{one.name}: {one.detail}; {one.remedy}' for one in missing)}")
+
+
+def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring = local, examine: Examine = examine) -> int:
+    """Grade for this server until SIGTERM or SIGINT; the exit code. examine: looks at this host before it joins."""
     settings = settings_given("grader-worker", given)
     if settings is None:
         return MISUSED
@@ -58,7 +79,7 @@ def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring = local) -> i
         credentials = channel_credentials(joining.address, joining.certificate)
         with writable_directory(settings.state_dir):
             pass
-        asyncio.run(_work(joining, credentials, settings, wiring))
+        asyncio.run(_work(joining, credentials, settings, wiring, examine))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-worker: {error}\n")
         return MISUSED if isinstance(error, (SettingsInvalid, FleetRefused)) else FAILED
@@ -86,7 +107,10 @@ def channel_credentials(address: str, certificate: Path | None) -> grpc.ChannelC
     return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=own)
 
 
-async def _work(joining: Joining, credentials: grpc.ChannelCredentials | None, settings: Settings, wiring: Wiring) -> None:
+async def _work(
+    joining: Joining, credentials: grpc.ChannelCredentials | None, settings: Settings, wiring: Wiring, examine: Examine
+) -> None:
+    await examine(settings)
     signalled, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)

@@ -72,6 +72,10 @@ class FleetSession:
                     case "cancel":
                         if (task := self._attempts.get(answer.cancel.attempt)) is not None:
                             task.cancel()
+                    case "cordon":
+                        log.info("lanes_cordoned", lanes=list(answer.cordon.lanes))
+                        self._grading.cordon(frozenset(answer.cordon.lanes))
+                        await self._outbox.put(fleet_pb2.AttachRequest(standing=self._standing()))
         finally:
             telling.cancel()
             await self._stop()
@@ -152,7 +156,7 @@ class FleetSession:
     def _standing(self) -> fleet_pb2.Standing:
         return fleet_pb2.Standing(
             capacity=self._grading.capacity(),
-            device_kinds=self._grading.device_kinds(),
+            device_kinds=(self._grading.ready_kinds or self._grading.device_kinds)(),
             lanes=[fleet_pb2.Lane(name=lane.name, state=lane.state.name) for lane in self._grading.lanes()],
             leaving=self._leaving.is_set(),
         )

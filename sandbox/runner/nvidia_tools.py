@@ -150,7 +150,10 @@ def _why(text: str) -> str:
 TOOLS = {
     COMPUTE_SANITIZER: NvidiaTool(
         program="compute-sanitizer",
-        options=("--tool", "memcheck", "--log-file", f"{{out}}/{SANITIZER_TEXT}", "--target-processes", "application-only"),
+        options=(
+            *("--tool", "memcheck", "--log-file", f"{{out}}/{SANITIZER_TEXT}", "--target-processes", "application-only"),
+            *("--report-api-errors", "no"),  # PyTorch asks the driver for functions that it need not have
+        ),
         report=_sanitizer_report,
     ),
     NCU: NvidiaTool(

@@ -68,6 +68,19 @@ async def test_a_lease_is_of_a_device_kind_that_was_asked_for(ledger):
     assert await lease(ledger, device_kinds=("cuda",)) is not None
 
 
+async def test_what_waits_and_runs_is_counted_by_device(ledger):
+    """What has ended is not."""
+    for kind in ("", "emulated", "cuda:H200", "cuda:H200"):
+        await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
+    for kind in ("emulated", "cuda"):
+        await lease(ledger, device_kinds=(kind,))
+    found = {one.device_kind: (one.queued_count, one.running_count) for one in await ledger.device_demands()}
+    assert found == {"": (0, 1), "emulated": (1, 0), "cuda:H200": (1, 1)}
+    ended = await ledger.submit(fakes.new_submission(device_kind="cuda:A100"), fakes.problem())
+    await ledger.cancel(ended.submission_id)
+    assert "cuda:A100" not in {one.device_kind for one in await ledger.device_demands()}
+
+
 async def test_a_lease_may_be_of_one_device_of_a_kind(ledger):
     """What comes after the kind, a model or a place, is for the fleet to understand."""
     chosen = [await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem()) for kind in ("cuda:H200", "cuda:1")]

@@ -3,55 +3,39 @@
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from grader.api.client import GraderClient
 from grader.config import Settings
+from grader.v1 import submission_pb2
 from grader.worker import place, ray_placement
 from grader.worker.ray_placement import Keeper, LaneCount, clean_environment
 from tests.e2e.conftest import EXAMPLES
-from tests.e2e.test_workers import program, until
+from tests.harness.programs import program
 from tests.run_files import cache_directory
+from tools.service.ray_cluster import RayCluster
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A head without a core for anybody, and two nodes that have room for both lanes; the dashboard is off."""
-    from ray.cluster_utils import Cluster
-
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "GRADER_STATE_DIR": str(tmp_path_factory.mktemp("workers"))}
-    os.environ["GRADER_CACHE_DIR"] = str(cache_directory())
-    directory = tempfile.mkdtemp(prefix="ray-")  # short: there are sockets in it
-    small = {"object_store_memory": 80_000_000, "include_dashboard": False, "temp_dir": directory}
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **small})
-    made.directory = directory
-    for _ in range(2):
-        _add_node(made)
+    """A head, and two nodes that have room for both lanes."""
+    os.environ |= {"GRADER_STATE_DIR": str(tmp_path_factory.mktemp("workers")), "GRADER_CACHE_DIR": str(cache_directory())}
+    made = RayCluster(2)
     yield made
-    made.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)
+    made.close()
     for name in ("GRADER_STATE_DIR", "GRADER_CACHE_DIR"):
         os.environ.pop(name)
-
-
-def _add_node(cluster, tries=5) -> None:
-    """Ray gives a node half a minute to start, and on a busy machine one can take longer."""
-    for left in reversed(range(tries)):
-        try:
-            cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
-            return
-        except Exception:
-            if not left:
-                raise
 
 
 @pytest.fixture
@@ -60,7 +44,7 @@ def server(tmp_path):
     join = f"unix:{tmp_path}/fleet"
     words = ["--listen", "127.0.0.1:0", "--fleet", "remote", "--fleet-listen", join, "--state-dir", tmp_path / "server"]
     with program("grader.server.main", *words, "--problems", EXAMPLES, "--sandbox", "process", "--drain-s", "5") as process:
-        yield until(process.stderr, "serving")["address"], join
+        yield process.until("serving")["address"], join
 
 
 def words(cluster, *more):
@@ -114,7 +98,7 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     again = until_lanes(cluster, capsys, 2, unlike=before["grader-lane-emulated-0"]["pid"])
     assert again["grader-lane-emulated-0"]["restart_count"] == 1
     dying = again["grader-lane-emulated-1"]["pid"]
-    cluster.remove_node(_node_of(cluster, dying), allow_graceful=False)
+    cluster.remove_node(cluster.node_of(dying))
     moved = until_lanes(cluster, capsys, 2, unlike=dying)
     ended = cli("submit", EXAMPLES / "vector_add" / "off_by_one.cu", "--server", address, "--mode", "test")
     assert ended.code == 1 and "UNWRITTEN_OUTPUT" in ended.stdout, ended.stdout + ended.stderr
@@ -124,12 +108,29 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     assert place.main(words(cluster, "--remove", "grader-lane-emulated-0")) == 2
 
 
-def _node_of(cluster, pid):
-    """The node whose raylet is an ancestor of this process."""
-    raylets = {node.all_processes["raylet"][0].process.pid: node for node in cluster.worker_nodes}
-    while pid not in raylets:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return raylets[pid]
+async def test_lanes_follow_the_queue(cluster, tmp_path, capsys) -> None:
+    """A second lane for what waits, and one again when nothing does; when the follower ends, that one stays. Kernels are stubs."""
+    join, address_of = f"unix:{tmp_path}/fleet", ["--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"]
+    serving = [*address_of, "--fleet", "remote", "--fleet-listen", join, "--problems", EXAMPLES, "--state-dir", tmp_path / "server"]
+    stub = ["env", f"PYTHONPATH={ROOT}", f"TMPDIR={tmp_path}", sys.executable, "-m", "tools.service.stub_worker", "instant", "1500"]
+    source = submission_pb2.SourceFile(path="kernel.cu", content=(EXAMPLES / "vector_add" / "grid_stride.cu").read_text())
+    made = submission_pb2.Submission(problem="problems/vector_add", sources=[source], mode=submission_pb2.MODE_TEST)
+    with program("grader.server.main", *serving, "--sandbox", "process", "--drain-s", "5") as server:
+        following = ["--follow", f"http://{server.until('web_serving')['address']}/metrics", "--quiet-s", "1", "--poll-s", "0.3"]
+        lanes = ["--lanes", "emulated=1:2", "--join", join, "--prefix", shlex.join(stub)]
+        with program("grader.worker.place", "--ray", cluster.address, *following, *lanes) as follower:
+            follower.until("following")
+            server.until("worker_joined")
+            async with GraderClient(server.until("serving")["address"]) as client:
+                for _ in range(6):
+                    await client.submit(made)
+            await asyncio.to_thread(until_lanes, cluster, capsys, 2)
+            assert await asyncio.to_thread(follower.until, "lane_removed")
+        assert place.main(words(cluster, "--list")) == 0
+        left = json.loads(capsys.readouterr().out)
+        assert len(left) == 1
+        assert place.main(words(cluster, "--remove", *left)) == 0
+        capsys.readouterr()
 
 
 def until_lanes(cluster, capsys, count, *, unlike=None):

@@ -1,20 +1,22 @@
 """A server that grades nothing itself, and workers on the emulated device that join it over mutual TLS: all of them processes."""
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from grader.api.client import GraderClient
 from grader.v1 import submission_pb2
 from tests.e2e.conftest import EXAMPLES
+from tests.harness.programs import Program, program
 from tests.run_files import cache_directory
+from tools.service import host
 
 pytestmark = pytest.mark.slow
 
@@ -34,30 +36,14 @@ class Fleet:
 
     api: str
     join_node: Callable[[str], None] = print
-    workers: dict[str, subprocess.Popen] = field(default_factory=dict)
+    admin: Callable[..., None] = print
+    workers: dict[str, Program] = field(default_factory=dict)
 
-
-def until(stream, word: str) -> dict:
-    """The first line of a log with this word."""
-    said = []
-    for line in stream:
-        said.append(line)
-        if f'"{word}"' in line:
-            return json.loads(line)
-    pytest.fail("".join(said))
-
-
-@contextmanager
-def program(module: str, *words: object):
-    """A program of ours with a log as JSON; it is stopped afterwards, and ends well unless it was killed."""
-    command = [sys.executable, "-m", module, *map(str, words), "--log-format", "json"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            rest = process.stderr.read()
-            assert process.wait(timeout=120) in (0, -signal.SIGKILL), rest[-3000:]
+    def stop(self, node: str) -> None:
+        """Have a worker drain, and wait until it has gone."""
+        process = self.workers[node].process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) == 0
 
 
 @pytest.fixture
@@ -70,21 +56,25 @@ def fleet(tmp_path):
             ports = ["--listen", "127.0.0.1:0", "--fleet-listen", "127.0.0.1:0"]
             words = ["--state-dir", state, "--problems", EXAMPLES, "--fleet", "remote", *ports, *options]
             server = stack.enter_context(program("grader.server.main", *words))
-            join = until(server.stderr, "fleet_listening")["address"]
-            made = Fleet(until(server.stderr, "serving")["address"])
+            join = server.until("fleet_listening")["address"]
+            made = Fleet(server.until("serving")["address"])
+
+            def admin(subject: str, *words: str) -> None:
+                command = [sys.executable, "-m", "grader.server.main", "admin", subject, "--state-dir", str(state), *words]
+                subprocess.run(command, check=True, capture_output=True)
 
             def join_node(node: str) -> None:
                 certificate = tmp_path / f"{node}.pem"
-                admin = [sys.executable, "-m", "grader.server.main", "admin", "workers", "--state-dir", str(state), "add", node]
-                subprocess.run([*admin, "--out", str(certificate)], check=True, capture_output=True)
+                if not certificate.exists():
+                    admin("workers", "add", node, "--out", str(certificate))
                 own = ["--join", join, "--certificate", certificate, "--state-dir", tmp_path / node, "--cache-dir", cache_directory()]
                 worker = stack.enter_context(
                     program("grader.worker.main", *own, "--no-resident-toolchain", "--device", "emulated", *options)
                 )
-                assert until(worker.stderr, "joined")["node"] == node
+                assert worker.until("joined")["node"] == node
                 made.workers[node] = worker
 
-            made.join_node = join_node
+            made.join_node, made.admin = join_node, admin
             for node in nodes:
                 join_node(node)
             return made
@@ -105,22 +95,98 @@ def test_the_six_of_the_story_get_their_verdicts_at_a_worker(fleet, cli) -> None
     assert ranked.json["report"]["verdict"] == "VERDICT_ACCEPTED" and ranked.json["report"]["process_count"] > 1, ranked.stdout
 
 
-def test_a_worker_that_is_killed_loses_nothing(fleet, cli, tmp_path) -> None:
-    """What it graded is graded by the other one; it is one submission with one verdict."""
+@pytest.fixture
+def waiting(tmp_path):
+    """A kernel that waits for a file, and the file."""
     gate = tmp_path / "gate"
-    for directory in tmp_path.parents[:2]:
+    for directory in (*tmp_path.parents[:2], tmp_path):
         directory.chmod(0o755)
-    tmp_path.chmod(0o755)
     source = tmp_path / "waits.cu"
     source.write_text(WAITS.replace("FILE", str(gate)))
+    return source, gate
+
+
+def test_a_worker_that_is_killed_loses_nothing(fleet, cli, waiting) -> None:
+    """What it graded is graded by the other one; it is one submission with one verdict."""
+    source, gate = waiting
     made = fleet("--sandbox", "process")
     left = cli("submit", source, "--problem", "vector_add", "--server", made.api, "--mode", "test", "--no-wait", "--json").json["name"]
     asyncio.run(_verifying(made.api, left))
-    made.workers["one"].kill()
+    made.workers["one"].process.kill()
     gate.touch()
     made.join_node("two")
     watched = cli("watch", left, "--server", made.api)
     assert watched.code == 0 and "ACCEPTED" in watched.stdout, watched.stdout + watched.stderr
+
+
+def test_workers_are_replaced_one_after_the_other_while_submissions_come(fleet, cli) -> None:
+    """As an upgrade does it: cordon, stop, start the new one, uncordon. Each submission is graded once, none waits for the end of it."""
+    made = fleet("--sandbox", "process", nodes=("one", "two"))
+    source = EXAMPLES / "vector_add" / "grid_stride.cu"
+    names = []
+
+    def submit() -> None:
+        names.append(cli("submit", source, "--server", made.api, "--mode", "test", "--no-wait", "--json").json["name"])
+
+    for node in ("one", "two"):
+        submit()
+        made.admin("lanes", "cordon", node)
+        submit()
+        made.stop(node)
+        made.join_node(node)
+        made.admin("lanes", "uncordon", node)
+        submit()
+    for name in names:
+        watched = cli("watch", name, "--server", made.api, "--json")
+        assert watched.code == 0 and '"attempt_count": 1' in watched.stdout, watched.stdout[-2000:] + watched.stderr
+
+
+def test_a_workers_judge_that_is_killed_costs_an_attempt_and_leaves_no_box(fleet, cli, waiting) -> None:
+    """The submission is graded again, at the same worker, and gets its verdict; the box of the first attempt is gone."""
+    source, gate = waiting
+    made = fleet("--sandbox", "process")
+    left = cli("submit", source, "--problem", "vector_add", "--server", made.api, "--mode", "test", "--no-wait", "--json").json["name"]
+    asyncio.run(_verifying(made.api, left))
+    judge, boxes = _judge_and_boxes(made.workers["one"].process.pid)
+    assert boxes
+    host.kill(judge)
+    gate.touch()
+    watched = cli("watch", left, "--server", made.api)
+    assert watched.code == 0 and "ACCEPTED" in watched.stdout, watched.stdout + watched.stderr
+    again, left_over = _judge_and_boxes(made.workers["one"].process.pid)
+    assert again != judge and not left_over
+    assert not [pid for pid in boxes if Path(f"/proc/{pid}").exists()]
+
+
+def _judge_and_boxes(worker: int) -> tuple[int, set[int]]:
+    """A worker's judge, and all of its other processes."""
+    (judge,) = [pid for pid, command in host.children(worker) if "sandbox.judge" in command]
+    return judge, host.descendants(worker).keys() - host.descendants(judge).keys() - {judge}
+
+
+def test_a_ranked_result_is_confirmed_at_another_node(fleet, cli) -> None:
+    """The first is cordoned, and the rejudge runs all again with the same verdict."""
+    made = fleet("--sandbox", "process")
+    source = EXAMPLES / "vector_add" / "grid_stride.cu"
+    ended = cli("submit", source, "--server", made.api, "--mode", "ranked", "--json")
+    assert ended.json["report"]["verdict"] == "VERDICT_ACCEPTED", ended.stdout
+    made.admin("lanes", "cordon", "one")
+    made.join_node("two")
+    words = (
+        "rejudge",
+        "create",
+        "--run",
+        "--submission",
+        ended.json["name"],
+        "--cause",
+        "confirmed at two",
+        "--server",
+        made.api,
+        "--json",
+    )
+    rejudged = cli(*words)
+    assert rejudged.code == 0 and rejudged.json["rerun_count"] == 1, rejudged.stdout + rejudged.stderr
+    assert {one["after"]["verdict"] for one in rejudged.json.get("changes", ())} <= {"VERDICT_ACCEPTED"}
 
 
 async def _verifying(address: str, name: str) -> None:

@@ -37,10 +37,12 @@ async def test_a_profile_has_launches_files_and_resources(
     assert found is not None and found.launches, graded.explanation
     files = {fact.name: grading.fleet.files.read(fact.digest) for fact in graded.facts if isinstance(fact, wire.ArtifactFile)}
     outcomes = {one.name: one.outcome for one in found.tools}
+    section.notes.extend(f"{name}: {one.name} {one.outcome}: {one.detail}" for one in found.tools if one.detail)
     for one in found.launches:
         time_us = "-" if one.duration_ns is None else f"{one.duration_ns / 1000 / one.count:.1f}"
         tools = ", ".join(f"{tool}: {outcome}" for tool, outcome in outcomes.items())
         section.table(*COLUMNS).add(name, one.kernel, str(one.count), str(one.grid), str(one.block), str(one.shared_bytes), time_us, tools)
+    assert ToolOutcome.FAILED not in outcomes.values()
     assert outcomes["torch profiler"] is ToolOutcome.RAN and any(one.endswith(".ptx") for one in files)
     trace = json.loads(files["torch_trace.json"] or b"{}")
     on_gpu = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]

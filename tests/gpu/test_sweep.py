@@ -28,7 +28,7 @@ KERNELS = {
     "elementwise_square": ("triton_row.py", "triton_fixed_block.py", "float4_with_tail.cu"),
     "row_softmax": ("triton_row.py", "warp_per_row.cu", "online_thread_per_row.cu"),
 }
-NARROWEST, WIDEST, SIZES, MEASURE_S = 256, 12672, 25, 2.0  # columns on a GPU, how many sizes, and the seconds of each
+COLUMNS_OF_ALL, STEP, MEASURE_S = 12672 - 256, 512, 2.0  # of the problems' sweeps on a GPU; the seconds of each size
 FIXED_BLOCK = 1024  # columns that triton_fixed_block.py computes
 CEILING_SLACK = 1.1
 COLUMNS = ("problem", "provider", "columns", "result", "GB/s", "95 % interval", "speedup over eager")
@@ -55,8 +55,8 @@ def asked(config: pytest.Config, device: str) -> SweepRequest:
     """On a GPU the problem's own sweep, with as many sizes as --gpu-count says and --gpu-measure-s seconds for each; else a short one."""
     if device == "emulated":
         return SweepRequest(stop=2048)
-    step = max(1, round((WIDEST - NARROWEST) / (count_of(config, SIZES) - 1)))
-    return SweepRequest(step=step, measure_s=measure_s(config, MEASURE_S))
+    every = COLUMNS_OF_ALL // STEP // (count_of(config, COLUMNS_OF_ALL // STEP + 1) - 1)
+    return SweepRequest(step=STEP * max(1, every), measure_s=measure_s(config, MEASURE_S))
 
 
 async def swept(grading: Grading, problem: Problem, file: str) -> submission_pb2.Submission:

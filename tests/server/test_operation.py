@@ -162,6 +162,7 @@ async def test_the_queue_and_open_watches_are_read_when_asked(operated, kernel):
         await watch.aclose()
     assert sample(text, 'grader_queue_depth{mode="benchmark"}') == 1
     assert sample(text, "grader_attempts_running") == 1
+    assert [sample(text, f'grader_device_submissions{{device="any",state="{state}"}}') for state in ("queued", "running")] == [1, 1]
     assert sample(text, 'grader_calls_open{method="WatchSubmission"}') == 1
 
 

@@ -129,6 +129,13 @@ async def inside(address, stands=None, **more):
         yield worker
 
 
+async def until(look):
+    """Until it is so."""
+    async with asyncio.timeout(30):
+        while not look():
+            await asyncio.sleep(0.01)
+
+
 async def graded(fleet, given):
     async with asyncio.timeout(30), aclosing(fleet.grade(given)) as facts:
         return [fact async for fact in facts]
@@ -614,3 +621,64 @@ async def test_a_session_sends_the_files_that_its_facts_name(fleet, address, fil
     async with working(address, Grade(), own):
         assert await graded(fleet, lease()) == kept
     assert [files.read(one.digest) for one in kept] == [big, b""]
+
+
+async def test_a_cordoned_worker_ends_what_it_has_and_gets_nothing_more(fleet, address) -> None:
+    """By its name, or its node's; the next submission goes to the other one, and to both again afterwards."""
+    async with inside(address) as first, inside(address) as second:
+        before = asyncio.create_task(graded(fleet, lease(submission_id="a")))
+        attempt = await first.grade()
+        fleet.cordon({"local-1"})
+        assert fleet.capacity() == 2 and [lane.state for lane in fleet.lanes()] == []
+        others = [asyncio.create_task(graded(fleet, lease(submission_id=name))) for name in "bcd"]
+        given = [await second.grade(), await second.grade()]
+        await first.end(attempt.attempt)
+        await before
+        assert not others[2].done()
+        fleet.cordon(())
+        third = await first.grade()
+        await first.end(third.attempt)
+        for one in given:
+            await second.end(one.attempt)
+        await asyncio.gather(*others)
+
+
+async def test_a_cordon_holds_for_a_worker_that_joins_later(fleet, address) -> None:
+    """As when it is restarted by what supervises it; a node's name is meant with all its workers."""
+    fleet.cordon({"local-1"})
+    lanes = [fleet_pb2.Lane(name="cuda:0", state="FREE")]
+    async with inside(address, standing("cuda", lanes=lanes), instance="gpu-0"):
+        assert (fleet.capacity(), fleet.ready_kinds()) == (0, ())
+        assert fleet.lanes() == (LaneNow(name="local-1/gpu-0/cuda:0", state=LaneState.CORDONED),)
+
+
+async def test_a_worker_is_told_which_of_its_lanes_are_cordoned(fleet, address) -> None:
+    """All of them each time, and only where that changes; it says then what it can do without them."""
+    async with inside(address, standing("cuda", "cuda:0", "cuda:1")) as worker:
+        for names, expected in (({"local-1/cuda:1", "local-2/cuda:0"}, ["cuda:1"]), ((), [])):
+            fleet.cordon(names)
+            fleet.cordon(names)
+            assert list((await worker.heard()).cordon.lanes) == expected
+        grading = asyncio.create_task(graded(fleet, lease()))
+        await worker.end((await worker.grade()).attempt)
+        await grading
+
+
+async def test_a_lane_is_cordoned_at_the_worker(fleet, address, place, files) -> None:
+    """The real session passes it on, and its standing has the kinds that are left."""
+    cordoned, ready = [], ["cuda:0", "cuda:1"]
+
+    def cordon(names):
+        cordoned.append(names)
+        ready.remove("cuda:1")
+
+    async with fakes.wiring(None)(Settings(state_dir=place)) as faked:
+        session = FleetSession(replace(faked, cordon=cordon, ready_kinds=lambda: tuple(ready)), files)
+        stop = asyncio.Event()
+        working = asyncio.create_task(_attached(address, None, session, stop, 1.0))
+        await until(lambda: fleet.ready_kinds() == ("cuda:0", "cuda:1"))
+        fleet.cordon({"local-1/cuda:1"})
+        await until(lambda: fleet.ready_kinds() == ("cuda:0",))
+        assert cordoned == [{"cuda:1"}] and fleet.device_kinds() == ("cuda:0", "cuda:1")
+        stop.set()
+        await working

@@ -8,11 +8,12 @@ from rich.console import Console
 
 from grader import errors
 from grader.api.statuses import failure_to_status
-from grader.cli import doctor, problems, report
+from grader.cli import problems, report
 from grader.cli.exits import Exit, Misuse, exit_of_error
 from grader.cli.submit import exit_of
 from grader.cli.timeline import Timeline
 from grader.model import Failure
+from grader.server.host_findings import HostFinding, can_grade
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 
@@ -364,8 +365,8 @@ def test_only_a_graded_and_accepted_kernel_exits_0(state: submission_pb2.Submiss
 # -- doctor --------------------------------------------------------------------------------------------------------------
 
 
-def found(kind: str, usable: bool, required: bool = False) -> doctor.HostFinding:
-    return doctor.HostFinding(kind=kind, name="x", usable=usable, detail="", required=required)
+def found(kind: str, usable: bool, required: bool = False) -> HostFinding:
+    return HostFinding(kind=kind, name="x", usable=usable, detail="", required=required)
 
 
 def test_kernels_can_be_graded_where_there_is_a_device_an_isolation_and_a_compiler() -> None:
@@ -377,14 +378,14 @@ def test_kernels_can_be_graded_where_there_is_a_device_an_isolation_and_a_compil
         found("compiler", True, True),
         found("compiler", False),
     ]
-    assert doctor.can_grade(here)
+    assert can_grade(here)
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_kernels_can_not_be_graded_where_one_is_missing(missing: int) -> None:
     """No device, no isolation, or not the compiler that must be."""
     here = [found("device", missing != 0), found("isolation", missing != 1), found("compiler", missing != 2, True)]
-    assert not doctor.can_grade(here)
+    assert not can_grade(here)
 
 
 # -- on a device -----------------------------------------------------------------------------------------------------------

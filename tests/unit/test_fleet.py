@@ -316,3 +316,41 @@ async def test_who_stops_waiting_leaves_the_lane_to_others(make) -> None:
 async def test_as_many_are_taken_in_as_can_be_run_and_built(make) -> None:
     """One for each lane, and one for each that is built meanwhile, or as many as builders."""
     assert [make(gpus=FOUR, builder_count=2).capacity, make(lane_count=1, builder_count=2).capacity] == [10, 3]
+
+
+async def test_a_cordoned_lane_ends_its_job_and_gets_no_other(make) -> None:
+    """The others of its kind get them; who asks for it alone is told, and it works again afterwards."""
+    fleet = make(gpus=FOUR[:2])
+    with fleet.seat("cuda:0") as first:
+        async with first.lane():
+            fleet.cordon({"cuda:0"})
+            assert [one.state.name for one in fleet.lanes()][1:] == ["TAKEN", "FREE"]
+            assert [(await judged(fleet, "cuda"))[0] for _ in range(2)] == [1, 1]
+    await settled(fleet)
+    assert [one.state.name for one in fleet.lanes()][1:] == ["CORDONED", "FREE"]
+    with pytest.raises(DeviceQuarantined, match=r"GPU 0 .* is cordoned; `grader-server admin lanes uncordon`"):
+        await judged(fleet, "cuda:0")
+    assert "cuda:0" not in fleet.ready_kinds and "cuda:0" in fleet.device_kinds
+    fleet.cordon(())
+    assert (await judged(fleet, "cuda:0"))[0] == 0
+
+
+async def test_who_waits_for_a_lane_that_is_cordoned_moves_or_is_told(make) -> None:
+    """As with a quarantine."""
+    fleet = make(gpus=FOUR[:2])
+    with fleet.seat("cuda:0") as busy, fleet.seat("cuda:H200") as other, fleet.seat("cuda:0") as stays:
+        async with busy.lane():
+            waits = asyncio.ensure_future(stays.lane().__aenter__())
+            await asyncio.sleep(0)
+            fleet.cordon({"cuda:0"})
+            with pytest.raises(DeviceQuarantined, match="cordoned"):
+                await asyncio.wait_for(waits, 60)
+        assert other.gpu is not None
+
+
+async def test_a_host_without_a_usable_lane_takes_nothing(make) -> None:
+    """So that submissions wait in the queue, and for the workers of other hosts."""
+    fleet = make(lane_count=1, builder_count=2)
+    assert (fleet.capacity, fleet.ready_kinds) == (3, ("emulated",))
+    fleet.cordon({"emulated:0"})
+    assert (fleet.capacity, fleet.ready_kinds) == (0, ())

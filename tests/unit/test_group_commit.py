@@ -57,6 +57,17 @@ def numbers(engine):
         return list(connection.execute(sa.select(TABLE.c.number).order_by(TABLE.c.number)).scalars())
 
 
+async def test_the_writer_counts_what_it_does(writer, commits):
+    """Transactions that share a commit are counted each; waiting for work is not being busy."""
+    go = held(writer)
+    waiting = [writer.submit(insert(number)) for number in range(3)]
+    go()
+    await asyncio.gather(*waiting)
+    await writer.submit(insert(9))
+    writer.close()  # it is counted a moment after the answer
+    assert writer.totals.commit_count == 3 and 0 < writer.totals.busy_s < 60
+
+
 async def test_what_waits_together_is_one_commit(writer, engine, commits):
     """Twenty inserts behind one slow transaction: two commits in all."""
     release = held(writer)

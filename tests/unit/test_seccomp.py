@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import stat
 import struct
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PROFILES = ROOT / "sandbox" / "profiles"
 ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 X86_64, I386 = 0xC000003E, 0x40000003
+AT_FDCWD = 0xFFFFFF9C
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def test_every_call_gets_what_the_profile_says(compiler, profile, answer):
     for entry in profile["syscalls"]:
         for name in entry["names"]:
             expected[compiler.system_calls()[name]] = ENOSYS if entry.get("errnoRet") == 38 else actions[entry["action"]]
-    conditional = {compiler.system_calls()[name] for name in ("socket", "socketpair", "preadv2", "pwritev2")}
+    conditional = {compiler.system_calls()[name] for name in ("socket", "socketpair", "preadv2", "pwritev2", "mknodat")}
     for number in set(range(600)) - conditional:
         assert answer(number) == expected.get(number, EPERM), number
 
@@ -101,6 +103,13 @@ def test_clone_makes_no_namespace(answer, flag):
     thread = 0x003D0F00
     assert answer("clone", thread | flag) == EPERM
     assert answer("clone", thread) == ALLOW
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFREG, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFSOCK, stat.S_IFIFO | stat.S_IFCHR, 0])
+def test_only_fifos_are_made(answer, kind):
+    """NVIDIA's tools start a program through a FIFO; a device would be the host's memory or disk."""
+    assert answer("mknodat", AT_FDCWD, 0, kind | 0o666, 0x0103) == EPERM
+    assert answer("mknodat", AT_FDCWD, 0, stat.S_IFIFO | 0o600, 0) == ALLOW
 
 
 def test_clone3_says_that_it_does_not_exist(answer):
@@ -135,7 +144,7 @@ REFUSED = [
     "mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "open_tree", "fsopen", "move_mount", "keyctl", "add_key",
     "request_key", "io_uring_setup", "userfaultfd", "perf_event_open", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "kcmp",
     "process_madvise", "shmget", "shmat", "msgget", "semget", "mq_open", "inotify_init1", "fanotify_init", "name_to_handle_at",
-    "open_by_handle_at", "personality", "splice", "tee", "vmsplice", "mknod", "mknodat", "setxattr", "sched_setscheduler",
+    "open_by_handle_at", "personality", "splice", "tee", "vmsplice", "mknod", "setxattr", "sched_setscheduler",
     "sched_setattr", "ioprio_set", "adjtimex", "clock_adjtime", "clock_settime", "execveat", "mbind", "get_mempolicy",
     "set_mempolicy", "migrate_pages", "quotactl", "acct", "syslog", "sethostname", "iopl", "ioperm", "modify_ldt", "vhangup",
 ]  # fmt: skip

@@ -1,14 +1,18 @@
-"""Whether anything is lost while servers, judges and boxes are killed.
+"""Whether anything is lost while servers, judges, boxes, workers and nodes are killed, and how long lost work takes to go on.
 
-    python -m tools.service.chaos [--submissions 2000] [--users 50] [--servers 2] [--workers 0] [--database URL]
-                                  [--kill-every 3] [--over 60] [--json]
+    python -m tools.service.chaos [--submissions 2000] [--users 50] [--servers 2] [--workers 0 | --ray 0] [--database URL]
+                                  [--judge-ms 60] [--kill-every 3] [--over 60] [--json]
 
 Stub servers on this host with the real ledger, dispatcher, fleet and pipeline; of their processes a random one is killed with SIGKILL
 every few seconds: a server (which is started again at once), a judge or a box. Users hand in one submission after the other and repeat a
-call, with the same request id, until it is acknowledged. In the end every acknowledged submission has to have one verdict, and only
-one; none may be there that nobody asked for; a user's submissions have to have been taken up in their order. Exit code 1 where not.
-Several servers need a PostgreSQL; without one there is one server on SQLite. With --workers a server grades nothing itself: so many
-workers join it, and they, their judges and their boxes are killed, too.
+call, with the same request id, until it is acknowledged. In the end every acknowledged submission has to have one verdict, and only one,
+unless it was given up, with its reason, after three attempts that were killed; none may be there that nobody asked for; a user's
+submissions have to have been taken up in their order; and no process may be left. Exit code 1 where not. Several servers need a
+PostgreSQL; without one there is one server on SQLite.
+
+With --workers a server grades nothing itself: so many workers join it, and they, their judges and their boxes are killed, too. With
+--ray, Ray places the workers on so many nodes, all on this host. Also killed are a whole node (it is replaced), the head (it is away for
+some seconds), and a node that is frozen first: its connections stay open, as those of a host that is cut off.
 """
 
 from __future__ import annotations
@@ -27,14 +31,18 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.errors import InternalFault, LedgerBusy, QueueFull, ServerUnreachable, ShuttingDown
+from grader.ledger.transactions import ATTEMPT_LIMIT
 from grader.v1 import report_pb2, submission_pb2
-from tools.service import host
+from tools.service import host, losses
+from tools.service.losses import Kill, Loss
+from tools.service.placed_workers import OwnWorkers, RayWorkers
 from tools.service.stub_server import BOX_COMMAND, JUDGE_MODULE
 
-JUDGE_MS = 60.0
 PATIENCE_S = 300.0  # for what still runs when all are acknowledged
+GONE_S = 15.0  # for processes to end that have lost those that they belong to
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 RUNNING = submission_pb2.SUBMISSION_STATE_RUNNING
+FAILED = submission_pb2.SUBMISSION_STATE_FAILED
 # What a client may meet while servers die; it asks again with the same request id.
 AGAIN = (ServerUnreachable, ShuttingDown, LedgerBusy, QueueFull, InternalFault)
 
@@ -50,15 +58,19 @@ class Outcome:
     attempts_most: int = 0
     taken_up_again: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
+    given_up: dict[str, int] = field(default_factory=dict)
     without_verdict: list[str] = field(default_factory=list)
     judged_twice: list[str] = field(default_factory=list)
     nobody_asked_for: int = 0
     out_of_order: list[str] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
+    continued_after_s: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def faults(self) -> list[str]:
         """What must not be."""
         found = [f"{name}: no verdict" for name in self.without_verdict] + [f"{name}: judged twice" for name in self.judged_twice]
         found += [f"{name}: taken up before one that was handed in earlier" for name in self.out_of_order]
+        found += [f"a process is left: {command}" for command in self.left_behind]
         if self.nobody_asked_for:
             found.append(f"{self.nobody_asked_for} submissions that nobody has an acknowledgement for")
         return found
@@ -71,8 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if count > 1 and not given.database:
         _say("several servers need --database URL of a PostgreSQL; SQLite is for one")
         return 2
+    if given.ray and (count > 1 or given.workers):
+        _say("--ray is for one server, and instead of --workers")
+        return 2
     with tempfile.TemporaryDirectory(prefix="grader-chaos-") as directory:
         outcome = asyncio.run(_Chaos(given, count, Path(directory)).run())
+        outcome.left_behind = host.left_behind(Path(directory), GONE_S)
     return host.show("chaos", outcome, outcome.faults(), as_json=given.json)
 
 
@@ -83,26 +99,32 @@ class _Chaos:
         words = ["--lanes", "2", "--queue-limit", "100000", "--log-level", "warning", "--auth", "keys"]
         words += ["--database", given.database] if given.database else []
         joins = [f"unix:{directory}/fleet{index}" for index in range(count)]
-        remote = [["--fleet", "remote", "--fleet-listen", join] if given.workers else [] for join in joins]
-        kind = "remote" if given.workers else "processes"
+        joined = bool(given.workers or given.ray)
+        remote = [["--fleet", "remote", "--fleet-listen", join] if joined else [] for join in joins]
+        kind, wait_ms = "remote" if joined else "processes", given.judge_ms
         self._servers = [
-            host.Server(kind, JUDGE_MS, directory / f"state{index}", problems, [*words, *remote[index]]) for index in range(count)
+            host.Server(kind, wait_ms, directory / f"state{index}", problems, [*words, *remote[index]]) for index in range(count)
         ]
-        self._workers = [
-            host.Worker(JUDGE_MS, joins[index % count], directory / f"worker{index}", ["--lanes", "2", "--log-level", "warning"])
+        own = [
+            host.Worker(wait_ms, joins[index % count], directory / f"worker{index}", ["--lanes", "2", "--log-level", "warning"])
             for index in range(given.workers)
         ]
+        self._workers = RayWorkers(given.ray, wait_ms, joins[0], directory) if given.ray else OwnWorkers(own) if own else None
         self._keys = host.make_keys(given.users, directory / "state0", given.database)
         self._acknowledged: dict[str, list[str]] = {user: [] for user in self._keys}
         self._outcome = Outcome()
         self._killed: Counter[str] = Counter()
+        self._kills: list[Kill] = []
+        self._losses: list[Loss] = []
 
     async def run(self) -> Outcome:
         """All of it."""
         begun = time.monotonic()
-        for process in (*self._servers, *self._workers):
-            process.start()
         try:
+            for server in self._servers:
+                server.start()
+            if self._workers is not None:
+                await self._workers.start()
             for server in self._servers:
                 async with GraderClient(server.address, key=next(iter(self._keys.values()))) as client:
                     await host.until_answering(server, client)
@@ -119,8 +141,11 @@ class _Chaos:
                 await asyncio.gather(killing, telling, return_exceptions=True)
             await self._look_through()
         finally:
-            for process in (*self._workers, *self._servers):
-                process.stop()
+            if self._workers is not None:
+                await self._workers.stop()
+            for server in self._servers:
+                server.stop()
+        self._outcome.continued_after_s = losses.figures(self._losses)
         self._outcome.seconds = time.monotonic() - begun
         self._outcome.killed = dict(self._killed)
         return self._outcome
@@ -164,19 +189,28 @@ class _Chaos:
         """Every few seconds something dies."""
         while sum(self._killed.values()) < self._given.kill_most:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._given.kill_every)
-            kind = self._random.choice(("server", "judge", "box", *(["worker"] if self._workers else [])))
-            if kind in ("server", "worker"):
-                process = self._random.choice(self._servers if kind == "server" else self._workers)
-                await asyncio.to_thread(process.kill)
-                process.start()
-            else:
-                mark = JUDGE_MODULE if kind == "judge" else " ".join(BOX_COMMAND)
-                parent = self._random.choice(self._workers or self._servers)
-                found = [pid for pid, command in host.children(parent.pid) if mark in command]
-                if not found:
-                    continue
-                host.kill(self._random.choice(found))
-            self._killed[kind] += 1
+            kind = self._random.choice(("server", "judge", "box", *(self._workers.KINDS if self._workers is not None else ())))
+            self._killed[kind] += await self._kill_one(kind)
+
+    async def _kill_one(self, kind: str) -> bool:
+        """Whether there was one to be killed."""
+        if kind == "server":
+            server = self._random.choice(self._servers)
+            await asyncio.to_thread(server.kill)
+            server.start()
+            return True
+        if kind in ("judge", "box"):
+            mark = JUDGE_MODULE if kind == "judge" else " ".join(BOX_COMMAND)
+            parents = [server.pid for server in self._servers] if self._workers is None else self._workers.pids()
+            found = [pid for parent in parents for pid, command in host.children(parent) if mark in command]
+            for pid in self._random.sample(found, min(1, len(found))):
+                host.kill(pid)
+            return bool(found)
+        assert self._workers is not None
+        time_ns = time.time_ns()
+        if (taken := await self._workers.kill(kind, self._random)) is not None:
+            self._kills.append(Kill(kind=kind, time_ns=time_ns, workers=frozenset(taken)))
+        return taken is not None
 
     async def _tell(self) -> None:
         while True:
@@ -193,11 +227,17 @@ class _Chaos:
                 self._outcome.nobody_asked_for += len(set(listed) - set(mine))
                 for name in mine:
                     one = await client.get_submission(name, full=True)
+                    if one.state == FAILED and len(losses.attempt_times([event async for event in client.watch(name)])) >= ATTEMPT_LIMIT:
+                        reason = one.error.message.partition(":")[0]
+                        self._outcome.given_up[reason] = self._outcome.given_up.get(reason, 0) + 1
+                        continue
                     if one.state != SUCCEEDED:
-                        self._outcome.without_verdict.append(name)
+                        self._outcome.without_verdict.append(f"{name} {one.error.message}".strip())
                         continue
                     verdicts[f"{report_pb2.Verdict.Name(one.report.verdict)} {one.report.reason}".strip()] += 1
-                    finals, first_start = await _history(client, name)
+                    events = [event async for event in client.watch(name)]
+                    finals, first_start = _history(events)
+                    self._losses += losses.losses(losses.attempt_times(events), self._kills)
                     if finals != 1 or len(one.judgements) != 1:
                         self._outcome.judged_twice.append(name)
                     if last_start is not None and first_start < last_start:
@@ -219,10 +259,10 @@ async def _all_names(client: GraderClient) -> list[str]:
             return names
 
 
-async def _history(client: GraderClient, name: str) -> tuple[int, int]:
+def _history(events: Sequence[submission_pb2.SubmissionEvent]) -> tuple[int, int]:
     """How many final events there are, and when the first attempt began, in nanoseconds."""
     finals, first_start = 0, 0
-    async for event in client.watch(name):
+    for event in events:
         if event.HasField("submission"):
             finals += event.submission.state == SUCCEEDED
             if event.submission.state == RUNNING and event.attempt == 1:
@@ -240,6 +280,10 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--users", type=int, default=50, metavar="N", help="by how many users (50)")
     made.add_argument("--servers", type=int, default=0, metavar="N", help="how many servers (2 on PostgreSQL, 1 on SQLite)")
     made.add_argument("--workers", type=int, default=0, metavar="N", help="how many workers join them; 0: servers grade themselves (0)")
+    made.add_argument(
+        "--ray", type=int, default=0, metavar="N", help="nodes of a Ray cluster that places the workers; instead of --workers"
+    )
+    made.add_argument("--judge-ms", type=float, default=60.0, metavar="MS", help="that a stub judge takes (60)")
     made.add_argument("--database", default="", metavar="URL", help="a PostgreSQL that is empty; without it SQLite")
     made.add_argument("--kill-every", type=float, default=3.0, metavar="S", help="seconds between kills, on average (3)")
     made.add_argument(

@@ -36,6 +36,7 @@ workloads = [{{ id = "n64", axes = {{ n = 64 }} }}]
 """
 _SOURCE = 'extern "C" void solve(const float* a, float* c, long n, void* stream) {{ /* {} */ }}\n'
 START_S = 60.0
+MARK = "STUB_RUN"  # in the environment of all processes of a try: its directory
 SCOPES = frozenset({Scope.SUBMIT, Scope.READ})
 FAULTS_SHOWN = 20
 
@@ -77,6 +78,7 @@ class Process:
 
     def __init__(self, module: str, words: Sequence[str], state_dir: Path) -> None:
         self._log = state_dir.with_suffix(".log")
+        self._environment = {**os.environ, MARK: str(state_dir.parent)}
         self._command = [sys.executable, "-m", f"tools.service.{module}", *words, "--state-dir", str(state_dir)]
         self._command += ["--log-format", "json", "--drain-s", "5"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,7 +92,7 @@ class Process:
     def start(self) -> None:
         """Start it; its calls are answered a moment later."""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
 
     def kill(self) -> None:
         """SIGKILL, as a power cut would."""
@@ -125,8 +127,8 @@ class Server(Process):
 class Worker(Process):
     """A stub worker of a server whose fleet port is a unix socket."""
 
-    def __init__(self, wait_ms: float, join: str, state_dir: Path, words: Sequence[str] = ()) -> None:
-        super().__init__("stub_worker", [str(wait_ms), "--join", join, *words], state_dir)
+    def __init__(self, wait_ms: float, join: str, state_dir: Path, words: Sequence[str] = (), kind: str = "processes") -> None:
+        super().__init__("stub_worker", [kind, str(wait_ms), "--join", join, *words], state_dir)
 
 
 async def until_answering(server: Server, client: GraderClient) -> None:
@@ -143,11 +145,54 @@ async def until_answering(server: Server, client: GraderClient) -> None:
 
 def children(pid: int) -> Iterator[tuple[int, str]]:
     """Direct children with their command lines."""
+    for child, parent in _parents():
+        if parent == pid:
+            with contextlib.suppress(OSError):
+                yield child, _command(child)
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Children, theirs, and so on, with their command lines."""
+    parents = dict(_parents())
+    found: dict[int, str] = {}
+    layer = {pid}
+    while layer := {child for child, parent in parents.items() if parent in layer}:
+        for child in layer:
+            with contextlib.suppress(OSError):
+                found[child] = _command(child)
+    return found
+
+
+def marked(directory: Path) -> dict[int, str]:
+    """All processes of the try in this directory, with their command lines."""
+    found, mark = {}, f"{MARK}={directory}\0".encode()
+    for pid, _ in _parents():
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes():
+                found[pid] = _command(pid)
+    return found
+
+
+def left_behind(directory: Path, patience_s: float) -> list[str]:
+    """The command lines of processes of this try that have not ended after so long; they are killed."""
+    until = time.monotonic() + patience_s
+    while (found := marked(directory)) and time.monotonic() < until:
+        time.sleep(0.2)
+    for pid in found:
+        kill(pid)
+    return list(found.values())
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """All processes with their parents."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                    yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                yield int(entry.name), int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def kill(pid: int) -> None:
@@ -172,12 +217,23 @@ def show(program: str, figures: Any, faults: Sequence[str], *, as_json: bool) ->
     if as_json:
         sys.stdout.write(json.dumps(asdict(figures)) + "\n")
     else:
-        found = {name.replace("_", " "): _shown(value) for name, value in asdict(figures).items()}
+        found = dict(_rows(asdict(figures)))
         rows = {**facts(f"python -m tools.service.{program} {shlex.join(sys.argv[1:])}"), **found}
         sys.stdout.write("\n".join(table_lines(("what", "which"), rows.items())) + "\n")
     for fault in faults[:FAULTS_SHOWN]:
         sys.stderr.write(f"fault: {fault}\n")
     return int(bool(faults))
+
+
+def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """A row for each figure; of a table in a table, one for each of its rows."""
+    for name, value in figures.items():
+        label = name.replace("_", " ")
+        if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
+            for key, parts in value.items():
+                yield f"{label}: {key}", ", ".join(f"{part} {_shown(one)}" for part, one in parts.items())
+        else:
+            yield label, _shown(value)
 
 
 def _shown(value: object) -> object:

@@ -1,7 +1,11 @@
-"""A judge that judges nothing: every kernel is right, so many milliseconds after it was asked.  A process, so that it can be killed."""
+"""A judge that judges nothing: every kernel is right, so many milliseconds after it was asked.  A process, so that it can be killed.
+
+Its device's UUID is the process of the worker that it belongs to, so that events say where an attempt was.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -11,7 +15,7 @@ from sandbox.protocol import wire
 def main() -> None:
     """Answer jobs until the input ends."""
     wait_s = float(sys.argv[1]) / 1000
-    _say(wire.Environment(device="stub", device_kind="emulated", clock=wire.Clock.HOST))
+    _say(wire.Environment(device="stub", device_kind="emulated", clock=wire.Clock.HOST, device_uuid=str(os.getppid())))
     for line in sys.stdin.buffer:
         message = wire.decode(line)
         if isinstance(message, wire.Check):

@@ -31,13 +31,14 @@ CAPACITY = 4
 HOLD = "stub: hold"  # a source with this in it is graded until it is cancelled, beside the others
 HELD_MOST = 5000
 HELD_LEASE_S = 600.0  # no server has thousands of attempts under way, and none has their heartbeats
-BOX_COMMAND = ("sleep", "600")
+BOX_COMMAND = ("cat", "-")  # waits until it is killed, or until whoever started it is gone
 JUDGE_MODULE = "tools.service.stub_judge"
 
 
-def instant(wait_s: float) -> Wiring:
-    """Everything is right after wait_s."""
-    room = asyncio.Semaphore(CAPACITY)
+def instant(wait_s: float, lane_count: int = 0) -> Wiring:
+    """Everything is right after wait_s. lane_count: so many at once, and nothing is held."""
+    room = asyncio.Semaphore(lane_count or CAPACITY)
+    capacity = lane_count or CAPACITY + HELD_MOST
 
     async def grade(lease: Lease) -> AsyncIterator[wire.Fact]:
         yield wire.Environment(device="stub", device_kind="emulated", clock=wire.Clock.HOST)
@@ -54,7 +55,7 @@ def instant(wait_s: float) -> Wiring:
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
-        yield Grading(grade=grade, capacity=lambda: CAPACITY + HELD_MOST, device_kinds=lambda: ("emulated",), isolation="stub", safe=True)
+        yield Grading(grade=grade, capacity=lambda: capacity, device_kinds=lambda: ("emulated",), isolation="stub", safe=True)
 
     return wired
 
@@ -101,7 +102,7 @@ class StubBoxes:
             (spec.out_dir / "artifact").write_bytes(b"artifact")
             yield _Ended()
             return
-        process = await asyncio.create_subprocess_exec(*BOX_COMMAND)
+        process = await asyncio.create_subprocess_exec(*BOX_COMMAND, stdin=asyncio.subprocess.PIPE)
         try:
             yield _Running(process)
         finally:
@@ -114,7 +115,7 @@ class StubBoxes:
         return "stub"
 
     async def sweep(self) -> int:
-        """Boxes of a server that died wait for their own end."""
+        """Boxes of a server that died have ended with it."""
         return 0
 
     async def close(self) -> None:

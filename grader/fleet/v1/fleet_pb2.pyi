@@ -21,14 +21,16 @@ class AttachRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., fact: _Optional[_Union[Fact, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., file_piece: _Optional[_Union[FilePiece, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("welcome", "grade", "cancel")
+    __slots__ = ("welcome", "grade", "cancel", "cordon")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     GRADE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    CORDON_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     grade: Grade
     cancel: Cancel
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., grade: _Optional[_Union[Grade, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
+    cordon: Cordon
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., grade: _Optional[_Union[Grade, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "isolation", "safe", "standing", "instance")
@@ -85,6 +87,12 @@ class Cancel(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     def __init__(self, attempt: _Optional[int] = ...) -> None: ...
+
+class Cordon(_message.Message):
+    __slots__ = ("lanes",)
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    lanes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, lanes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Fact(_message.Message):
     __slots__ = ("attempt", "number", "line")

@@ -1,4 +1,4 @@
-"""`grader-server admin SUBJECT ...`: what an administrator does in the ledger itself, with a running server or without one."""
+"""`grader-server admin SUBJECT ...`: what an administrator does in a server's state, with a running server or without one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib import import_module
 # A module `grader/server/commands/admin_SUBJECT.py` each, with a `main(arguments) -> int`.
 SUBJECTS = {
     "keys": "API keys: who may call this server, and for what",
+    "lanes": "lanes and workers: which get no work for now",
     "workers": "workers of a fleet: which hosts may join, and their certificates",
     "hooks": "webhooks: URLs that the server notifies of finished submissions",
 }

@@ -1,0 +1,198 @@
+"""What deploy/ has for workers: the compose file of a fleet, and Ray's clusters on bare hosts and on Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grader.config import Settings
+from grader.worker import main as worker
+from grader.worker import place
+from grader.worker.lane_demand import LaneRange
+from grader.worker.ray_placement import TYPE_LABEL
+from tests.unit.test_deploy import composed, settings_of  # noqa: F401
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE, CLUSTER, KUBERAY = DEPLOY / "compose.workers.yaml", DEPLOY / "ray" / "cluster.yaml", DEPLOY / "ray" / "kuberay.yaml"
+(RAY_VERSION,) = re.findall(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+
+
+def worker_settings(words: list[str]) -> tuple[dict[str, Any], Settings]:
+    """A worker's options, and the settings that it would grade with."""
+    found = vars(worker.parser().parse_args(words))
+    given = {name: value for name, value in found.items() if value is not None and name not in worker.NOT_SETTINGS}
+    return found, Settings(**given)
+
+
+def following(text: str) -> Any:
+    """The options of the `grader-worker place` in this text."""
+    (command,) = re.findall(r"grader-worker place (--follow(?:[^\\\n]|\\\n)*)", text)
+    words = place.parser().parse_args(shlex.split(re.sub(r"\\\n#?", " ", command)))
+    assert words.join and words.certificate == "/etc/grader/worker.pem" and words.follow.endswith(":8080/metrics")
+    return words
+
+
+# -- compose ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def services() -> dict[str, Any]:
+    return yaml.safe_load(COMPOSE.read_text())["services"]
+
+
+def test_compose_has_a_server_that_grades_nothing_and_two_workers_that_join_it(services) -> None:
+    """The server reaches no engine. Each worker has a certificate, and directories of its own with one path inside and outside."""
+    server = settings_of(services["server"]["command"])
+    assert server.fleet == "remote" and server.asks_keys and server.tls_certificate
+    assert not [volume for volume in services["server"]["volumes"] if "docker.sock" in volume] and "pid" not in services["server"]
+    taken: set[str] = set()
+    for name in ("one", "two"):
+        found, settings = worker_settings(services[name]["command"])
+        host, _, port = found["join"].partition(":")
+        assert host in services and server.fleet_listen.endswith(f":{port}")
+        assert settings.sandbox == "docker" and settings.box_root == f"image:{services['box']['image']}"
+        assert services[name]["image"] == services["server"]["image"] and services[name]["entrypoint"] == ["grader-worker"]
+        mounted = dict(volume.split(":")[:2] for volume in services[name]["volumes"])
+        own = {services[name]["environment"][one] for one in ("GRADER_STATE_DIR", "TMPDIR")}
+        assert all(mounted[path] == path for path in (*own, "/var/run/docker.sock")) and not taken & own
+        taken |= own
+        assert mounted[f"./workers/{name}.pem"] == str(found["certificate"])
+        assert f"workers add {name} --out /etc/grader/workers/{name}.pem" in COMPOSE.read_text()
+        assert int(services[name]["stop_grace_period"].removesuffix("m")) * 60 > settings.drain_s + 30
+
+
+@pytest.mark.slow
+def test_compose_itself_takes_the_fleet(composed) -> None:  # noqa: F811
+    """A misspelled key is the control."""
+    text = COMPOSE.read_text()
+    misspelled = composed(text.replace("stop_grace_period", "stop_grace_perod"))
+    assert misspelled.returncode != 0 and "stop_grace_perod" in misspelled.stderr
+    done = composed(text)
+    assert done.returncode == 0, done.stderr
+    assert set(yaml.safe_load(done.stdout)["services"]) == {"box", "server", "one", "two"}
+
+
+# -- ray up -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster() -> dict[str, Any]:
+    return yaml.safe_load(CLUSTER.read_text())
+
+
+def test_the_cluster_fits_rays_schema(cluster) -> None:
+    """And what Ray makes of it before it starts anything; a field that it does not know is the control."""
+    ray = pytest.importorskip("ray")
+    validate, invalid = import_module("jsonschema").validate, import_module("jsonschema").ValidationError
+    schema = json.loads((Path(ray.__file__).parent / "autoscaler" / "ray-schema.json").read_text())
+    validate(cluster, schema)
+    with pytest.raises(invalid):
+        validate({**cluster, "worker_nodes": 3}, schema)
+    util = import_module("ray.autoscaler._private.util")
+    prepared = util.prepare_config(cluster)
+    util.validate_config(prepared)
+    assert prepared["max_workers"] == len(cluster["provider"]["worker_ips"])
+
+
+def starts(cluster: dict[str, Any]) -> dict[str, tuple[dict[str, str], dict[str, Any]]]:
+    """The environment and the options of `ray start`, as Ray's own command line reads them."""
+    scripts, click = import_module("ray.scripts.scripts"), import_module("click")
+    found = {}
+    for who in ("head", "worker"):
+        export, command = cluster[f"{who}_start_ray_commands"][-1].split("; ")
+        environment = dict(one.split("=", 1) for one in shlex.split(export)[1:])
+        words = shlex.split(command)
+        assert words[0] == "/opt/grader/.venv/bin/ray"
+        found[who] = (environment, scripts.start.make_context("start", words[2:]).params)
+    assert click is not None
+    return found
+
+
+def test_nodes_of_the_cluster_are_closed_and_labelled(cluster) -> None:
+    """Token mode by a file, no dashboard, no memory monitor, ports that a firewall can name, and no lane on the head."""
+    pytest.importorskip("ray")
+    found = starts(cluster)
+    for environment, options in found.values():
+        assert environment["RAY_AUTH_MODE"] == "token" and environment["RAY_AUTH_TOKEN_PATH"].startswith("/")
+        assert "RAY_AUTH_TOKEN" not in environment and environment["RAY_memory_monitor_refresh_ms"] == "0"
+        ports = ("node_manager_port", "object_manager_port", "runtime_env_agent_port", "dashboard_agent_listen_port", "metrics_export_port")
+        assert len({options[one] for one in ports}) == len(ports) and all(6379 < options[one] < 6400 for one in ports)
+        assert (options["min_worker_port"], options["max_worker_port"]) == (10002, 10999)
+    head, node = (options for _, options in found.values())
+    assert head["head"] and (head["num_cpus"], head["num_gpus"], head["include_dashboard"]) == (0, 0, False)
+    assert head["ray_client_server_port"] == 6385  # Ray opens it where grpcio is installed, and can't be asked not to
+    assert node["labels"].startswith(f"{TYPE_LABEL}=") and node["address"].endswith(str(head["port"]))
+    assert any("-c constraints.txt '.[server,judge,ray]'" in one for one in cluster["setup_commands"])
+
+
+def test_the_cluster_says_how_to_follow_the_queue() -> None:
+    """With options that there are, and workers of another user."""
+    words = following(CLUSTER.read_text())
+    assert [LaneRange.parsed(one) for one in words.lanes] and words.prefix == "sudo -n -u grader"
+
+
+# -- Kubernetes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def objects() -> dict[tuple[str, str], dict[str, Any]]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(KUBERAY.read_text())}
+
+
+def test_the_kubernetes_cluster_has_the_version_of_ray_that_is_installed(objects) -> None:
+    """One image for all of it, token mode, no dashboard, and no lane on the head."""
+    spec = objects["RayCluster", "grader"]["spec"]
+    assert spec["rayVersion"] == RAY_VERSION and spec["authOptions"]["mode"] == "token" and spec["enableInTreeAutoscaling"] is True
+    head = spec["headGroupSpec"]
+    assert head["rayStartParams"]["num-cpus"] == "0" and head["rayStartParams"]["include-dashboard"] == "false"
+    assert head["enableIngress"] is False and [port["name"] for port in containers(head)[0]["ports"]] == ["gcs"]
+    pods = [head, *spec["workerGroupSpecs"], objects["Deployment", "grader-follower"]["spec"]]
+    assert len({container["image"] for pod in pods for container in containers(pod)}) == 1
+
+
+def containers(group: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = group["template"]["spec"]["containers"]
+    return found
+
+
+def test_a_worker_group_for_each_type_of_gpu_is_what_the_follower_asks_for(objects) -> None:
+    """The labels are the kinds of lanes; a pod has one GPU, the certificate, and time to drain."""
+    follower = objects["Deployment", "grader-follower"]["spec"]
+    words = following(containers(follower)[0]["args"][0])
+    ranges = {one.kind: (one.minimum, one.maximum) for one in map(LaneRange.parsed, words.lanes)}
+    groups = objects["RayCluster", "grader"]["spec"]["workerGroupSpecs"]
+    assert {one["labels"][TYPE_LABEL]: (one["minReplicas"], one["maxReplicas"]) for one in groups} == ranges
+    _, settings = worker_settings(["--join", words.join, *words.options])
+    for group in groups:
+        (container,) = containers(group)
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+        (mount,) = [one for one in container["volumeMounts"] if words.certificate.startswith(one["mountPath"])]
+        (volume,) = [one for one in group["template"]["spec"]["volumes"] if one["name"] == mount["name"]]
+        assert mount["readOnly"] and volume["secret"]["secretName"] == "worker-certificate"
+        assert group["template"]["spec"]["terminationGracePeriodSeconds"] > settings.drain_s + 30
+        assert group["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+def test_only_pods_of_the_cluster_reach_rays_ports(objects) -> None:
+    """And the follower, which is a node of Ray without a core."""
+    assert {kind for kind, _ in objects} == {"RayCluster", "NetworkPolicy", "Deployment"}  # no service of ours, and no secret in the file
+    spec = objects["NetworkPolicy", "grader-ray"]["spec"]
+    own, follower = {"ray.io/cluster": "grader"}, objects["Deployment", "grader-follower"]["spec"]["selector"]["matchLabels"]
+    assert spec["podSelector"]["matchLabels"] == own and spec["policyTypes"] == ["Ingress"]
+    (rule,) = spec["ingress"]
+    assert [one["podSelector"]["matchLabels"] for one in rule["from"]] == [own, follower]
+    assert "--num-cpus=0 --num-gpus=0" in containers(objects["Deployment", "grader-follower"]["spec"])[0]["args"][0]
+
+
+def test_the_image_of_workers_has_ray_and_starts_a_worker() -> None:
+    """A target of the Dockerfile."""
+    _, target = (ROOT / "Dockerfile").read_text().split("FROM server AS worker\n")
+    assert "requirements.py ray" in target and "bubblewrap" in target and 'ENTRYPOINT ["grader-worker"]' in target
