@@ -84,9 +84,14 @@ class RemoteWorker:
         self._numbers = itertools.count(1)
 
     @property
+    def capacity(self) -> int:
+        """How many attempts it takes at once: none where it gets nothing more."""
+        return 0 if self.gone or self.cordoned or self.standing.leaving else self.standing.capacity
+
+    @property
     def room(self) -> int:
         """How many attempts more it takes."""
-        return 0 if self.gone or self.cordoned or self.standing.leaving else max(0, self.standing.capacity - len(self._attempts))
+        return max(0, self.capacity - len(self._attempts))
 
     @property
     def load(self) -> float:
@@ -290,7 +295,7 @@ class RemoteFleet:
 
     def capacity(self) -> int:
         """How many attempts may be under way now."""
-        return sum(worker.standing.capacity for worker in self._workers.values() if not worker.standing.leaving and not worker.cordoned)
+        return sum(worker.capacity for worker in self._workers.values())
 
     def device_kinds(self) -> tuple[str, ...]:
         """What a submission may ask for: every device that there has been."""

@@ -72,5 +72,5 @@ def _names(path: Path) -> frozenset[str]:
         raise ValueError("it is too large")
     found = json.loads(path.read_bytes())
     if not isinstance(found, list) or not all(isinstance(name, str) and NAME.fullmatch(name) for name in found):
-        raise ValueError("it is no list of names")
+        raise ValueError("it is not a list of names")
     return frozenset(found)

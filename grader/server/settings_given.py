@@ -22,3 +22,14 @@ def settings_given(program: str, given: Mapping[str, Any]) -> Settings | None:
         for one in error.errors():
             sys.stderr.write(f"{program}: --{str(one['loc'][0]).replace('_', '-')}: {describe(one)}\n")
         return None
+
+
+def misused(program: str, text: str) -> int:
+    """Say what is wrong with the options, on standard error; the exit code."""
+    sys.stderr.write(f"{program}: {text}\n")
+    return MISUSED
+
+
+def say(text: str) -> None:
+    """Print what a command has to say."""
+    sys.stdout.write(f"{text}\n")

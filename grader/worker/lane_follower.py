@@ -172,7 +172,7 @@ class MetricsReader:
         except ValueError:
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsInvalid("follow", f"{url!r} is no address of metrics; write it as http://SERVER:8080/metrics")
+            raise SettingsInvalid("follow", f"{url!r} is not the address of metrics; write it as http://SERVER:8080/metrics")
         self._url = url
 
     async def __call__(self) -> str:

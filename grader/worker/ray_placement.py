@@ -19,6 +19,7 @@ from typing import Any
 
 from grader import devices
 from grader.errors import SettingsInvalid
+from grader.worker.lane_demand import LANE_LIMIT
 
 NAMESPACE, PREFIX = "grader", "grader-lane-"
 TYPE_LABEL = "ray.io/accelerator-type"
@@ -40,7 +41,7 @@ class LaneCount:
     def parsed(cls, text: str) -> LaneCount:
         """Read KIND=COUNT; SettingsInvalid."""
         kind, equals, count = text.partition("=")
-        if not equals or not kind or not count.isdecimal() or not 1 <= int(count) <= 1024:
+        if not equals or not kind or not count.isdecimal() or not 1 <= int(count) <= LANE_LIMIT:
             raise SettingsInvalid("lanes", f"{text!r} is not KIND=COUNT, such as H200=4 or emulated=2")
         return cls(kind=kind, count=int(count))
 

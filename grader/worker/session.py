@@ -60,7 +60,7 @@ class FleetSession:
 
     async def run(self, answers: AsyncIterator[fleet_pb2.AttachResponse]) -> None:
         """Do what the server says until its stream ends, or until this leaves. No box is left behind."""
-        telling = asyncio.create_task(self._tell_standing())
+        telling, cordoned = asyncio.create_task(self._tell_standing()), False
         try:
             async for answer in answers:
                 match answer.WhichOneof("message"):
@@ -75,10 +75,13 @@ class FleetSession:
                     case "cordon":
                         log.info("lanes_cordoned", lanes=list(answer.cordon.lanes))
                         self._grading.cordon(frozenset(answer.cordon.lanes))
+                        cordoned = True
                         await self._outbox.put(fleet_pb2.AttachRequest(standing=self._standing()))
         finally:
             telling.cancel()
             await self._stop()
+            if cordoned:  # it may be undone before this worker joins again
+                self._grading.cordon(frozenset())
 
     async def leave(self, patience_s: float) -> None:
         """Take nothing more; let what runs go on for so long, give back what is left, and end the stream."""

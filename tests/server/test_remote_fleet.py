@@ -670,7 +670,7 @@ async def test_a_lane_is_cordoned_at_the_worker(fleet, address, place, files) ->
 
     def cordon(names):
         cordoned.append(names)
-        ready.remove("cuda:1")
+        ready[:] = [f"cuda:{index}" for index in (0, 1) if f"cuda:{index}" not in names]
 
     async with fakes.wiring(None)(Settings(state_dir=place)) as faked:
         session = FleetSession(replace(faked, cordon=cordon, ready_kinds=lambda: tuple(ready)), files)
@@ -682,3 +682,4 @@ async def test_a_lane_is_cordoned_at_the_worker(fleet, address, place, files) ->
         assert cordoned == [{"cuda:1"}] and fleet.device_kinds() == ("cuda:0", "cuda:1")
         stop.set()
         await working
+        assert cordoned[1:] == [set()]  # uncordoned while it is away, it would never hear of it

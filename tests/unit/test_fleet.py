@@ -219,7 +219,7 @@ async def test_a_device_that_is_unwell_twice_is_quarantined(make, judges) -> Non
 
 
 async def test_a_device_that_comes_back_is_used_again(make, judges) -> None:
-    """Whoever asks for it after a while has it looked at once more."""
+    """After a while it is looked at once more, though nobody asks for it."""
     fleet = make(gpus=FOUR[:1], look_again_s=0.0)
     judges.order("0", "well", "unwell", "unwell", "well")
     assert (await judged(fleet))[0] == 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
 from grader.server.cordons import NAME, Cordons
+from grader.server.settings_given import misused, say
 
-MISUSED = 2
+PROGRAM = "grader-server admin lanes"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,27 +19,29 @@ def main(arguments: Sequence[str]) -> int:
     cordons = Cordons(Settings(state_dir=words.state_dir or state_directory()).cordons_path)
     if words.word == "list":
         cordons.look()
-        _say("\n".join(sorted(cordons.names)) or "nothing is cordoned")
+        say("\n".join(sorted(cordons.names)) or "nothing is cordoned")
         return 0
     if NAME.fullmatch(words.name) is None:
-        return _misused(f"{words.name!r} can't be the name of a lane or a worker; names are as /metrics shows them, such as gpu-1/cuda:0")
+        return misused(
+            PROGRAM, f"{words.name!r} can't be the name of a lane or a worker; names are as /metrics shows them, such as gpu-1/cuda:0"
+        )
     try:
         if words.word == "cordon":
             cordons.add(words.name)
-            _say(f"{words.name} ends what it has and gets nothing more. Undo it with: grader-server admin lanes uncordon {words.name}")
+            say(f"{words.name} ends what it has and gets nothing more. Undo it with: grader-server admin lanes uncordon {words.name}")
             return 0
         if not cordons.remove(words.name):
-            return _misused(f"{words.name} is not cordoned; `grader-server admin lanes list` shows what is")
+            return misused(PROGRAM, f"{words.name} is not cordoned; `grader-server admin lanes list` shows what is")
     except (OSError, ValueError) as error:
-        return _misused(f"the list of what is cordoned can't be used: {error}")
-    _say(f"{words.name} gets work again")
+        return misused(PROGRAM, f"the list of what is cordoned can't be used: {error}")
+    say(f"{words.name} gets work again")
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
-        prog="grader-server admin lanes",
+        prog=PROGRAM,
         description="Takes lanes and workers out of service. A running server follows within seconds, and the list outlives restarts.",
         epilog="A NAME is a lane as /metrics shows it (cuda:0, or gpu-1/cuda:0 at a worker), or a worker (gpu-1).",
     )
@@ -51,12 +53,3 @@ def parser() -> argparse.ArgumentParser:
     uncordon.add_argument("name", metavar="NAME")
     words.add_parser("list", help="list what is cordoned")
     return made
-
-
-def _misused(text: str) -> int:
-    sys.stderr.write(f"grader-server admin lanes: {text}\n")
-    return MISUSED
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
 from grader.server.fleet_certificates import NODE, VALID, FleetCertificates
+from grader.server.settings_given import misused, say
 
-MISUSED = 2
+PROGRAM = "grader-server admin workers"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,30 +19,30 @@ def main(arguments: Sequence[str]) -> int:
     words = parser().parse_args(arguments)
     certificates = FleetCertificates(Settings(state_dir=words.state_dir or state_directory()).fleet_path)
     if words.word == "list":
-        _say("\n".join(certificates.nodes()) or "no worker may join; add one with `grader-server admin workers add NODE`")
+        say("\n".join(certificates.nodes()) or "no worker may join; add one with `grader-server admin workers add NODE`")
         return 0
     if NODE.fullmatch(words.node) is None:
-        return _misused(f"{words.node!r} can't be a node's name: lower case letters, digits, '.' and '-', at most 63")
+        return misused(PROGRAM, f"{words.node!r} can't be a node's name: lower case letters, digits, '.' and '-', at most 63")
     if words.word == "remove":
         if not certificates.remove(words.node):
-            return _misused(f"there is no worker {words.node!r}; `grader-server admin workers list` shows those that there are")
-        _say(f"{words.node} is let in no more; a running server ends its stream within half a minute")
+            return misused(PROGRAM, f"there is no worker {words.node!r}; `grader-server admin workers list` shows those that there are")
+        say(f"{words.node} is let in no more; a running server ends its stream within half a minute")
         return 0
     out = words.out or Path(f"{words.node}.pem")
     try:
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        return _misused(f"can't write {out}: {error.strerror}; name another file with --out")
+        return misused(PROGRAM, f"can't write {out}: {error.strerror}; name another file with --out")
     with os.fdopen(descriptor, "wb") as file:
         file.write(certificates.issue(words.node))
-    _say(f"{out}: key and certificate of the worker {words.node}, good for {VALID.days} days. Move it to that host, and run there:")
-    _say(f"  grader-worker --join ADDRESS --certificate {out.name}")
+    say(f"{out}: key and certificate of the worker {words.node}, good for {VALID.days} days. Move it to that host, and run there:")
+    say(f"  grader-worker --join ADDRESS --certificate {out.name}")
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="grader-server admin workers", description="Which hosts may join this server's fleet.")
+    made = argparse.ArgumentParser(prog=PROGRAM, description="Which hosts may join this server's fleet.")
     made.add_argument("--state-dir", type=Path, metavar="DIR", help="the server's ($GRADER_STATE_DIR, or the user's state directory)")
     words = made.add_subparsers(dest="word", required=True)
     add = words.add_parser("add", help="write a certificate for a host; an earlier one of it is not good any more")
@@ -52,12 +52,3 @@ def parser() -> argparse.ArgumentParser:
     remove.add_argument("node", metavar="NODE")
     words.add_parser("list", help="list the hosts that may join")
     return made
-
-
-def _misused(text: str) -> int:
-    sys.stderr.write(f"grader-server admin workers: {text}\n")
-    return MISUSED
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
