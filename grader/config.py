@@ -109,6 +109,15 @@ class Settings(BaseModel):
             raise ValueError(f"{value!r} is no device; write auto, {devices.FORMS}")
         return value
 
+    @field_validator("fleet", mode="before")
+    @classmethod
+    def _fleet(cls, value: object) -> object:
+        if value == "ray":  # its objects run pickled code where they are read: no process with a ledger imports it
+            raise ValueError(
+                "Ray runs in another process: start this server with --fleet remote, and `grader-worker place` next to Ray's head"
+            )
+        return value
+
     @field_validator("database")
     @classmethod
     def _database(cls, value: str) -> str:

@@ -6,20 +6,21 @@ import asyncio
 import secrets
 import shutil
 import tomllib
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from grader import devices
-from grader.artifacts import ArtifactCache
+from grader.artifacts import ArtifactCache, Made
 from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.grading import pipeline
-from grader.grading.ports import LaneReservation, Profile, Workspace
+from grader.grading.build import build_for_another
+from grader.grading.ports import BuildElsewhere, LaneReservation, Profile, Workspace
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, run_directory
 from grader.isolation.settings import BoxSettings
@@ -44,6 +45,7 @@ class LocalFleet:
 
     gpus: one lane each. lane_count: how many emulated devices there are next to them.
     default: the device of a submission that names none; None: any GPU, or the emulated device where there is no GPU.
+    Without a lane it grades nothing, and builds for other hosts.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class LocalFleet:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
         self.cache, self.files = cache, files
+        self.build_elsewhere: BuildElsewhere | None = None
         self._settings = settings
         self._looking: asyncio.Task[str] | None = None
         self._triton_dir = run_directory(settings) / f"triton-{secrets.token_hex(4)}"
@@ -130,7 +133,16 @@ class LocalFleet:
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:
         """Make an attempt's directories below the server's own, under a name that nobody guesses."""
-        box_id = f"{lease.submission.submission_id}-{lease.attempt}"
+        with self._workspace(f"{lease.submission.submission_id}-{lease.attempt}") as work:
+            yield work
+
+    async def build(self, job: wire.BuildJob, files: Mapping[str, bytes], user: str) -> Made:
+        """Build for another host. files: by their paths below the directory of sources."""
+        with self._workspace(f"built-{secrets.token_hex(8)}") as work:
+            return await build_for_another(job, files, user, self, work)
+
+    @contextmanager
+    def _workspace(self, box_id: str) -> Iterator[Workspace]:
         root = run_directory(self._settings) / secrets.token_hex(8)
         root.mkdir(mode=0o711)
         root.chmod(0o711)

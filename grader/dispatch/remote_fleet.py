@@ -22,19 +22,21 @@ import structlog
 from grader import devices
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader.artifacts.store import write_whole
+from grader.dispatch.build_messages import build_pieces
 from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
-from grader.errors import DeviceQuarantined, ProblemBroken, WorkerFault, WorkerLost
+from grader.dispatch.remote_builders import RemoteBuilder, RemoteBuilders
+from grader.dispatch.worker_stream import NAME_LIMIT_CHARS, ProtocolViolation, WorkerStream
+from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
-from grader.observability.observer import LaneNow, LaneState
+from grader.observability.observer import BuilderNow, LaneNow, LaneState
 from sandbox.protocol import wire
 from sandbox.protocol.output import FILE_LIMIT_BYTES
 
 FACTS_WAITING = 256  # of an attempt; then its worker is not read until some are taken
 FACT_LIMIT, FACTS_LIMIT_BYTES = 100_000, 256 * 1024 * 1024  # of an attempt
 CANCEL_S = 120.0  # how long a worker may take until the boxes of an attempt are gone
-CAPACITY_LIMIT, KIND_LIMIT, LANE_LIMIT, NAME_LIMIT_CHARS = 1024, 256, 256, 100
 LOSS_LIMIT = 3  # a submission that was at so many workers when they were lost is not given to another one
 LOSSES_KEPT = 10_000
 FACT_TYPES = get_args(wire.Fact)
@@ -42,14 +44,12 @@ FACT_TYPES = get_args(wire.Fact)
 log = structlog.get_logger()
 
 
-class ProtocolViolation(Exception):
-    """A worker said what no worker of this version says; its stream is ended."""
-
-
 class _RemoteAttempt:
     """An attempt at a worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.build: asyncio.Task[None] | None = None  # of its kernel, at another worker
         self.items: asyncio.Queue[wire.Fact | fleet_pb2.Ended | None] = asyncio.Queue()
         self.taken = asyncio.Event()
         self.ended = asyncio.Event()
@@ -70,15 +70,14 @@ class _RemoteAttempt:
             await self.taken.wait()
 
 
-class RemoteWorker:
-    """The server's half of one stream. outbox: messages to the worker; None ends the stream. changed: set when its room changes."""
+class RemoteWorker(WorkerStream):
+    """The server's half of the stream of a worker that grades."""
 
-    def __init__(self, node: str, standing: fleet_pb2.Standing, files: SubmissionFiles | None, changed: asyncio.Event) -> None:
-        self.node, self.gone, self.violated = node, "", False
-        self.outbox: asyncio.Queue[fleet_pb2.AttachResponse | None] = asyncio.Queue()
-        self.standing = checked_standing(standing)
-        self.cordoned = False
-        self._files, self._changed = files, changed
+    def __init__(
+        self, node: str, standing: fleet_pb2.Standing, changed: asyncio.Event, files: SubmissionFiles | None, builders: RemoteBuilders
+    ) -> None:
+        super().__init__(node, standing, changed)
+        self._files, self._builders = files, builders
         self._lanes_cordoned: list[str] = []
         self._attempts: dict[int, _RemoteAttempt] = {}
         self._numbers = itertools.count(1)
@@ -86,7 +85,7 @@ class RemoteWorker:
     @property
     def capacity(self) -> int:
         """How many attempts it takes at once: none where it gets nothing more."""
-        return 0 if self.gone or self.cordoned or self.standing.leaving else self.standing.capacity
+        return self.standing.capacity if self.open else 0
 
     @property
     def room(self) -> int:
@@ -109,7 +108,7 @@ class RemoteWorker:
             raise ProblemBroken(
                 f"the problem and the sources are {len(content)} bytes, more than a worker can be sent; make the problem smaller"
             )
-        number, attempt = next(self._numbers), _RemoteAttempt()
+        number, attempt = next(self._numbers), _RemoteAttempt(lease)
         self._attempts[number] = attempt
         self._say(grade=fleet_pb2.Grade(attempt=number, lease=content))
         try:
@@ -126,6 +125,8 @@ class RemoteWorker:
         finally:
             attempt.cancelled = True
             attempt.taken.set()
+            if attempt.build is not None:
+                attempt.build.cancel()
             if not attempt.ended.is_set() and not self.gone:
                 self._say(cancel=fleet_pb2.Cancel(attempt=number))
                 await finish_despite_cancel(self._ended(attempt))
@@ -143,37 +144,26 @@ class RemoteWorker:
                 attempt.items.put_nowait(message.ended)
             case "file_piece":
                 await self._piece(message.file_piece)
-            case "standing":
-                self.standing = checked_standing(message.standing)
-                self._changed.set()
-            case other:
-                raise ProtocolViolation(f"sent {other or 'nothing'} where that is not in order")
+            case "build_request":
+                self._build_request(message.build_request)
+            case _:
+                await super().hear(message)
 
     def cordon(self, names: Collection[str]) -> None:
         """Give nothing more to it, where its own name is among these, or its node's, or to some of its lanes."""
-        self.cordoned = self.node in names or self.node.partition("/")[0] in names
+        super().cordon(names)
         begin = f"{self.node}/"
         lanes = sorted(name.removeprefix(begin) for name in names if name.startswith(begin))
         if lanes != self._lanes_cordoned:
             self._lanes_cordoned = lanes
             self._say(cordon=fleet_pb2.Cordon(lanes=lanes))
-        self._changed.set()
 
-    def lose(self, why: str, *, violated: bool = False) -> None:
-        """It is gone, for the first reason that is given, and nobody waits for it any longer."""
-        if self.gone:
-            return
-        self.gone, self.violated = why, violated
-        self.outbox.put_nowait(None)
+    def _lost(self) -> None:
         for attempt in self._attempts.values():
             attempt.cancelled = True
             attempt.taken.set()
             attempt.ended.set()
             attempt.items.put_nowait(None)
-        self._changed.set()
-
-    def _say(self, **message: object) -> None:
-        self.outbox.put_nowait(fleet_pb2.AttachResponse(**message))  # type: ignore[arg-type]
 
     async def _ended(self, attempt: _RemoteAttempt) -> None:
         try:
@@ -208,6 +198,27 @@ class RemoteWorker:
             if fact.digest not in attempt.kept:
                 return
         await attempt.put(fact)
+
+    def _build_request(self, request: fleet_pb2.BuildRequest) -> None:
+        attempt = self._attempt(request.attempt)
+        if attempt.build is not None and not attempt.build.done():
+            raise ProtocolViolation("asked for two builds of an attempt at once")
+        try:
+            environment = wire.decode(request.environment)
+        except wire.WireError as error:
+            raise ProtocolViolation(f"sent a line that is no environment: {error}") from None
+        if not isinstance(environment, wire.Environment):
+            raise ProtocolViolation(f"sent a {type(environment).__name__}, which is no environment")
+        attempt.build = asyncio.create_task(self._build(request, attempt.lease, environment))
+
+    async def _build(self, request: fleet_pb2.BuildRequest, lease: Lease, environment: wire.Environment) -> None:
+        try:
+            made = await self._builders.build(lease, environment, request.toolchain)
+        except JudgeBroken as error:
+            self.lose(f"asked for a build of what can't be built: {error}", violated=True)
+            return
+        for piece in build_pieces(request.attempt, made):
+            self._say(build_piece=piece)
 
     async def _piece(self, piece: fleet_pb2.FilePiece) -> None:
         attempt = self._attempt(piece.attempt)
@@ -254,29 +265,40 @@ class RemoteFleet:
     def __init__(self, memory: Path, files: SubmissionFiles | None) -> None:
         self._memory, self._files = memory, files
         self._workers: dict[str, RemoteWorker] = {}
+        self._builders = RemoteBuilders()
         self._known = _remembered(memory)
         self._changed = asyncio.Event()
         self._losses: OrderedDict[str, int] = OrderedDict()
         self._cordoned: frozenset[str] = frozenset()
 
-    def join(self, node: str, standing: fleet_pb2.Standing) -> RemoteWorker:
+    def join(self, node: str, standing: fleet_pb2.Standing) -> WorkerStream:
         """A worker is in; an older stream of the same node is ended. ProtocolViolation."""
-        worker = RemoteWorker(node, standing, self._files, self._changed)
-        if (before := self._workers.get(node)) is not None:
+        stream: RemoteWorker | RemoteBuilder
+        if standing.build_capacity > 0:
+            self._builders.join(stream := RemoteBuilder(node, standing, self._changed))
+            log.info("builder_joined", node=node, build_capacity=standing.build_capacity, toolchain=standing.toolchain)
+        else:
+            stream = self._join_grading(RemoteWorker(node, standing, self._changed, self._files, self._builders))
+        stream.cordon(self._cordoned)
+        return stream
+
+    def _join_grading(self, worker: RemoteWorker) -> RemoteWorker:
+        if (before := self._workers.get(worker.node)) is not None:
             before.lose("was replaced by a new connection of the same node")
-        self._workers[node] = worker
-        worker.cordon(self._cordoned)
+        self._workers[worker.node] = worker
         self._remember(worker)
-        log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
-        self._changed.set()
+        standing = worker.standing
+        log.info("worker_joined", node=worker.node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
         return worker
 
-    def leave(self, worker: RemoteWorker) -> None:
+    def leave(self, stream: WorkerStream) -> None:
         """Its stream is over."""
-        worker.lose("closed its connection")
-        if self._workers.get(worker.node) is worker:
-            del self._workers[worker.node]
-        log.info("worker_left", node=worker.node, why=worker.gone)
+        stream.lose("closed its connection")
+        if isinstance(stream, RemoteBuilder):
+            self._builders.leave(stream)
+        elif self._workers.get(stream.node) is stream:
+            del self._workers[stream.node]
+        log.info("worker_left", node=stream.node, why=stream.gone)
         self._changed.set()
 
     def cordon(self, names: Collection[str]) -> None:
@@ -285,13 +307,13 @@ class RemoteFleet:
         A name is a worker's, its node's, or a lane's as `lanes` has it.
         """
         self._cordoned = frozenset(names)
-        for worker in self._workers.values():
-            worker.cordon(self._cordoned)
+        for stream in self._streams():
+            stream.cordon(self._cordoned)
 
     def close(self) -> None:
         """End every stream."""
-        for worker in list(self._workers.values()):
-            worker.lose("was sent away: the server stops")
+        for stream in self._streams():
+            stream.lose("was sent away: the server stops")
 
     def capacity(self) -> int:
         """How many attempts may be under way now."""
@@ -312,6 +334,16 @@ class RemoteFleet:
             for worker in self._workers.values()
             for lane in worker.standing.lanes
         )
+
+    def builders(self) -> tuple[BuilderNow, ...]:
+        """The workers that build for others, and what each has to do."""
+        return tuple(
+            BuilderNow(name=one.node, capacity=one.standing.build_capacity, building=one.building, takes=one.open)
+            for one in self._builders.all()
+        )
+
+    def _streams(self) -> list[WorkerStream]:
+        return [*self._workers.values(), *self._builders.all()]
 
     async def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Have the worker grade it that has most room; wait where none has. WorkerLost, which counts no attempt."""
@@ -348,20 +380,6 @@ class RemoteFleet:
         if len(self._known) != before:
             with suppress(OSError):
                 write_whole(self._memory, json.dumps(list(self._known)).encode())
-
-
-def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
-    """The same, if it makes sense; ProtocolViolation."""
-    names = [*standing.device_kinds, *(lane.name for lane in standing.lanes)]
-    if not 0 <= standing.capacity <= CAPACITY_LIMIT or len(standing.device_kinds) > KIND_LIMIT or len(standing.lanes) > LANE_LIMIT:
-        raise ProtocolViolation("says that it can do more than any worker can")
-    if not all(0 < len(name) <= NAME_LIMIT_CHARS and name.isprintable() for name in names):
-        raise ProtocolViolation("has a device without a plain name")
-    if not all(devices.well_formed(kind) for kind in standing.device_kinds):
-        raise ProtocolViolation("has a kind of device that there is not")
-    if not all(lane.state in LaneState.__members__ for lane in standing.lanes):
-        raise ProtocolViolation("has a lane in a state that there is not")
-    return standing
 
 
 def _lane_state(worker: RemoteWorker, lane: fleet_pb2.Lane) -> LaneState:

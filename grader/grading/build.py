@@ -17,10 +17,10 @@ import structlog
 
 from grader.artifacts import Made, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
-from grader.grading.ports import Host, Workspace
+from grader.grading.ports import BuildHost, Host, Workspace
 from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.isolation.pickup import Refusal, pick_up
-from grader.model import Lease, NewSubmission, Reason
+from grader.model import Lease, Reason
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages, module_of
 from sandbox.protocol.signatures import PYTHON, declaration, entry_in, without_model
@@ -50,16 +50,26 @@ async def build_artifact(lease: Lease, host: Host, work: Workspace, environment:
     begun_ns = time.monotonic_ns()
     job, files = build_input(lease, environment)
 
-    async def in_a_box() -> Made:
-        async with host.builder():
-            write_sources(job, files, work)
-            return await _build(host, work)
+    async def built() -> Made:
+        found = None if host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
+        return found or await _build_here(job, files, host, work)
 
-    made = await in_a_box() if host.cache is None else await _fetch(job, lease.submission.new, files, host, in_a_box)
+    made = await _fetch(job, lease.submission.new.user, files, host, built)
     if made.artifact is not None:
         work.artifact_path.write_bytes(made.artifact)
     build = replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
     return _with_declaration(build, lease)
+
+
+async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> Made:
+    """What a host makes of another host's `build_input`: found in its own cache, or built here."""
+    return await _fetch(job, user, files, host, lambda: _build_here(job, files, host, work))
+
+
+async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: BuildHost, work: Workspace) -> Made:
+    async with host.builder():
+        write_sources(job, files, work)
+        return await _build(host, work)
 
 
 def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
@@ -75,15 +85,14 @@ def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
     return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
 
 
-async def _fetch(
-    job: wire.BuildJob, new: NewSubmission, files: Mapping[str, bytes], host: Host, build: Callable[[], Awaitable[Made]]
-) -> Made:
-    """Ask the cache. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
-    assert host.cache is not None
+async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host: BuildHost, build: Callable[[], Awaitable[Made]]) -> Made:
+    """Ask the cache, if there is one. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
+    if host.cache is None:
+        return await build()
     begun_ns, toolchain = time.monotonic_ns(), await host.isolation.fingerprint()
     # What an isolation makes that keeps nobody in is not for those that do. And each user has entries of its own: a hit, or how soon it
     # comes, would tell that another user submitted the same source.
-    settings = (f"user={new.user}", toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
+    settings = (f"user={user}", toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
     key = artifact_key(job, files.items(), settings)
 
     async def build_steadily() -> Made:
@@ -102,7 +111,7 @@ async def _fetch(
     return made
 
 
-async def _build(host: Host, work: Workspace) -> Made:
+async def _build(host: BuildHost, work: Workspace) -> Made:
     """Build in a box and take the artifact out of it; the box is gone before anything that it left is touched."""
     limits = host.profile.build
     spec = BoxSpec(

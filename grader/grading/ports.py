@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from grader.artifacts import ArtifactCache
+from grader.artifacts import ArtifactCache, Made
 from grader.artifacts.files import SubmissionFiles
 from grader.isolation import GpuAccess, Isolation, Limits
 from grader.model import Lease
@@ -91,19 +91,32 @@ class Profile:
         return replace(limits, wall_s=limits.wall_s + more_s, cpu_s=limits.cpu_s + more_s)
 
 
-class Host(Protocol):
-    """What grading needs of the machine that it runs on."""
+class BuildElsewhere(Protocol):
+    """Has another host build an attempt's kernel."""
+
+    def __call__(self, lease: Lease, environment: wire.Environment, /) -> Awaitable[Made | None]:
+        """What it made, or None where it has to be built here."""
+
+
+class BuildHost(Protocol):
+    """What building needs of the machine that it is done on."""
 
     isolation: Isolation
     profile: Profile
     cache: ArtifactCache | None  # None: everything is built
-    files: SubmissionFiles | None  # None: no file of a submission is kept
-
-    def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
-        """Make an attempt's directories."""
 
     def builder(self) -> AbstractAsyncContextManager[None]:
         """Wait for a core to build on."""
+
+
+class Host(BuildHost, Protocol):
+    """What grading needs of the machine that it runs on."""
+
+    files: SubmissionFiles | None  # None: no file of a submission is kept
+    build_elsewhere: BuildElsewhere | None  # asked before this host builds; None: it builds everything
+
+    def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
+        """Make an attempt's directories."""
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         """Sit down at a lane of that kind, where the fewest sit."""

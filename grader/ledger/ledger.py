@@ -40,7 +40,7 @@ from grader.rules.quotas import Terms
 from sandbox.protocol import wire
 
 _ANY = Terms()  # at any time, any number
-_LOST = Failure(reason="LEASE_LOST", message="its worker went away")
+_LOST = Failure(reason="LEASE_LOST", message="the server that graded it ended or was cut off; the submission may be the cause")
 
 
 def utc_now() -> datetime:
@@ -144,17 +144,20 @@ class Ledger:
         return cancelled
 
     async def lease(self, worker_id: str, *, ttl_s: float, device_kinds: Sequence[str] = ()) -> Lease | None:
-        """Take the next in the queue that asks for one of these device kinds or for none; None where there is none."""
+        """Take the next in the queue that asks for one of these devices or for any; None where there is none."""
         leased = await self.lease_some(worker_id, 1, ttl_s=ttl_s, device_kinds=device_kinds)
         return leased[0] if leased else None
 
-    async def lease_some(self, worker_id: str, most: int, *, ttl_s: float, device_kinds: Sequence[str] = ()) -> list[Lease]:
-        """Take the next ones in their order, each as `lease` would."""
+    async def lease_some(
+        self, worker_id: str, most: int, *, ttl_s: float, device_kinds: Sequence[str] = (), known_kinds: Sequence[str] | None = None
+    ) -> list[Lease]:
+        """Take the next ones in their order, each as `lease` would. known_kinds: see `queue.choices_to_lease`."""
         now = self._now()
         expire_time = now + timedelta(seconds=ttl_s)
 
         def take(connection: sa.Connection) -> list[Lease]:
-            leased = (transactions.lease(connection, now, worker_id, expire_time, device_kinds) for _ in range(most))
+            choices = queue.choices_to_lease(connection, device_kinds, known_kinds)
+            leased = (transactions.lease(connection, now, worker_id, expire_time, choices) for _ in range(most if choices else 0))
             return list(itertools.takewhile(lambda one: one is not None, leased))  # type: ignore[arg-type]
 
         taken = await self._database.write(take)
@@ -179,7 +182,7 @@ class Ledger:
         return settled
 
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
-        """End the lease without a verdict: QUEUED again, FAILED the third counted time or finally, CANCELLED where asked for."""
+        """End the lease without a verdict: QUEUED again, FAILED by the last counted failure or a final one, CANCELLED where asked for."""
         released = await self._database.write_rows(
             lambda connection: transactions.release(connection, self._now(), lease, counted, failure)
         )
@@ -187,11 +190,11 @@ class Ledger:
         return released
 
     async def expire(self) -> list[Submission]:
-        """End leases that expired, as counted releases."""
+        """End leases that expired; each counts as a Fault.LOST_LEASE."""
         return await self._reclaim(expired_only=True)
 
     async def reclaim_all(self, worker_prefix: str = "") -> list[Submission]:
-        """End every lease of the workers whose ids begin so, as counted releases: for the one who knows that they are gone."""
+        """End every lease of the workers whose ids begin so, as `expire` does: for the one who knows that they are gone."""
         return await self._reclaim(expired_only=False, worker_prefix=worker_prefix)
 
     async def _reclaim(self, expired_only: bool, worker_prefix: str = "") -> list[Submission]:

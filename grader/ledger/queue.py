@@ -13,6 +13,7 @@ from statistics import fmean
 
 import sqlalchemy as sa
 
+from grader import devices
 from grader.ledger.tables import submissions, usage
 from grader.model import Position, SubmissionState
 from sandbox.protocol import wire
@@ -41,17 +42,27 @@ class Snapshot:
     recent: tuple[tuple[str, str, float], ...]
 
 
-def next_number(device_kinds: Sequence[str]) -> sa.Select[tuple[int]]:
-    """The number of the submission that is next for a device of these kinds, for one of a kind (such as cuda:H200), or for any."""
-    one_of_a_kind = (submissions.c.device_kind.startswith(f"{kind}:", autoescape=True) for kind in device_kinds)
+def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None = None) -> tuple[str, ...]:
+    """What those in the queue ask for of which a device is ready; "" is any.
+
+    known_kinds: all devices there are. What asks for none of them is leased too, so that the fleet refuses it: it would wait for ever.
+    """
+    asked = connection.scalars(sa.select(submissions.c.device_kind).where(submissions.c.state == SubmissionState.QUEUED).distinct())
+    return tuple(sorted(kind for kind in asked if not kind or _may_be_leased(kind, ready_kinds, known_kinds)))
+
+
+def _may_be_leased(choice: str, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None) -> bool:
+    unknown = known_kinds is not None and not devices.is_offered(choice, known_kinds)
+    return unknown or devices.is_offered(choice, ready_kinds)
+
+
+def next_number(choices: Sequence[str]) -> sa.Select[tuple[int]]:
+    """The number of the submission that is next among those that ask for one of these."""
     ordered, running, weight = _with_shares()
     return (
         sa.select(submissions.c.number)
         .select_from(ordered)
-        .where(
-            submissions.c.state == SubmissionState.QUEUED,
-            sa.or_(*(submissions.c.device_kind == kind for kind in ("", *device_kinds)), *one_of_a_kind),
-        )
+        .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.device_kind.in_(choices))
         .order_by(submissions.c.priority, running, weight, submissions.c.number)
         .limit(1)
         .with_for_update(skip_locked=True, of=submissions)

@@ -77,9 +77,9 @@ FIRST_USE = sa.insert(usage)
 
 
 @lru_cache(maxsize=64)
-def take_next(device_kinds: tuple[str, ...]) -> sa.sql.dml.ReturningUpdate[Any]:
-    """Give the next submission for a device of these kinds to a worker."""
-    following = queue.next_number(device_kinds).scalar_subquery()
+def take_next(choices: tuple[str, ...]) -> sa.sql.dml.ReturningUpdate[Any]:
+    """Give the next submission that asks for one of these to a worker."""
+    following = queue.next_number(choices).scalar_subquery()
     return (
         sa.update(submissions)
         .where(submissions.c.number == following, submissions.c.state == SubmissionState.QUEUED)

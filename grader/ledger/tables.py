@@ -64,7 +64,7 @@ submissions = sa.Table(
     sa.Column("start_time", UtcTime),
     sa.Column("end_time", UtcTime),
     sa.Column("attempt", sa.Integer, nullable=False),  # only ever goes up: with worker_id it is the fence
-    sa.Column("fault_count", sa.Integer, nullable=False),  # attempts that we spoiled
+    sa.Column("fault_count", sa.Integer, nullable=False),  # attempts that we spoiled: a FaultCount
     sa.Column("worker_id", sa.String(64)),
     sa.Column("lease_expire_time", UtcTime),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),

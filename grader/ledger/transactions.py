@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
 from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, statements
+from grader.ledger.fault_count import Fault, FaultCount
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import events, judgements, problems, submissions
@@ -18,7 +19,6 @@ from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Proble
 from grader.rules.quotas import Terms
 from sandbox.protocol import wire
 
-ATTEMPT_LIMIT = 3  # spoiled attempts; the last one fails the submission
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
 _LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
 
@@ -161,10 +161,10 @@ def events_after(connection: sa.Connection, submission_id: str, after: int, limi
     return [records.event(row) for row in connection.execute(query)]
 
 
-def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, device_kinds: Sequence[str]) -> Lease | None:
-    """Take the next that waits for a device of these kinds, for one of a kind (such as cuda:H200), or for any."""
+def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...]) -> Lease | None:
+    """Take the next that asks for one of these; see `queue.choices_to_lease`."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
-    row = connection.execute(statements.take_next(tuple(device_kinds)), taking).one_or_none()
+    row = connection.execute(statements.take_next(choices), taking).one_or_none()
     if row is None:
         return None
     _moved(connection, row, now, SubmissionState.RUNNING)
@@ -243,31 +243,34 @@ def judgements_of(connection: sa.Connection, submission_id: str) -> list[Judgeme
     return [records.judgement(row) for row in connection.execute(query)]
 
 
-def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], counted: bool, failure: Failure) -> Submission | None:
+def give_up(
+    connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], fault: Fault | None, failure: Failure
+) -> Submission | None:
     """End an attempt without a verdict: back into the queue, FAILED after the last or a final one, CANCELLED where that was asked."""
     found = connection.execute(
-        sa.select(submissions.c.fault_count, submissions.c.cancel_requested).where(where).with_for_update()
+        sa.select(submissions.c.fault_count, submissions.c.attempt, submissions.c.cancel_requested).where(where).with_for_update()
     ).one_or_none()
     if found is None:
         return None
-    faults = found.fault_count + (1 if counted else 0)
+    faults = FaultCount.of(found.fault_count).plus(fault)
     if found.cancel_requested:
         row = _move(connection, where, now, SubmissionState.CANCELLED)
-        if row is not None and not counted:  # what we spoiled is not charged
+        if row is not None and fault is None:  # what we spoiled is not charged
             fair_share.charge(connection, now, row)
     elif failure.final:
-        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults, failure=records.to_text(failure))
-    elif counted and faults >= ATTEMPT_LIMIT:
-        last = Failure(reason=_EXHAUSTED, message=f"the grader failed {faults} times, last with {failure.reason}: {failure.message}")
-        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults, failure=records.to_text(last))
+        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults.column, failure=records.to_text(failure))
+    elif fault is not None and faults.exhausted:
+        text = f"no verdict after {found.attempt} attempts, the last ended with {failure.reason}: {failure.message}"
+        last = Failure(reason=_EXHAUSTED, message=text)
+        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults.column, failure=records.to_text(last))
     else:
-        row = _move(connection, where, now, SubmissionState.QUEUED, fault_count=faults)
+        row = _move(connection, where, now, SubmissionState.QUEUED, fault_count=faults.column)
     return None if row is None else records.submission(row)
 
 
 def release(connection: sa.Connection, now: datetime, held: Lease, counted: bool, failure: Failure) -> Submission:
     """Give a lease back."""
-    given_back = give_up(connection, now, statements.fenced(held), counted, failure)
+    given_back = give_up(connection, now, statements.fenced(held), Fault.FAILURE if counted else None, failure)
     if given_back is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
     return given_back
@@ -283,7 +286,8 @@ def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failur
     # Locked: a heartbeat or a settlement that comes now finds the lease gone; the worker that holds the row is alive, and is left alone.
     found = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
     numbers = connection.execute(found).scalars().all()
-    given_up = (give_up(connection, now, sa.and_(submissions.c.number == number, lost), True, failure) for number in numbers)
+    of_number = (sa.and_(submissions.c.number == number, lost) for number in numbers)
+    given_up = (give_up(connection, now, where, Fault.LOST_LEASE, failure) for where in of_number)
     return [one for one in given_up if one is not None]
 
 

@@ -28,6 +28,17 @@ class LaneNow:
     state: LaneState
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuilderNow:
+    """A worker that builds for others. capacity: how many builds it takes at once; building: how many it has; takes: whether it is given
+    more."""
+
+    name: str
+    capacity: int
+    building: int
+    takes: bool
+
+
 class Stopped(StrEnum):
     """Why an attempt ended with neither a report nor a failure of ours."""
 

@@ -6,13 +6,29 @@ state directory ran is left; when it is left, nothing is running.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from grader.artifacts import Made
 from grader.config import Settings
 from grader.dispatch.dispatcher import Grade
-from grader.observability.observer import LaneNow, Observer
+from grader.grading.ports import BuildElsewhere
+from grader.observability.observer import BuilderNow, LaneNow, Observer
+from sandbox.protocol import wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builds:
+    """How a host builds for others, and has others build for it.
+
+    toolchain: what it builds with, a digest: an artifact of another host is as good as its own where theirs is the same.
+    """
+
+    toolchain: str
+    count: int  # at once
+    build: Callable[[wire.BuildJob, Mapping[str, bytes], str], Awaitable[Made]]
+    have_built: Callable[[BuildElsewhere | None], None]  # by whom from now on; None: by nobody else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +45,8 @@ class Grading:
     lanes: Callable[[], Sequence[LaneNow]] = tuple
     cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
+    builders: Callable[[], Sequence[BuilderNow]] = tuple  # the workers that build for others
+    builds: Builds | None = None  # None where workers do all that
 
 
 Wiring = Callable[[Settings], AbstractAsyncContextManager[Grading]]

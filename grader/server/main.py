@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--daily-limit", type=int, metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
     add_grading_options(made)
-    add("--fleet", choices=("local", "remote"), help="what grades: this host, or workers that join at --fleet-listen (local)")
+    add("--fleet", metavar="FLEET", help="what grades: local, this host, or remote, workers that join at --fleet-listen (local)")
     add("--fleet-listen", metavar="ADDRESS", help="HOST:PORT, with mutual TLS, or unix:/PATH: where workers join (127.0.0.1:50552)")
     add("--auth", choices=("auto", "keys", "none"), help="require API keys (auto: if other hosts can connect; then always)")
     add("--tls-certificate", metavar="FILE", help="the server's certificate and intermediate certificates, in PEM")

@@ -122,6 +122,7 @@ class ServerTelemetry:
             log.warning("queue_not_read", error=str(error))
         self._metrics.set_written(self._ledger.written)
         self._metrics.set_lanes(self._grading.lanes())
+        self._metrics.set_builders(self._grading.builders())
         exposed: bytes = self._metrics.exposed()
         return exposed
 

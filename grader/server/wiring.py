@@ -7,8 +7,9 @@ import hashlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -23,12 +24,14 @@ from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.local_fleet import LocalFleet
 from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
+from grader.isolation import Isolation
 from grader.isolation.directories import leave_runtime
 from grader.isolation.metered import ObservedIsolation
 from grader.isolation.resident import ResidentCopyImpossible, resident
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
-from grader.server.grading import Grading
+from grader.isolation.toolchain_versions import toolchain_versions
+from grader.server.grading import Builds, Grading
 
 log = structlog.get_logger()
 
@@ -58,24 +61,37 @@ async def joined(settings: Settings) -> AsyncIterator[Grading]:
             safe=settings.sandbox != "process",
             lanes=fleet.lanes,
             cordon=fleet.cordon,
+            builders=fleet.builders,
         )
 
 
-@asynccontextmanager
-async def local(settings: Settings) -> AsyncIterator[Grading]:
+def local(settings: Settings) -> AbstractAsyncContextManager[Grading]:
     """This host's isolation and devices; boxes of an earlier server are swept on the way in."""
+    return _on_this_host(settings, with_devices=True)
+
+
+def builder(settings: Settings) -> AbstractAsyncContextManager[Grading]:
+    """This host's isolation and compilers, to build for others; the same without a device."""
+    return _on_this_host(settings, with_devices=False)
+
+
+@asynccontextmanager
+async def _on_this_host(settings: Settings, *, with_devices: bool) -> AsyncIterator[Grading]:
     boxes = box_settings(settings)
     try:
         # A process shares the host's files anyhow: only of boxes anything is claimed.
         wanted = False if settings.sandbox == "process" else settings.resident_toolchain
-        async with resident(boxes, wanted=wanted) as directory, _wired(settings, replace(boxes, resident_dir=directory)) as grading:
+        async with (
+            resident(boxes, wanted=wanted) as directory,
+            _wired(settings, replace(boxes, resident_dir=directory), with_devices=with_devices) as grading,
+        ):
             yield grading
     except ResidentCopyImpossible as error:
         raise SettingsInvalid("resident_toolchain", str(error)) from error
 
 
 @asynccontextmanager
-async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Grading]:
+async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) -> AsyncIterator[Grading]:
     cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
     isolation, found = await choose(settings.sandbox, boxes)
     observed = ObservedIsolation(isolation)
@@ -83,14 +99,14 @@ async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Gradin
         log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
         if boxes.resident_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
-        gpus = chosen_gpus(settings.device)
-        log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
+        gpus, lane_count = (chosen_gpus(settings.device), settings.lanes) if with_devices else ((), 0)
+        log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=lane_count)
         async with LocalFleet(
             isolation=observed,
             settings=boxes,
             gpus=gpus,
             default=None if settings.device == "auto" else settings.device,
-            lane_count=settings.lanes,
+            lane_count=lane_count,
             builder_count=settings.builders,
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
@@ -105,10 +121,22 @@ async def _wired(settings: Settings, boxes: BoxSettings) -> AsyncIterator[Gradin
                 lanes=fleet.lanes,
                 cordon=fleet.cordon,
                 observe=observed.observe,
+                builds=Builds(
+                    toolchain=await _toolchain(isolation, boxes),
+                    count=settings.builders,
+                    build=fleet.build,
+                    have_built=partial(setattr, fleet, "build_elsewhere"),
+                ),
             )
     finally:
         await isolation.close()
         await asyncio.to_thread(leave_runtime, boxes)
+
+
+async def _toolchain(isolation: Isolation, boxes: BoxSettings) -> str:
+    """What this host's boxes build with, as other hosts can compare it. What keeps nobody in builds for its like only."""
+    own = await (isolation.fingerprint() if boxes.image is not None else asyncio.to_thread(toolchain_versions))
+    return hashlib.sha256(f"{'safe' if isolation.SAFE else 'unsafe'} {own}".encode()).hexdigest()
 
 
 def box_settings(settings: Settings) -> BoxSettings:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jinja2
 import structlog
@@ -23,12 +23,11 @@ from grader.errors import ArtifactNotFound, CompetitionNotFound, GraderFault, Pr
 from grader.html_report import content
 from grader.html_report.templating import STYLE, environment
 from grader.ledger import Ledger
-from grader.model import Caller, Competition, Submission
+from grader.model import Caller, Submission
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
-from grader.rules.leaderboard import Standing
 from grader.v1 import submission_pb2
 from grader.web import views
 from grader.web.artifacts import HEADERS as ARTIFACT_HEADERS
@@ -54,6 +53,7 @@ HEADERS = {
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _ARTIFACT = r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
 
+T = TypeVar("T")
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -106,7 +106,7 @@ class Pages:
         self._ledger, self._problems, self._competitions = ledger, problems, competitions
         self._open_server, self._standings_s, self._templates = open_server, standings_s, templates
         self._artifacts = artifacts
-        self._standings: dict[tuple[str, str], tuple[float, asyncio.Task[list[Standing]]]] = {}
+        self._reads: dict[tuple[object, ...], tuple[float, asyncio.Task[Any]]] = {}  # when each has to be made again
         self._style = STYLE.read_bytes()
 
     def answered(self, answer: Answer) -> Answer:
@@ -143,16 +143,22 @@ class Pages:
         if problem_id and problem_id not in competition.problem_ids:
             raise ProblemNotFound(problem_id)
         before = leaderboard.counted_before(competition, now, admin=False)
-        standings = [one for one in await self._counted(competition, problem_id) if before is None or one.create_time < before]
+        standings = await self._recent(
+            (competition.competition_id, problem_id), lambda: self._ledger.boards.standings(competition, problem_id=problem_id)
+        )
+        found = await asyncio.to_thread(leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before)
+        if found.official:
+            unlike = await self._recent(
+                (competition.competition_id, found.problem_id, found.device, before),
+                lambda: self._ledger.boards.device_differences(competition, found),
+            )
+            found = replace(found, device_differences=unlike)
         titles = {one: self._title(one) for one in competition.problem_ids}
         linked = access.sees_competition(self._viewer(request), competition.competition_id, self._competitions.all(), now)
         page = _page(request)
 
-        def context() -> dict[str, Any]:
-            found = leaderboard.board(competition, standings, problem_id=problem_id, device=device, before=before)
-            return views.board(competition, found, now, titles, page=page, linked=linked)
-
-        return await self._page("competition.html", await asyncio.to_thread(context))
+        context = await asyncio.to_thread(views.board, competition, found, now, titles, page=page, linked=linked)
+        return await self._page("competition.html", context)
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report."""
@@ -203,14 +209,13 @@ class Pages:
         redactor = Redactor.of(await self._ledger.problem(submission.problem_digest))
         return messages.submission_to_proto(submission, redactor, full=True)
 
-    async def _counted(self, competition: Competition, problem_id: str) -> list[Standing]:
-        """What the board is made from, read at most once in a while, and once for all who ask meanwhile."""
-        key, now = (competition.competition_id, problem_id), asyncio.get_running_loop().time()
-        known = self._standings.get(key)
+    async def _recent(self, key: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What a board is made from, read at most once in a while, and once for all who ask meanwhile."""
+        now = asyncio.get_running_loop().time()
+        known = self._reads.get(key)
         if known is None or known[0] <= now:
-            reading = asyncio.ensure_future(self._ledger.boards.standings(competition, problem_id=problem_id))
-            self._standings[key] = known = (now + self._standings_s, reading)
-        return await asyncio.shield(known[1])
+            self._reads[key] = known = (now + self._standings_s, asyncio.ensure_future(read()))
+        return await asyncio.shield(cast("asyncio.Task[T]", known[1]))
 
     def _title(self, problem_id: str) -> str:
         try:

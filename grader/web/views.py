@@ -9,12 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from grader.api.boards import device_differences_to_proto
 from grader.html_report.content import flags, when
 from grader.model import Competition, Phase, ScoreKind, TieRule, Visibility
 from grader.plots.bars import IntervalPosition, interval_bar, interval_positions
 from grader.rules.leaderboard import Board, Entry
 from grader.v1 import submission_pb2
-from grader.views import formatting
+from grader.views import device_differences, formatting
 
 PAGE_SIZE = 50
 _PHASES = {
@@ -91,6 +92,7 @@ def board(
         "baseline": found.baseline,
         "rule": found.rule,
         "other_rule_count": found.other_rule_count,
+        "unlike_gpus": device_differences.sentence(device_differences_to_proto(found)),
         "entries": [
             _entry(one, bar, found.score_kind, tied=ranks.count(one.rank) > 1, linked=linked)
             for one, bar in zip(found.entries[shown], drawn, strict=True)

@@ -13,7 +13,7 @@ from typing import Any
 from grader.server.main import add_grading_options, add_process_options
 
 PLACE = "place"
-NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes")
+NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes", "builds_only")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,9 +33,7 @@ def start(words: Mapping[str, Any], **more: Any) -> int:
     serve, config = import_module("grader.worker.serve"), import_module("grader.config")  # slow, and not needed for --help
     given = {name: value for name, value in words.items() if value is not None and name not in NOT_SETTINGS}
     given.setdefault("state_dir", config.state_directory() / "-".join(filter(None, ("worker", words["name"]))))
-    joining = serve.Joining(
-        address=words["join"], certificate=words["certificate"], name=words["name"], until_stdin_closes=words["until_stdin_closes"]
-    )
+    joining = serve.Joining(address=words["join"], **{name: words[name] for name in NOT_SETTINGS[1:]})
     return int(serve.run(joining, given, **more))
 
 
@@ -43,8 +41,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line. What is left out is left to `grader.config.Settings`, which checks the rest too."""
     made = argparse.ArgumentParser(
         prog="grader-worker",
-        description="Joins a server that runs with --fleet remote, and grades on this host what it is given. Stop it with SIGTERM: it "
-        "drains first.",
+        description="Joins a server that runs with --fleet remote, and grades or builds on this host what it is given. Stop it with "
+        "SIGTERM: it drains first.",
         epilog="The server's host makes the certificate: grader-server admin workers add NODE. No key of the server's is needed here. "
         "Also: grader-worker place --help, which has Ray run workers.",
     )
@@ -52,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add("--join", metavar="ADDRESS", required=True, help="the server's --fleet-listen: HOST:PORT, or unix:/PATH on one host")
     add("--certificate", metavar="FILE", type=Path, help="this host's key and certificate; not needed on a unix socket")
     add("--name", metavar="NAME", default="", help="of several workers on this host, which: such as gpu-0 (the only one)")
+    add("--builds-only", action="store_true", help="grade nothing, and build for the other workers, --builders at once; needs no GPU")
     add("--until-stdin-closes", action="store_true", help="drain and stop when standard input ends, for a program that supervises this one")
     add("--state-dir", metavar="DIR", help="this worker's own directory; one worker at a time ('worker' in the user's state directory)")
     add("--cache-dir", metavar="DIR", help="where built artifacts are kept (in the state directory)")

@@ -18,7 +18,7 @@ from grader.errors import SettingsInvalid
 from grader.observability import log as log_setup
 from grader.worker import ray_placement
 from grader.worker.lane_demand import LaneRange
-from grader.worker.ray_placement import LaneCount
+from grader.worker.ray_placement import BUILDER, LaneCount
 
 MISUSED = 2
 
@@ -47,11 +47,15 @@ def _done(words: argparse.Namespace) -> dict[str, dict[str, Any]]:
         return {name: {"removed": name in removed} for name in words.remove}
     own = [*_joining(words, "H200=4"), *words.options]
     lanes = [LaneCount.parsed(one) for one in words.lanes]
+    if words.builders < 0:
+        raise SettingsInvalid("builders", "give a number of builders, 1 or more")
+    if words.builders:
+        lanes.append(LaneCount.parsed(f"{BUILDER}={words.builders}"))
     return {name: {"placed": True} for name in ray_placement.place(words.ray, lanes, shlex.split(words.prefix), own)}
 
 
 def _joining(words: argparse.Namespace, example: str) -> list[str]:
-    if not words.lanes or not words.join:
+    if not (words.lanes or words.builders) or not words.join:
         raise SettingsInvalid("lanes", f"name the lanes and the server, such as --lanes {example} --join SERVER:50552")
     return ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else [])]
 
@@ -61,6 +65,8 @@ def _follow(words: argparse.Namespace) -> int:
     if find_spec("prometheus_client") is None:
         raise SettingsInvalid("follow", "it needs packages that are not installed: pip install 'grader[server,ray]'")
     lane_follower = import_module("grader.worker.lane_follower")
+    if words.builders:
+        raise SettingsInvalid("builders", "builders do not follow the queue; place them first, without --follow")
     joining = _joining(words, "H200=1:8")
     if words.quiet_s < 0 or words.poll_s <= 0:
         raise SettingsInvalid("poll_s", "give --poll-s more than 0 seconds, and --quiet-s 0 or more")
@@ -87,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
     add("--ray", metavar="ADDRESS", default="auto", help="the cluster, as ray.init takes it (auto: the one on this host)")
     text = "a type of GPU as Ray's label has it, or emulated: H200=4 emulated=2; with --follow MIN:MAX, such as H200=1:8"
     add("--lanes", metavar="KIND=COUNT", nargs="+", default=[], help=text)
+    add("--builders", type=int, metavar="N", default=0, help="workers that only build, for all others: one core each, on any node (0)")
     add("--join", metavar="ADDRESS", help="the server's --fleet-listen, as the nodes reach it")
     add("--certificate", metavar="FILE", help="the worker's file, at the same path on every node")
     add("--prefix", metavar="WORDS", default="", help="before the worker's command: 'sudo -n -u grader', so that it is not Ray's user")

@@ -11,28 +11,35 @@ import asyncio
 import itertools
 import logging
 import os
+import signal
+import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+
+import grpc
 
 from grader import devices
 from grader.errors import SettingsInvalid
 from grader.worker.lane_demand import LANE_LIMIT
 
 NAMESPACE, PREFIX = "grader", "grader-lane-"
+BUILDER = "builder"
 TYPE_LABEL = "ray.io/accelerator-type"
 RESTART_S, RESTART_MOST_S = 1.0, 30.0
 WELL_S = 60.0  # a worker that lived so long is started again at once
 CALL_S = 60.0
+ANSWER_S = 15.0  # so long Ray's head may take to answer
 # What Ray puts into the environment of an actor, and a worker must not have: its token, and what it makes of GPUs and threads.
 NOT_PASSED_ON = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCount:
-    """So many lanes of a kind: `emulated`, or a type of GPU as Ray's label has it, such as H200."""
+    """So many lanes of a kind: `emulated`, or a type of GPU as Ray's label has it, such as H200; or so many builders: `builder`."""
 
     kind: str
     count: int
@@ -49,11 +56,11 @@ class LaneCount:
 class Keeper:
     """All that Ray runs: keeps one worker alive, and lets it drain. Its child sees nothing of Ray."""
 
-    def __init__(self, name: str, prefix: Sequence[str], words: Sequence[str], *, on_gpu: bool) -> None:
+    def __init__(self, name: str, prefix: Sequence[str], words: Sequence[str], *, kind: str) -> None:
         self.restart_count = 0
-        device = _device(os.environ) if on_gpu else devices.EMULATED
+        what = ["--builds-only", "--builders", "1"] if kind == BUILDER else ["--device", _device(kind, os.environ)]
         worker = (sys.executable, "-m", "grader.worker.main")  # of this node's own Python
-        self._command = [*prefix, *worker, *words, "--name", name, "--until-stdin-closes", "--device", device]
+        self._command = [*prefix, *worker, *words, "--name", name, "--until-stdin-closes", *what]
         self._child: asyncio.subprocess.Process | None = None
         self._leaving = asyncio.Event()
         self._keeping = asyncio.get_running_loop().create_task(self._keep())
@@ -91,8 +98,10 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("RAY_") and name not in NOT_PASSED_ON}
 
 
-def _device(environment: Mapping[str, str]) -> str:
-    """The GPU that Ray has given to this actor, as `--device` takes it: an index in NVML's order."""
+def _device(kind: str, environment: Mapping[str, str]) -> str:
+    """What `--device` takes: the emulated one, or the GPU that Ray has given to this actor, an index in NVML's order."""
+    if kind == devices.EMULATED:
+        return kind
     index = environment.get("CUDA_VISIBLE_DEVICES", "")
     if not index.isdecimal():
         raise RuntimeError(f"Ray gave this actor the GPUs {index!r}, and a lane needs one by its index")
@@ -109,7 +118,7 @@ def options(lane: LaneCount, number: int) -> dict[str, Any]:
         "max_restarts": -1,  # on another node where this one is lost; no grading is run again, for Ray has none
         "max_task_retries": 0,
     }
-    if lane.kind == devices.EMULATED:
+    if lane.kind in (devices.EMULATED, BUILDER):  # a core
         return {**made, "num_cpus": 1}
     return {**made, "num_cpus": 0, "num_gpus": 1, "label_selector": {TYPE_LABEL: lane.kind}}
 
@@ -126,7 +135,7 @@ def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words
             for number in numbers(lane, existing):
                 wanted = options(lane, number)
                 name = str(wanted["name"]).removeprefix(PREFIX).lower()
-                ray.remote(Keeper).options(**wanted).remote(name, list(prefix), list(words), on_gpu=lane.kind != devices.EMULATED)
+                ray.remote(Keeper).options(**wanted).remote(name, list(prefix), list(words), kind=lane.kind)
                 names.append(str(wanted["name"]))
         return names
     finally:
@@ -178,14 +187,49 @@ def _names(ray: Any) -> list[str]:
     return [one["name"] for one in ray.util.list_named_actors(all_namespaces=True) if one["name"].startswith(PREFIX)]
 
 
-def _connected(address: str) -> Any:
+def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
     """Ray's package, connected; SettingsInvalid where it can't be."""
     try:
         import ray
+        from ray._private.services import canonicalize_bootstrap_address
     except ImportError:
         raise SettingsInvalid("ray", "Ray is not installed; pip install 'grader[ray]'") from None
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+        _, is_client, target = address.partition("://")
+        wait_for_answer(target if is_client else canonicalize_bootstrap_address(address), answer_s)
+        with _signals_kept():
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+    except (OSError, RuntimeError, ValueError) as error:
         raise SettingsInvalid("ray", f"no Ray cluster answers at {address!r}: {error}") from None
     return ray
+
+
+def wait_for_answer(target: str | None, answer_s: float) -> None:
+    """Wait until a gRPC server answers there; ConnectionError. ray.init itself tries for five minutes, and can't be told to give up before.
+
+    None: no address, where ray.init starts what it connects to.
+    """
+    if target is None:
+        return
+    if os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"):  # without its certificates no more than the connection can be tried
+        host, _, port = target.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=answer_s).close()
+        return
+    with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=answer_s)
+        except grpc.FutureTimeoutError:
+            raise ConnectionError(f"nothing answered at {target} within {answer_s:g} s") from None
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keep what SIGTERM does in this process: ray.init replaces its handler, also where no cluster answers."""
+    if threading.current_thread() is not threading.main_thread():  # ray.init leaves the signals alone there
+        yield
+        return
+    former = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)

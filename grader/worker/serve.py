@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,11 @@ from grader.server import host_findings
 from grader.server.fleet_certificates import SERVER_NAME
 from grader.server.fleet_port import OPTIONS, UNIX
 from grader.server.grading import Grading, Wiring
+from grader.server.host_findings import HostFinding
 from grader.server.lock import state_lock
 from grader.server.resources import raise_descriptor_limit
 from grader.server.settings_given import FAILED, MISUSED, settings_given
-from grader.server.wiring import chosen_gpus, local
+from grader.server.wiring import builder, chosen_gpus, local
 from grader.state_dir import writable_directory
 from grader.worker.session import FleetSession
 
@@ -40,36 +41,55 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """Which server is joined, and how. name: of several workers on this host, which. until_stdin_closes: its end is a SIGTERM."""
+    """Which server is joined, and how. name: of several workers on this host, which. until_stdin_closes: its end is a SIGTERM.
+    builds_only: it grades nothing, and builds for other workers."""
 
     address: str
     certificate: Path | None = None
     name: str = ""
     until_stdin_closes: bool = False
+    builds_only: bool = False
 
 
-Examine = Callable[[Settings], Awaitable[None]]
+Examine = Callable[[Settings, Joining], Awaitable[None]]
 
 
-async def examine(settings: Settings) -> None:
-    """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't grade as the settings ask."""
+async def examine(settings: Settings, joining: Joining) -> None:
+    """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't do what it would join for."""
     isolations = await host_findings.isolations()
+    if joining.builds_only:
+        compilers = await host_findings.compilers()
+        _log_findings(found := [*compilers, *isolations])
+        if not any(one.usable for one in isolations) or not all(one.usable for one in found if one.required):
+            raise _unfit("build", [one for one in found if not one.usable])
+        return
     found = [*await host_findings.compilers(), *host_findings.devices(), *isolations]
     chosen = chosen_gpus(settings.device)
     gpus = await host_findings.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
-    for one in (*found, *gpus):
-        say = log.info if one.usable else log.warning
-        say("host_examined", kind=one.kind, name=one.name, usable=one.usable, detail=one.detail, remedy=one.remedy, warnings=one.warnings)
+    _log_findings([*found, *gpus])
     missing = [one for one in found if one.required and not one.usable]
     if gpus and settings.device != "auto" and not any(one.usable for one in gpus):
         missing += gpus
     if missing or not host_findings.can_grade([*found, *gpus]):
         missing = missing or [one for one in found if not one.usable]
-        raise HostUnfit(f"this host can't grade: {'. '.join(f'{one.name}: {one.detail}; {one.remedy}' for one in missing)}")
+        raise _unfit("grade", missing)
 
 
-def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring = local, examine: Examine = examine) -> int:
-    """Grade for this server until SIGTERM or SIGINT; the exit code. examine: looks at this host before it joins."""
+def _log_findings(found: Sequence[HostFinding]) -> None:
+    for one in found:
+        say = log.info if one.usable else log.warning
+        say("host_examined", kind=one.kind, name=one.name, usable=one.usable, detail=one.detail, remedy=one.remedy, warnings=one.warnings)
+
+
+def _unfit(doing: str, missing: Sequence[HostFinding]) -> HostUnfit:
+    return HostUnfit(f"this host can't {doing}: {'. '.join(f'{one.name}: {one.detail}; {one.remedy}' for one in missing)}")
+
+
+def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring | None = None, examine: Examine = examine) -> int:
+    """Grade for this server, or build for its workers, until SIGTERM or SIGINT; the exit code.
+
+    examine: looks at this host before it joins.
+    """
     settings = settings_given("grader-worker", given)
     if settings is None:
         return MISUSED
@@ -79,6 +99,7 @@ def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring = local, exam
         credentials = channel_credentials(joining.address, joining.certificate)
         with writable_directory(settings.state_dir):
             pass
+        wiring = wiring or (builder if joining.builds_only else local)
         asyncio.run(_work(joining, credentials, settings, wiring, examine))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-worker: {error}\n")
@@ -110,7 +131,7 @@ def channel_credentials(address: str, certificate: Path | None) -> grpc.ChannelC
 async def _work(
     joining: Joining, credentials: grpc.ChannelCredentials | None, settings: Settings, wiring: Wiring, examine: Examine
 ) -> None:
-    await examine(settings)
+    await examine(settings, joining)
     signalled, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
@@ -138,7 +159,8 @@ async def _join(
 ) -> None:
     retry_s = RETRY_S
     while not signalled.is_set():
-        session, address = FleetSession(grading, files, joining.name), joining.address
+        address = joining.address
+        session = FleetSession(grading, files, joining.name, builds_only=joining.builds_only)
         try:
             await _attached(address, credentials, session, signalled, drain_s)
         except grpc.aio.AioRpcError as error:

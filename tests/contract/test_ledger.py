@@ -72,7 +72,7 @@ async def test_what_waits_and_runs_is_counted_by_device(ledger):
     """What has ended is not."""
     for kind in ("", "emulated", "cuda:H200", "cuda:H200"):
         await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
-    for kind in ("emulated", "cuda"):
+    for kind in ("emulated", "cuda:H200"):
         await lease(ledger, device_kinds=(kind,))
     found = {one.device_kind: (one.queued_count, one.running_count) for one in await ledger.device_demands()}
     assert found == {"": (0, 1), "emulated": (1, 0), "cuda:H200": (1, 1)}
@@ -81,12 +81,35 @@ async def test_what_waits_and_runs_is_counted_by_device(ledger):
     assert "cuda:A100" not in {one.device_kind for one in await ledger.device_demands()}
 
 
-async def test_a_lease_may_be_of_one_device_of_a_kind(ledger):
-    """What comes after the kind, a model or a place, is for the fleet to understand."""
-    chosen = [await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem()) for kind in ("cuda:H200", "cuda:1")]
+READY = ("emulated", "cuda", "cuda:1", "cuda:NVIDIA H200")
+
+
+@pytest.mark.parametrize("kind", ["cuda:1", "cuda:H200", "cuda:nvidia h2", "cuda:NVIDIA H200"])
+async def test_a_lease_may_be_of_one_device_of_a_kind(ledger, kind):
+    """By its index, or by a part of the model's name, as a fleet understands them."""
+    made = await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
     assert await lease(ledger, device_kinds=("emulated",)) is None
-    leased = [(await lease(ledger, device_kinds=("emulated", "cuda"))).submission.submission_id for _ in chosen]
-    assert leased == [one.submission_id for one in chosen]
+    assert (await lease(ledger, device_kinds=READY)).submission.submission_id == made.submission_id
+
+
+@pytest.mark.parametrize("kind", ["cuda:0", "cuda:A100", "cuda:12"])
+async def test_a_submission_waits_in_the_queue_until_its_own_device_is_ready(ledger, kind):
+    """Another GPU that is ready does not draw it, and what waits behind it is not kept waiting."""
+    made = await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
+    behind = await submit(ledger)
+    leased = await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY)
+    assert [one.submission.submission_id for one in leased] == [behind.submission_id]
+    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
+    assert (await lease(ledger, device_kinds=(*READY, kind))).submission.submission_id == made.submission_id
+
+
+async def test_what_asks_for_a_device_that_is_not_here_at_all_is_leased_to_be_refused(ledger):
+    """A GPU may have gone while the server was down. The control: where nobody says what there is, it waits."""
+    made = await ledger.submit(fakes.new_submission(device_kind="cuda:A100"), fakes.problem())
+    assert await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY) == []
+    assert await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY, known_kinds=(*READY, "cuda:NVIDIA A100")) == []  # it is cordoned
+    (leased,) = await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY, known_kinds=READY)
+    assert leased.submission.submission_id == made.submission_id
 
 
 async def test_events_count_from_one_without_gaps(ledger):
@@ -159,17 +182,58 @@ async def test_a_heartbeat_keeps_a_lease(ledger, clock):
     assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
 
 
-async def test_the_third_lost_lease_fails_the_submission(ledger):
-    """It says that the grader failed, how often, and at what."""
+async def lose(ledger, clock, count, worker="w1"):
+    """So many servers one after the other that take what is next and are killed; the next server or another one finds that out."""
+    for number in range(count):
+        assert await lease(ledger, f"{worker}-{number}") is not None
+        if number % 2:
+            await ledger.reclaim_all()
+        else:
+            clock.pass_s(31)
+            assert len(await ledger.expire()) == 1
+
+
+async def test_a_submission_that_met_seven_server_crashes_is_still_graded(ledger, clock):
+    """None of them needs to be its fault: each took all that its server had."""
     made = await submit(ledger)
-    for _ in range(3):
-        assert await lease(ledger) is not None
-        await ledger.reclaim_all()
+    await lose(ledger, clock, 7)
+    settled = await ledger.settle(await lease(ledger), fakes.report())
+    assert (settled.submission_id, settled.state, settled.attempt_count) == (made.submission_id, SubmissionState.SUCCEEDED, 8)
+
+
+async def test_a_submission_that_kills_its_server_each_time_is_failed(ledger, clock):
+    """With the eighth lost lease. It says how often it was tried, what happened, and that it may be the cause."""
+    made = await submit(ledger)
+    await lose(ledger, clock, 8)
     failed = await ledger.get(made.submission_id)
     assert failed.state is SubmissionState.FAILED and failed.failure.reason == "ATTEMPTS_EXHAUSTED"
-    assert "3 times" in failed.failure.message and await lease(ledger) is None
+    for text in ("no verdict after 8 attempts", "LEASE_LOST", "may be the cause"):
+        assert text in failed.failure.message
+    assert await lease(ledger) is None
     queued, running = SubmissionState.QUEUED, SubmissionState.RUNNING
-    assert await states(ledger, made.submission_id) == [queued, running] * 3 + [SubmissionState.FAILED]
+    assert await states(ledger, made.submission_id) == [queued, running] * 8 + [SubmissionState.FAILED]
+
+
+async def test_failures_and_lost_leases_have_limits_of_their_own(ledger, clock):
+    """Two of the one and seven of the other are still graded; a third failure is one too many."""
+    made = await submit(ledger)
+    await lose(ledger, clock, 3)
+    for _ in range(2):
+        await ledger.release(await lease(ledger), FAILURE)
+    await lose(ledger, clock, 4)
+    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
+    failed = await ledger.release(await lease(ledger), FAILURE)
+    assert failed.state is SubmissionState.FAILED and "SANDBOX_BROKEN" in failed.failure.message
+
+
+async def test_the_third_failure_fails_the_submission(ledger):
+    """It says how often it was tried, and what happened last."""
+    made = await submit(ledger)
+    for _ in range(3):
+        await ledger.release(await lease(ledger), FAILURE)
+    failed = await ledger.get(made.submission_id)
+    assert failed.state is SubmissionState.FAILED and failed.failure.reason == "ATTEMPTS_EXHAUSTED"
+    assert failed.failure.message == "no verdict after 3 attempts, the last ended with SANDBOX_BROKEN: no box"
 
 
 async def test_a_final_failure_is_not_tried_again(ledger):

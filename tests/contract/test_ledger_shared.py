@@ -83,7 +83,7 @@ async def test_a_lease_passes_over_what_another_transaction_holds(url):
         opened = engine(url)
         with opened.connect() as first, opened.connect() as second:
             until = datetime(2999, 1, 1, tzinfo=UTC)
-            leases = [transactions.lease(one, datetime.now(UTC), "w", until, ()) for one in (first, second)]
+            leases = [transactions.lease(one, datetime.now(UTC), "w", until, ("",)) for one in (first, second)]
             leases.append(await ledger.lease("w", ttl_s=60))
             first.commit()
             second.rollback()

@@ -205,7 +205,7 @@ async def test_a_run_is_graded_like_any_other_and_decides(ledger):
     one = await graded(ledger, user="ann")
     made = await create(ledger, replace(BY_RUNS, device_kind="cuda:H200"))
     await by_facts(ledger, None)
-    held = await ledger.lease("w", ttl_s=30, device_kinds=("cuda",))
+    held = await ledger.lease("w", ttl_s=30, device_kinds=("cuda", "cuda:NVIDIA H200"))
     assert held.problem == NEW and held.submission.new == replace(one.new, device_kind="cuda:H200")
     assert held.submission.rejudge_id == made.rejudge_id and held.submission.submission_id != one.submission_id
     await ledger.append(held, [fakes.trial()])

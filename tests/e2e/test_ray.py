@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -40,11 +41,11 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def server(tmp_path):
-    """Its address, where workers join, and its lanes."""
+    """The server, its address, and where workers join."""
     join = f"unix:{tmp_path}/fleet"
     words = ["--listen", "127.0.0.1:0", "--fleet", "remote", "--fleet-listen", join, "--state-dir", tmp_path / "server"]
     with program("grader.server.main", *words, "--problems", EXAMPLES, "--sandbox", "process", "--drain-s", "5") as process:
-        yield process.until("serving")["address"], join
+        yield process, process.until("serving")["address"], join
 
 
 def words(cluster, *more):
@@ -52,8 +53,10 @@ def words(cluster, *more):
 
 
 def placed(cluster, capsys):
-    """The lanes with a worker that runs."""
+    """The lanes with a worker that runs. What SIGTERM does stays as it was, though ray.init replaces it."""
+    former = signal.getsignal(signal.SIGTERM)
     assert place.main(words(cluster, "--list")) == 0
+    assert signal.getsignal(signal.SIGTERM) is former
     return {name: facts for name, facts in json.loads(capsys.readouterr().out).items() if facts.get("pid")}
 
 
@@ -79,7 +82,7 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     node that dies gives its lane to another node."""
     if shutil.which("bwrap") is None and os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") != "1":
         pytest.skip("bubblewrap is not installed")
-    address, join = server
+    process, address, join = server
     given = ["--lanes", "emulated=2", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain"]
     for _ in range(2):
         assert place.main(words(cluster, *given)) == 0
@@ -106,6 +109,9 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     capsys.readouterr()
     assert placed(cluster, capsys) == {}
     assert place.main(words(cluster, "--remove", "grader-lane-emulated-0")) == 2
+    assert place.main(words(cluster, "--builders", "1", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain")) == 0
+    assert process.until("builder_joined")["build_capacity"] == 1
+    assert place.main(words(cluster, "--remove", "grader-lane-builder-0")) == 0
 
 
 async def test_lanes_follow_the_queue(cluster, tmp_path, capsys) -> None:
@@ -152,7 +158,7 @@ def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
 
     async def kept() -> str:
         place_of = tmp_path / "seen"
-        keeper = Keeper("lane-0", [sys.executable, "-c", script, str(place_of)], [], on_gpu=False)
+        keeper = Keeper("lane-0", [sys.executable, "-c", script, str(place_of)], [], kind="emulated")
         async with asyncio.timeout(30):
             while not place_of.exists() or "PATH" not in place_of.read_text():
                 await asyncio.sleep(0.02)
@@ -179,6 +185,8 @@ def test_a_gpu_is_asked_for_by_its_label() -> None:
     wanted = ray_placement.options(LaneCount.parsed("H200=4"), 3)
     assert wanted["num_gpus"] == 1 and wanted["label_selector"] == {"ray.io/accelerator-type": "H200"} and wanted["max_task_retries"] == 0
     assert ray_placement.options(LaneCount.parsed("emulated=1"), 0)["num_cpus"] == 1
+    builder = ray_placement.options(LaneCount.parsed("builder=2"), 1)
+    assert (builder["name"], builder["num_cpus"], "num_gpus" in builder) == ("grader-lane-builder-1", 1, False)
 
 
 def test_the_server_imports_no_ray() -> None:

@@ -32,10 +32,11 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 
 @dataclass
 class Fleet:
-    """A server's address, and its workers by name."""
+    """A server's address, the server, and its workers by name."""
 
     api: str
-    join_node: Callable[[str], None] = print
+    server: Program
+    join_node: Callable[..., None] = print
     admin: Callable[..., None] = print
     workers: dict[str, Program] = field(default_factory=dict)
 
@@ -57,17 +58,18 @@ def fleet(tmp_path):
             words = ["--state-dir", state, "--problems", EXAMPLES, "--fleet", "remote", *ports, *options]
             server = stack.enter_context(program("grader.server.main", *words))
             join = server.until("fleet_listening")["address"]
-            made = Fleet(server.until("serving")["address"])
+            made = Fleet(server.until("serving")["address"], server)
 
             def admin(subject: str, *words: str) -> None:
                 command = [sys.executable, "-m", "grader.server.main", "admin", subject, "--state-dir", str(state), *words]
                 subprocess.run(command, check=True, capture_output=True)
 
-            def join_node(node: str) -> None:
+            def join_node(node: str, *more: str) -> None:
                 certificate = tmp_path / f"{node}.pem"
                 if not certificate.exists():
                     admin("workers", "add", node, "--out", str(certificate))
-                own = ["--join", join, "--certificate", certificate, "--state-dir", tmp_path / node, "--cache-dir", cache_directory()]
+                cache = cache_directory() if not more else tmp_path / f"{node}-cache"
+                own = ["--join", join, "--certificate", certificate, "--state-dir", tmp_path / node, "--cache-dir", cache, *more]
                 worker = stack.enter_context(
                     program("grader.worker.main", *own, "--no-resident-toolchain", "--device", "emulated", *options)
                 )
@@ -195,3 +197,24 @@ async def _verifying(address: str, name: str) -> None:
         async for event in client.watch(name):
             if event.HasField("progress") and event.progress.stage == submission_pb2.STAGE_VERIFYING:
                 return
+
+
+def test_a_builder_builds_for_a_worker(fleet, cli, tmp_path) -> None:
+    """In its own box, with its own compiler; the worker that grades builds itself again once the builder is gone."""
+    made = fleet(nodes=())
+    made.join_node("builds", "--builds-only")
+    made.join_node("grades", "--cache-bytes", "0")
+    kernel = EXAMPLES / "tril_matmul" / "correct_2d.cu"
+    first = cli("submit", kernel, "--server", made.api, "--mode", "test", "--json").json
+    assert first["report"]["verdict"] == "VERDICT_ACCEPTED"
+    elsewhere = made.server.until("built_elsewhere")
+    assert (elsewhere["node"], elsewhere["outcome"]) == ("builds", "built")
+    assert len(elsewhere["digest"]) == 64
+    broken = tmp_path / "broken.cu"
+    broken.write_text(kernel.read_text() + "int missing_semicolon()\n")
+    rejected = cli("submit", broken, "--problem", "tril_matmul", "--server", made.api, "--mode", "test", "--json").json
+    assert rejected["report"]["verdict"] == "VERDICT_COMPILE_ERROR" and rejected["report"]["build"]["log"]
+    made.stop("builds")
+    again = cli("submit", kernel, "--server", made.api, "--mode", "test", "--json").json
+    assert again["report"]["verdict"] == "VERDICT_ACCEPTED" and not again["report"]["build"].get("cached")
+    assert made.server.log.read_text().count('"built_elsewhere"') == 2

@@ -106,6 +106,19 @@ async def test_a_long_attempt_keeps_its_lease(ledger, clock, monkeypatch):
     assert [one.submission_id for one in await ledger.expire()] == [held.submission.submission_id]
 
 
+async def test_a_submission_waits_for_its_own_gpu_while_another_one_is_ready(ledger):
+    """It is not even leased while its lane is cordoned, and no attempt is made; then it is graded."""
+    grade, ready = fakes.FakeGrade(), ["cuda", "cuda:1", "cuda:NVIDIA H200"]
+    async with dispatching(ledger, grade, device_kinds=lambda: tuple(ready)) as dispatcher:
+        cordoned = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:0"), fakes.problem())
+        other = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:1"), fakes.problem())
+        await until(ledger, other, SubmissionState.SUCCEEDED)
+        assert (await ledger.get(cordoned.submission_id)).attempt_count == 0
+        ready.append("cuda:0")
+        dispatcher.wake()
+        assert (await until(ledger, cordoned, SubmissionState.SUCCEEDED)).attempt_count == 1
+
+
 async def test_facts_that_decide_nothing_are_our_fault(ledger):
     """An incomplete stream is retried and then FAILED, never a verdict."""
 

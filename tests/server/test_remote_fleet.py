@@ -4,141 +4,34 @@ import asyncio
 import hashlib
 import pickle
 from collections import Counter
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import grpc
 import pytest
 
-from grader.api.client import GraderClient
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch import remote_fleet
 from grader.dispatch.lease_messages import lease_from_bytes, lease_to_bytes
 from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import FleetRefused, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
-from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
-from grader.model import Lease, Submission, SubmissionState
+from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import fleet_port as port_module
 from grader.server.commands import admin_workers
-from grader.server.fleet_certificates import SERVER_NAME, FleetCertificates
+from grader.server.fleet_certificates import FleetCertificates
 from grader.server.fleet_port import fleet_port
-from grader.server.running import serving
-from grader.server.wiring import joined
 from grader.v1 import report_pb2, submission_pb2
 from grader.worker.serve import _attached, channel_credentials
 from grader.worker.session import FleetSession
 from sandbox.protocol import wire
-from sandbox.protocol.version import VERSION
 from tests import fakes
+from tests.server.fleet_workers import attached, graded, inside, lease, served, standing, until, working
 
 LINES = (fakes.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING), fakes.trial())
 FILE = b"what a profiler left"
 DIGEST = hashlib.sha256(FILE).hexdigest()
-
-
-@pytest.fixture
-def files(tmp_path):
-    return SubmissionFiles(tmp_path / "files", 1 << 20)
-
-
-@pytest.fixture
-async def fleet(tmp_path, files):
-    return RemoteFleet(tmp_path / "devices.json", files)
-
-
-@pytest.fixture
-async def address(place, fleet):
-    """The port of a server that has no certificates: a socket that only this user can open."""
-    settings = Settings(state_dir=place, fleet="remote", fleet_listen=f"unix:{place}/fleet")
-    async with fleet_port(settings, fleet) as opened:
-        yield opened
-
-
-def lease(order="accept", *, device_kind="", submission_id="s1"):
-    new = replace(fakes.new_submission(order), device_kind=device_kind)
-    submission = Submission(
-        submission_id=submission_id, new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
-    )
-    return Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="w")
-
-
-class Worker:
-    """A worker that says what a test wants it to."""
-
-    def __init__(self, call):
-        self.call = call
-
-    async def say(self, **message):
-        await self.call.write(fleet_pb2.AttachRequest(**message))
-
-    async def heard(self):
-        return await self.call.read()
-
-    async def grade(self):
-        """The next attempt that it is given."""
-        message = await self.heard()
-        assert message.WhichOneof("message") == "grade", message
-        return message.grade
-
-    async def fact(self, attempt, number, fact):
-        line = fact if isinstance(fact, bytes) else wire.encode(fact)
-        await self.say(fact=fleet_pb2.Fact(attempt=attempt, number=number, line=line))
-
-    async def end(self, attempt, reason="", message=""):
-        await self.say(ended=fleet_pb2.Ended(attempt=attempt, reason=reason, message=message))
-
-    async def refusal(self):
-        """With what code the server ends the stream."""
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            while await self.heard() is not grpc.aio.EOF:
-                pass
-            raise AssertionError("it was not refused")
-        return caught.value.code(), caught.value.details()
-
-
-def standing(*kinds, capacity=2, **more):
-    return fleet_pb2.Standing(capacity=capacity, device_kinds=kinds or ("emulated",), **more)
-
-
-@asynccontextmanager
-async def attached(address, stands=None, *, protocol=VERSION, safe=True, credentials=None, instance=""):
-    """A worker that has said hello."""
-    options = (("grpc.ssl_target_name_override", SERVER_NAME),)
-    opened = (
-        grpc.aio.secure_channel(address, credentials, options=options) if credentials is not None else grpc.aio.insecure_channel(address)
-    )
-    async with opened as channel:
-        call = fleet_pb2_grpc.FleetServiceStub(channel).Attach()
-        worker = Worker(call)
-        hello = fleet_pb2.Hello(protocol=protocol, isolation="docker", safe=safe, standing=stands or standing(), instance=instance)
-        await worker.say(hello=hello)
-        try:
-            yield worker
-        finally:
-            call.cancel()
-
-
-@asynccontextmanager
-async def inside(address, stands=None, **more):
-    """A worker that was let in."""
-    async with attached(address, stands, **more) as worker:
-        assert (await worker.heard()).WhichOneof("message") == "welcome"
-        yield worker
-
-
-async def until(look):
-    """Until it is so."""
-    async with asyncio.timeout(30):
-        while not look():
-            await asyncio.sleep(0.01)
-
-
-async def graded(fleet, given):
-    async with asyncio.timeout(30), aclosing(fleet.grade(given)) as facts:
-        return [fact async for fact in facts]
 
 
 def test_a_lease_arrives_as_it_was_but_for_what_a_worker_need_not_know() -> None:
@@ -508,34 +401,6 @@ async def test_a_new_connection_of_a_node_replaces_the_old_one(place, fleet) -> 
 
 
 # -- the worker's own half, and a whole server ----------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def working(address, grade, files, *, drain_s=0.0, capacity=2):
-    """A real worker with a fake grade; the event that stops it."""
-    async with fakes.wiring(grade, capacity=capacity)(Settings()) as grading:
-        signalled = asyncio.Event()
-        session = FleetSession(grading, files)
-        task = asyncio.create_task(_attached(address, None, session, signalled, drain_s))
-        async with asyncio.timeout(30):
-            while not session.node:
-                await asyncio.sleep(0.005)
-                assert not task.done()
-        yield signalled, task
-        signalled.set()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-@pytest.fixture
-def remote(place, settings):
-    """A server whose workers join at a socket."""
-    return settings.model_copy(update={"fleet": "remote", "fleet_listen": f"unix:{place}/fleet"})
-
-
-@asynccontextmanager
-async def served(remote):
-    async with serving(remote, joined) as running, GraderClient(running.address) as client:
-        yield client, remote.fleet_listen
 
 
 async def test_a_worker_grades_what_a_server_is_sent(remote, files, kernel, finished) -> None:

@@ -133,6 +133,18 @@ def test_nodes_of_the_cluster_are_closed_and_labelled(cluster) -> None:
     assert any("-c constraints.txt '.[server,judge,ray]'" in one for one in cluster["setup_commands"])
 
 
+def test_the_head_of_the_cluster_survives_a_restart(cluster) -> None:
+    """What it knows is on disk, in a directory that `ray` may write and no copy of the source replaces; its nodes wait for it."""
+    pytest.importorskip("ray")
+    found = starts(cluster)
+    environment, _ = found["head"]
+    assert environment["RAY_gcs_storage"] == "rocksdb"
+    path = Path(environment["RAY_gcs_storage_path"])
+    assert path.parent == Path("/opt/grader") and not [one for one in cluster["file_mounts"] if path.is_relative_to(one)]
+    environment, _ = found["worker"]
+    assert int(environment["RAY_gcs_rpc_server_reconnect_timeout_s"]) > 60 and not [one for one in environment if "gcs_storage" in one]
+
+
 def test_the_cluster_says_how_to_follow_the_queue() -> None:
     """With options that there are, and workers of another user."""
     words = following(CLUSTER.read_text())
@@ -156,6 +168,23 @@ def test_the_kubernetes_cluster_has_the_version_of_ray_that_is_installed(objects
     assert head["enableIngress"] is False and [port["name"] for port in containers(head)[0]["ports"]] == ["gcs"]
     pods = [head, *spec["workerGroupSpecs"], objects["Deployment", "grader-follower"]["spec"]]
     assert len({container["image"] for pod in pods for container in containers(pod)}) == 1
+
+
+def variables(group: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in containers(group)[0]["env"]}
+
+
+def test_the_head_pod_survives_a_restart(objects) -> None:
+    """What it knows is in a volume of its own; the pods of workers and the follower wait for it."""
+    spec = objects["RayCluster", "grader"]["spec"]
+    environment = variables(head := spec["headGroupSpec"])
+    assert environment["RAY_gcs_storage"] == "rocksdb"
+    (mount,) = containers(head)[0]["volumeMounts"]
+    (volume,) = head["template"]["spec"]["volumes"]
+    assert environment["RAY_gcs_storage_path"].startswith(f"{mount['mountPath']}/") and mount["name"] == volume["name"]
+    assert objects["PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]]["spec"]["accessModes"] == ["ReadWriteOnce"]
+    for group in (*spec["workerGroupSpecs"], objects["Deployment", "grader-follower"]["spec"]):
+        assert int(variables(group)["RAY_gcs_rpc_server_reconnect_timeout_s"]) > 60
 
 
 def containers(group: dict[str, Any]) -> list[dict[str, Any]]:
@@ -183,7 +212,12 @@ def test_a_worker_group_for_each_type_of_gpu_is_what_the_follower_asks_for(objec
 
 def test_only_pods_of_the_cluster_reach_rays_ports(objects) -> None:
     """And the follower, which is a node of Ray without a core."""
-    assert {kind for kind, _ in objects} == {"RayCluster", "NetworkPolicy", "Deployment"}  # no service of ours, and no secret in the file
+    assert {kind for kind, _ in objects} == {
+        "RayCluster",
+        "NetworkPolicy",
+        "Deployment",
+        "PersistentVolumeClaim",
+    }  # no service of ours, and no secret in the file
     spec = objects["NetworkPolicy", "grader-ray"]["spec"]
     own, follower = {"ray.io/cluster": "grader"}, objects["Deployment", "grader-follower"]["spec"]["selector"]["matchLabels"]
     assert spec["podSelector"]["matchLabels"] == own and spec["policyTypes"] == ["Ingress"]

@@ -62,6 +62,7 @@ def host(monkeypatch):
 
 
 GXX = HostFinding(kind="compiler", name="g++", usable=True, detail="", required=True)
+JOINING = serve.Joining(address="unix:/nowhere")
 EMULATED = HostFinding(kind="device", name="emulated", usable=True, detail="")
 
 
@@ -69,9 +70,9 @@ async def test_a_host_that_has_all_may_join(host) -> None:
     """Also where nvcc is missing, which only GPUs need, and where one of two GPUs is ill: the other one grades."""
     nvcc = HostFinding(kind="compiler", name="nvcc", usable=False, detail="not found")
     host(GXX, nvcc, EMULATED, ISOLATION)
-    await serve.examine(Settings(device="emulated"))
+    await serve.examine(Settings(device="emulated"), JOINING)
     host(GXX, EMULATED, ISOLATION, gpus=(GPU, replace(GPU, index=1)), usable_gpus=1)
-    await serve.examine(Settings(device="cuda"))
+    await serve.examine(Settings(device="cuda"), JOINING)
 
 
 @pytest.mark.parametrize(
@@ -91,4 +92,17 @@ async def test_a_host_that_lacks_something_may_not(host, found, device, reason) 
     """It says what is missing and what to do. The control is the test above."""
     host(*found, gpus=(GPU,) if device == "cuda" else ())
     with pytest.raises(HostUnfit, match=f"this host can't grade: .*{reason}"):
-        await serve.examine(Settings(device=device))
+        await serve.examine(Settings(device=device), JOINING)
+
+
+async def test_a_host_without_a_device_may_build_for_others(host) -> None:
+    """It needs a compiler and an isolation."""
+    joining = replace(JOINING, builds_only=True)
+    host(GXX, ISOLATION)
+    await serve.examine(Settings(), joining)
+    with pytest.raises(HostUnfit, match="can't grade"):
+        await serve.examine(Settings(), JOINING)
+    for found in ((replace(GXX, usable=False, detail="not found"), ISOLATION), (GXX, replace(ISOLATION, usable=False, detail="not found"))):
+        host(*found)
+        with pytest.raises(HostUnfit, match=r"this host can.t build: .*not found"):
+            await serve.examine(Settings(), joining)

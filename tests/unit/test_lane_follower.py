@@ -281,6 +281,8 @@ def test_a_range_that_is_none_is_refused(text, capsys):
         ["--follow", "http://h", "--lanes", "H200=0:1", "H200=0:2"],
         ["--follow", "http://h", "--lanes", "H200=0:1", "--poll-s", "0"],
         ["--follow", "http://h"],
+        ["--follow", "http://h", "--lanes", "H200=0:1", "--builders", "2"],
+        ["--builders", "-1"],
     ],
 )
 def test_settings_of_the_follower_that_make_no_sense_are_refused(words):

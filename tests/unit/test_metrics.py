@@ -9,7 +9,7 @@ import pytest
 
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState, WriteTotals
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
-from grader.observability.observer import LaneNow, LaneState, Observer, Observers, Sent, Stopped
+from grader.observability.observer import BuilderNow, LaneNow, LaneState, Observer, Observers, Sent, Stopped
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -164,6 +164,15 @@ def test_a_lane_that_has_gone_is_not_shown(metrics):
     metrics.set_lanes([LaneNow(name="a/cuda:0", state=LaneState.FREE)])
     metrics.set_lanes([LaneNow(name="b/cuda:0", state=LaneState.FREE)])
     assert value(metrics, "grader_lane_state", lane="a/cuda:0", state="free") is None
+
+
+def test_a_builders_places_are_taken_or_free(metrics):
+    """One that leaves or is cordoned has none that are free; one that has gone is not shown."""
+    one = BuilderNow(name="b", capacity=3, building=1, takes=True)
+    for builders, expected in (((one,), (1, 2)), ((dataclasses.replace(one, takes=False),), (1, 0)), ((), (None, None))):
+        metrics.set_builders(builders)
+        found = tuple(value(metrics, "grader_builder_places", builder="b", state=state) for state in ("building", "free"))
+        assert found == expected
 
 
 def test_demand_is_counted_by_the_device_that_is_meant(metrics):

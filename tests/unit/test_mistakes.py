@@ -21,6 +21,7 @@ def test_a_problem_s_mistake_is_a_sentence(tmp_path):
     ("command", "told"),
     [
         (lambda: serve.run({"device": "tpu"}), "grader-server: --device: 'tpu' is no device"),
+        (lambda: serve.run({"fleet": "ray"}), "grader-server: --fleet: Ray runs in another process: start this server with --fleet remote"),
         (lambda: doctor.main(["--device", "tpu"]), "grader-server doctor: --device: 'tpu' is no device"),
         (lambda: backup.main(["--database", "mysql://x", "copy"]), "grader-server: --database: is no URL of PostgreSQL"),
         (lambda: admin_hooks.main(["list", "--database", "mysql://x"]), "grader-server admin hooks: --database: is no URL of PostgreSQL"),

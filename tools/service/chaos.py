@@ -31,7 +31,7 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.errors import InternalFault, LedgerBusy, QueueFull, ServerUnreachable, ShuttingDown
-from grader.ledger.transactions import ATTEMPT_LIMIT
+from grader.ledger.fault_count import FAILURE_LIMIT
 from grader.v1 import report_pb2, submission_pb2
 from tools.service import host, losses
 from tools.service.losses import Kill, Loss
@@ -227,7 +227,7 @@ class _Chaos:
                 self._outcome.nobody_asked_for += len(set(listed) - set(mine))
                 for name in mine:
                     one = await client.get_submission(name, full=True)
-                    if one.state == FAILED and len(losses.attempt_times([event async for event in client.watch(name)])) >= ATTEMPT_LIMIT:
+                    if one.state == FAILED and len(losses.attempt_times([event async for event in client.watch(name)])) >= FAILURE_LIMIT:
                         reason = one.error.message.partition(":")[0]
                         self._outcome.given_up[reason] = self._outcome.given_up.get(reason, 0) + 1
                         continue

@@ -5,8 +5,8 @@
 
 Stub kernels that wait, and compute nothing; the server, the ledger, the stream, the fleet and the pipeline are the real ones. First one
 worker with one lane, then --workers with --lanes each, get submissions. Then the same submission goes in turns to a server that grades by
-itself and to one with a worker, one at a time. Exit code 1 where throughput is below 3.7 for 4 lanes in proportion, or where a worker
-costs more than 20 ms and 3 %.
+itself, to one with a worker, and to one with a worker and a builder, one at a time; its artifact has 1 MiB. Exit code 1 where throughput
+is below 3.7 for 4 lanes in proportion, or where a worker costs more than 20 ms and 3 %.
 
 With --sweep: so many lanes in all, one number after the other, with twice as many users who hand in without a pause, and what limits the
 server first. Lanes cost nothing: facts come from the workers' processes, without judges and boxes.
@@ -53,9 +53,12 @@ class Outcome:
     local_median_s: float = 0.0
     remote_median_s: float = 0.0
     remote_costs_ms: float = 0.0
+    builder_median_s: float = 0.0
+    builder_costs_ms: float = 0.0  # against a worker that builds itself
     rounds: int = 0
     local_s: list[float] = field(default_factory=list)
     remote_s: list[float] = field(default_factory=list)
+    builder_s: list[float] = field(default_factory=list)
 
     def faults(self) -> list[str]:
         """What was not reached."""
@@ -102,13 +105,16 @@ async def _measured(given: argparse.Namespace, directory: Path) -> Outcome:
     async with (
         _fleet(given.wait_ms, directory / "local", problems, workers=0, lanes=1) as local,
         _fleet(given.wait_ms, directory / "remote", problems, workers=1, lanes=1) as remote,
+        _fleet(given.wait_ms, directory / "built", problems, workers=1, lanes=1, builders=1) as built,
     ):
         for index in range(-2, given.rounds):  # the first two are not warm
-            for client, times in ((local, found.local_s), (remote, found.remote_s)):
+            for client, times in ((local, found.local_s), (remote, found.remote_s), (built, found.builder_s)):
                 took_s = await _graded(client.api, f"round {index}")
                 if index >= 0:
                     times.append(took_s)
     found.local_median_s, found.remote_median_s = statistics.median(found.local_s), statistics.median(found.remote_s)
+    found.builder_median_s = statistics.median(found.builder_s)
+    found.builder_costs_ms = 1000 * (found.builder_median_s - found.remote_median_s)
     found.remote_costs_ms = 1000 * (found.remote_median_s - found.local_median_s)
     return found
 
@@ -173,9 +179,9 @@ def _show_sweep(steps: Sequence[Step], *, as_json: bool) -> int:
 
 @asynccontextmanager
 async def _fleet(
-    wait_ms: float, directory: Path, problems: Path, *, workers: int, lanes: int, kind: str = "processes"
+    wait_ms: float, directory: Path, problems: Path, *, workers: int, lanes: int, kind: str = "processes", builders: int = 0
 ) -> AsyncIterator[_Served]:
-    """A server with so many workers of this kind; with none it grades by itself."""
+    """A server with so many workers of this kind, and so many that only build; with none it grades by itself."""
     directory.mkdir()
     join, web = f"unix:{directory}/fleet", f"127.0.0.1:{host.free_port()}"
     words = ["--fleet", "remote", "--fleet-listen", join] if workers else ["--lanes", str(lanes)]
@@ -183,7 +189,8 @@ async def _fleet(
     server = host.Server("remote" if workers else "processes", wait_ms, directory / "server", problems, words)
     options = ["--lanes", str(lanes), "--log-level", "warning"]
     joined = [host.Worker(wait_ms, join, directory / f"worker{index}", options, kind) for index in range(workers)]
-    processes = [server, *joined]
+    building = [host.Worker(wait_ms, join, directory / f"builder{index}", ["--builds-only", *options], kind) for index in range(builders)]
+    processes = [server, *building, *joined]
     for process in processes:
         process.start()
     try:

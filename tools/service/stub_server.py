@@ -13,6 +13,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation import Availability, Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease
-from grader.server.grading import Grading, Wiring
+from grader.server.grading import Builds, Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
 from grader.server.wiring import box_settings, joined
@@ -31,6 +32,7 @@ CAPACITY = 4
 HOLD = "stub: hold"  # a source with this in it is graded until it is cancelled, beside the others
 HELD_MOST = 5000
 HELD_LEASE_S = 600.0  # no server has thousands of attempts under way, and none has their heartbeats
+ARTIFACT = bytes(1 << 20)  # as large as that of a small extension
 BOX_COMMAND = ("cat", "-")  # waits until it is killed, or until whoever started it is gone
 JUDGE_MODULE = "tools.service.stub_judge"
 
@@ -60,8 +62,8 @@ def instant(wait_s: float, lane_count: int = 0) -> Wiring:
     return wired
 
 
-def processes(wait_s: float) -> Wiring:
-    """The real fleet, with a judge and boxes that do nothing."""
+def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
+    """The real fleet, with a judge and boxes that do nothing. builds_only: it has no lane."""
 
     def judge(kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
         return JudgeProcess(kind, gpu, cache_dir, command=(sys.executable, "-m", JUDGE_MODULE, str(wait_s * 1000)))
@@ -69,9 +71,11 @@ def processes(wait_s: float) -> Wiring:
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
         boxes = StubBoxes()
+        lane_count = 0 if builds_only else settings.lanes
         fleet = LocalFleet(
-            isolation=boxes, settings=box_settings(settings), lane_count=settings.lanes, builder_count=settings.builders, make_judge=judge
+            isolation=boxes, settings=box_settings(settings), lane_count=lane_count, builder_count=settings.builders, make_judge=judge
         )
+        have_built = partial(setattr, fleet, "build_elsewhere")
         async with fleet:
             yield Grading(
                 grade=fleet.grade,
@@ -80,6 +84,7 @@ def processes(wait_s: float) -> Wiring:
                 isolation=boxes.NAME,
                 safe=True,
                 lanes=fleet.lanes,
+                builds=Builds(toolchain="stub", count=settings.builders, build=fleet.build, have_built=have_built),
             )
 
     return wired
@@ -99,7 +104,7 @@ class StubBoxes:
         """Start one."""
         if spec.purpose is Purpose.BUILD:
             assert spec.out_dir is not None
-            (spec.out_dir / "artifact").write_bytes(b"artifact")
+            (spec.out_dir / "artifact").write_bytes(ARTIFACT)
             yield _Ended()
             return
         process = await asyncio.create_subprocess_exec(*BOX_COMMAND, stdin=asyncio.subprocess.PIPE)

@@ -15,6 +15,7 @@ from typing import Any
 
 from grader.config import Settings
 from grader.worker.main import parser, start
+from grader.worker.serve import Joining
 from tools.service.stub_server import instant, processes
 
 WORKER = "grader.worker.main"
@@ -26,11 +27,12 @@ def main() -> int:
     given: dict[str, Any] = vars(parser().parse_args(words[words.index(WORKER) + 1 :] if WORKER in words else words))
     given["state_dir"] = given["state_dir"] or tempfile.mkdtemp(prefix="worker-")
     wait_s = float(wait_ms) / 1000
-    wiring = processes(wait_s) if kind == "processes" else instant(wait_s, given["lanes"] or 1)
+    builds_only = given["builds_only"]
+    wiring = processes(wait_s, builds_only=builds_only) if kind == "processes" else instant(wait_s, given["lanes"] or 1)
     return start(given, wiring=wiring, examine=_nothing)
 
 
-async def _nothing(_: Settings) -> None:
+async def _nothing(_settings: Settings, _joining: Joining) -> None:
     """Stubs need no compiler."""
 
 
