@@ -1,6 +1,7 @@
 """Takes submissions out of the ledger, has them graded, and records what became of them.
 
-Holds at most `capacity()` leases, of submissions to `device_kinds()`; both may change. What a kernel does wrong comes as facts and ends
+Holds at most `capacity()` leases, of submissions to `device_kinds()`; both may change. A submission to none of `known_kinds()` is taken
+too: it has waited for a device that has gone, and the fleet says so. What a kernel does wrong comes as facts and ends
 in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in memory that the ledger does not have: a
 dispatcher may die at any moment.
 """
@@ -86,6 +87,7 @@ class Dispatcher:
         *,
         capacity: Callable[[], int],
         device_kinds: Callable[[], tuple[str, ...]] = tuple,
+        known_kinds: Callable[[], tuple[str, ...]] | None = None,
         lease_s: float = 30.0,
         poll_s: float = POLL_S,
         quarantine_s: float = QUARANTINE_S,
@@ -96,6 +98,7 @@ class Dispatcher:
         self.worker_id = worker_prefix + secrets.token_hex(8)
         self._ledger, self._grade, self._fold = ledger, grade, fold
         self._device_kinds, self._lease_s, self._poll_s = device_kinds, lease_s, poll_s
+        self._known_kinds = known_kinds
         self._quarantine_s = quarantine_s
         self._observer = observer or Observer()
         self._capacity = capacity
@@ -176,7 +179,10 @@ class Dispatcher:
         if self._draining.is_set() or room <= 0:
             return False
         most = min(room, MOST_AT_ONCE)
-        leases = await self._ledger.lease_some(self.worker_id, most, ttl_s=self._lease_s, device_kinds=self._device_kinds())
+        known = (self._known_kinds() or None) if self._known_kinds is not None else None
+        leases = await self._ledger.lease_some(
+            self.worker_id, most, ttl_s=self._lease_s, device_kinds=self._device_kinds(), known_kinds=known
+        )
         for lease in leases:
             attempt = _LeaseAttempt(lease, asyncio.Event())
             self._attempts.add(attempt)

@@ -26,7 +26,7 @@ from grader.dispatch.build_messages import build_pieces
 from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
 from grader.dispatch.remote_builders import RemoteBuilder, RemoteBuilders
 from grader.dispatch.worker_stream import NAME_LIMIT_CHARS, ProtocolViolation, WorkerStream
-from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken, WorkerFault, WorkerLost
+from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
@@ -367,6 +367,8 @@ class RemoteFleet:
         self._losses.pop(submission_id, None)
 
     async def _choose(self, device_kind: str) -> RemoteWorker:
+        if device_kind and self._known and not devices.is_offered(device_kind, self.device_kinds()):
+            raise NoSuchDevice(device_kind, self.device_kinds())
         while True:
             found = [worker for worker in self._workers.values() if worker.takes(device_kind)]
             if found:

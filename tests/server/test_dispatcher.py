@@ -119,6 +119,19 @@ async def test_a_submission_waits_for_its_own_gpu_while_another_one_is_ready(led
         assert (await until(ledger, cordoned, SubmissionState.SUCCEEDED)).attempt_count == 1
 
 
+async def test_what_waits_for_a_gpu_that_has_gone_is_given_to_the_fleet_which_refuses_it(ledger):
+    """As when a server is started again without it. The control: while nothing is known of devices, it waits."""
+    grade, known = fakes.FakeGrade(), []
+    async with dispatching(ledger, grade, device_kinds=lambda: ("cuda",), known_kinds=lambda: tuple(known)) as dispatcher:
+        gone = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:7"), fakes.problem())
+        other = await ledger.submit(fakes.new_submission("accept", device_kind="cuda"), fakes.problem())
+        await until(ledger, other, SubmissionState.SUCCEEDED)
+        assert (await ledger.get(gone.submission_id)).attempt_count == 0
+        known.append("cuda")
+        dispatcher.wake()
+        assert (await until(ledger, gone, SubmissionState.SUCCEEDED)).attempt_count == 1  # this fleet takes all
+
+
 async def test_facts_that_decide_nothing_are_our_fault(ledger):
     """An incomplete stream is retried and then FAILED, never a verdict."""
 

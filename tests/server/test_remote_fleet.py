@@ -15,7 +15,7 @@ from grader.config import Settings
 from grader.dispatch import remote_fleet
 from grader.dispatch.lease_messages import lease_from_bytes, lease_to_bytes
 from grader.dispatch.remote_fleet import RemoteFleet
-from grader.errors import FleetRefused, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
+from grader.errors import FleetRefused, NoSuchDevice, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import fleet_port as port_module
@@ -282,6 +282,13 @@ async def test_a_submission_goes_to_a_worker_that_has_its_device(fleet, address)
         await emulated.end(attempt.attempt)
         await any_device
     assert RemoteFleet(fleet._memory, None).device_kinds() == ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
+
+
+async def test_a_device_that_there_never_was_is_refused_and_not_waited_for(fleet, address) -> None:
+    """It was in the queue when the server forgot its devices."""
+    async with inside(address, standing("cuda", "cuda:0")):
+        with pytest.raises(NoSuchDevice, match="cuda:7"):
+            await graded(fleet, lease(device_kind="cuda:7"))
 
 
 async def test_a_worker_that_leaves_is_given_nothing_more(fleet, address) -> None:
