@@ -28,7 +28,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check lint examples seeds formats public reports attack containment gpu bench-build proto clean setup setup-dev headers
+.PHONY: help demo test test-all check lint examples seeds formats public reports attack containment gpu bench-build bench-latency proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ lint: setup-dev ## Run `make check` without its tests
 
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
 	@$(BIN)/python -m tools.bench_build $(BENCH_ARGS)
+
+bench-latency: setup-dev ## From Submit to verdict: p50 and p95 of each step, of a warm server (BENCH_ARGS='--isolations bubblewrap --rounds 3'; '--variants 50': a search's round)
+	@$(BIN)/python -m tools.bench_latency $(BENCH_ARGS)
 
 attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks'); the same files on a GPU: make gpu GPU_ARGS='-k "test_exploits or test_honest_set"'
 	@$(BIN)/python -m tools.attack $(ATTACK_ARGS)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
+from grader.intake.labels import check_tag
 from grader.ledger.submission_filter import SubmissionFilter
 from grader.model import Caller, Competition, Phase, Scope, Submission, Visibility
 from grader.rules.keys import check_user
@@ -38,17 +39,21 @@ def _check_no_run(caller: Caller, submission: Submission) -> None:
         raise SubmissionNotFound(submission.submission_id)
 
 
-def which(caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime) -> SubmissionFilter:
-    """What a list shows that asks for this user's ("": anybody's) submissions to this competition ("": any or none)."""
+def which(
+    caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime, *, tag: str = ""
+) -> SubmissionFilter:
+    """What a list shows that asks for this user's ("": anybody's) submissions to this competition ("": any or none), with this tag."""
     if user:
         try:
             check_user(user)
         except ValueError as error:
             raise InvalidRequest([FieldViolation("user", str(error))]) from None
+    if tag and (wrong := check_tag(tag, "tag")):
+        raise InvalidRequest(wrong)
     if caller.admin:
-        return SubmissionFilter(user=user, competition_id=competition_id)
-    if not user and not competition_id:  # one's own list, not all that was ever opened to readers
-        return SubmissionFilter(seen_by=caller.user)
+        return SubmissionFilter(user=user, competition_id=competition_id, tag=tag)
+    if tag or (not user and not competition_id):  # one's own list, not all that was ever opened to readers; tags are shown to owners only
+        return SubmissionFilter(user=user, competition_id=competition_id, seen_by=caller.user, tag=tag)
     return SubmissionFilter(user=user, competition_id=competition_id, seen_by=caller.user, open_competitions=opened(competitions, now))
 
 

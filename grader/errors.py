@@ -20,6 +20,7 @@
     │   ├── QuotaExceeded               limit, retry_s
     │   ├── QueueFull                   limit, retry_s
     │   ├── QueueShareUsed              limit, retry_s: the caller's own part of the queue
+    │   ├── TooManyWatches              limit, retry_s
     │   ├── ShuttingDown                retry_s
     │   └── ReadOnly                    this server only shows what is there
     ├── ProblemInvalid                  path, message: a problem's files are wrong
@@ -344,6 +345,22 @@ class QueueShareUsed(CallRefused):
     def __init__(self, limit: int, retry_s: float = 30.0) -> None:
         self.limit, self.retry_s = limit, retry_s
         super().__init__(f"{limit} of your submissions wait already, your share of the queue; try again in {retry_s:.0f} s, or cancel some")
+
+
+class TooManyWatches(CallRefused):
+    """This user has as many streams of many submissions open as a server answers."""
+
+    reason = "TOO_MANY_WATCHES"
+    code = "RESOURCE_EXHAUSTED"
+    fields = (
+        "limit",
+        "retry_s",
+    )
+    spends_quota = True
+
+    def __init__(self, limit: int, retry_s: float = 30.0) -> None:
+        self.limit, self.retry_s = limit, retry_s
+        super().__init__(f"you have {limit} of these streams open here; close some, or watch more submissions in one")
 
 
 class ShuttingDown(CallRefused):

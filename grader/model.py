@@ -170,6 +170,11 @@ class NewSubmission:
     mode: wire.Mode = wire.Mode.BENCHMARK
     user: str = ""  # whose it is; "" where nobody is asked
     competition_id: str = ""  # "" is none
+    tags: tuple[str, ...] = ()  # sorted; this and the next two are shown to the owner and administrators only
+    parent_id: str = ""  # of the submission that it was made from; "" is none
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    precision: float | None = None  # the half-width at which measurements may end; None: the server's
+    measure_s: float | None = None  # for one workload; None: the server's
 
 
 class Scope(StrEnum):
@@ -296,6 +301,7 @@ class Report:
     score: Score | None = None  # of ranked mode, where it was accepted
     rule: str = ""  # what counted as right, for people
     profile: wire.KernelProfile | None = None  # of profile mode: claims, which decide nothing
+    timeline: tuple[wire.Span, ...] = ()  # what the time of the attempt went into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -400,6 +400,9 @@ class FakeBox:
         await self._killed.wait()
         return BoxExit(cause=BoxCause.KILLED)
 
+    def begin(self, wall_s: float) -> None:
+        self.began_with_s = wall_s
+
     async def kill(self) -> BoxExit:
         self._killed.set()
         return await self.wait()

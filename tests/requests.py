@@ -19,6 +19,7 @@ def new_submission(
     device_kind: str = "",
     mode: wire.Mode = wire.Mode.BENCHMARK,
     competition_id: str = "",
+    tags: Iterable[str] = (),
 ) -> submission_pb2.Submission:
     """The submission of a SubmitRequest."""
     return submission_pb2.Submission(
@@ -29,4 +30,5 @@ def new_submission(
         device_kind=device_kind,
         mode=f"MODE_{mode.name}",
         competition=full_name(COMPETITIONS, competition_id),
+        tags=tags,
     )

@@ -23,6 +23,7 @@ from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.grading.build import build_artifact
+from grader.grading.step_clock import StepClock
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, SourceFile, Submission, SubmissionState
@@ -96,7 +97,9 @@ async def job(fleet: LocalFleet) -> tuple[wire.Build, float, float, int]:
     begun_s = time.perf_counter()
     with fleet.workspace(lease) as work:
         inside_s = time.perf_counter()
-        build = await build_artifact(lease, fleet, work, wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST))
+        build = await build_artifact(
+            lease, fleet, work, wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST), StepClock()
+        )
         ended_s = time.perf_counter()
         assert build.outcome is wire.BuildOutcome.BUILT, build.log
         return build, ended_s - inside_s, ended_s - begun_s, work.artifact_path.stat().st_size

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Protocol, Self, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -23,6 +24,7 @@ DEADLINE_S = 10.0
 LONG_DEADLINE_S = 60.0  # of what may be about every submission there is
 LIVED_S = 60.0  # no try to connect takes so long: what broke later was connected
 RESUME_S = 0.5  # between tries to take a broken watch up again
+SEEN_LIMIT = 1000  # revisions that a server takes
 
 _SERVICE_CONFIG = {
     "methodConfig": [
@@ -36,7 +38,8 @@ _SERVICE_CONFIG = {
                 "retryableStatusCodes": ["UNAVAILABLE"],  # the one code that clients retry (AIP-194)
             },
         },
-        {"name": [{"service": "grader.v1.GraderService", "method": "WatchSubmission"}]},  # resumed here, after what was seen
+        # Resumed here, after what was seen.
+        {"name": [{"service": "grader.v1.GraderService", "method": method} for method in ("WatchSubmission", "WatchSubmissions")]},
     ]
 }
 _OPTIONS = (
@@ -53,6 +56,17 @@ _OPTIONS = (
 )
 
 M = TypeVar("M", bound=Message)
+S = TypeVar("S", covariant=True)
+
+
+class MessageStream(Protocol[S]):
+    """Messages of a call that is open."""
+
+    def __aiter__(self) -> AsyncIterator[S]:
+        """Those that are left."""
+
+    def cancel(self) -> bool:
+        """End the call, if it is open."""
 
 
 class GraderClient:
@@ -94,6 +108,17 @@ class GraderClient:
         request = api.SubmitRequest(submission=submission, request_id=request_id or str(uuid.uuid4()))
         return await self._answer(self._stub.Submit(request, timeout=self._deadline_s))
 
+    async def batch_submit(
+        self, submissions: Sequence[submission_pb2.Submission], *, request_ids: Sequence[str] = ()
+    ) -> list[submission_pb2.Submission | GraderError]:
+        """Hand in at most 100 kernels at once. For each the submission, or the exception that `submit` would have raised."""
+        ids = request_ids or [str(uuid.uuid4()) for _ in submissions]
+        requests = [api.SubmitRequest(submission=one, request_id=request_id) for one, request_id in zip(submissions, ids, strict=True)]
+        answer: api.BatchSubmitResponse = await self._answer(
+            self._stub.BatchSubmit(api.BatchSubmitRequest(requests=requests), timeout=LONG_DEADLINE_S)
+        )
+        return [to_error(one.error) if one.HasField("error") else one.submission for one in answer.results]
+
     async def get_submission(self, name: str, *, full: bool = False) -> submission_pb2.Submission:
         """One submission; full: with single samples."""
         view = report_pb2.REPORT_VIEW_FULL if full else report_pb2.REPORT_VIEW_BASIC
@@ -108,10 +133,11 @@ class GraderClient:
         states: Sequence[submission_pb2.SubmissionState] = (),
         competition: str = "",
         user: str = "",
+        tag: str = "",
     ) -> api.ListSubmissionsResponse:
         """One page, newest first."""
         request = api.ListSubmissionsRequest(
-            page_size=page_size, page_token=page_token, problem=problem, states=states, competition=competition, user=user
+            page_size=page_size, page_token=page_token, problem=problem, states=states, competition=competition, user=user, tag=tag
         )
         return await self._answer(self._stub.ListSubmissions(request, timeout=self._deadline_s))
 
@@ -188,15 +214,47 @@ class GraderClient:
 
     async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""
+
+        def call() -> MessageStream[submission_pb2.SubmissionEvent]:
+            request = api.WatchSubmissionRequest(name=name, after_sequence=after_sequence)
+            return cast(MessageStream[submission_pb2.SubmissionEvent], self._stub.WatchSubmission(request))
+
+        async with aclosing(self._resumed(call)) as events:
+            async for event in events:
+                after_sequence = event.sequence
+                yield event
+
+    async def watch_many(self, *, tag: str = "", names: Sequence[str] = (), until_idle: bool = True) -> AsyncIterator[api.SubmissionUpdate]:
+        """The state of each of these submissions, and each change of it once, across restarts of the server as in `watch`.
+
+        Ends when all have finished; with until_idle False it also waits for new ones with the tag, without end.
+        """
+        seen: dict[str, int] = {}  # the one seen last comes last
+
+        def call() -> MessageStream[api.SubmissionUpdate]:
+            last = dict(list(seen.items())[-SEEN_LIMIT:])
+            request = api.WatchSubmissionsRequest(tag=tag, names=names, seen_revisions=last, until_idle=until_idle)
+            return cast(MessageStream[api.SubmissionUpdate], self._stub.WatchSubmissions(request))
+
+        async with aclosing(self._resumed(call)) as updates:
+            async for update in updates:
+                name = update.submission.name
+                before = seen.pop(name, 0)
+                seen[name] = max(update.revision, before)
+                if update.revision > before:
+                    yield update
+
+    async def _resumed(self, call: Callable[[], MessageStream[M]]) -> AsyncGenerator[M, None]:
+        """The messages of a stream, which is called again where it breaks: call asks for what follows the last message."""
         loop = asyncio.get_running_loop()
         lost_s: float | None = None  # since when the server is away
         while True:
             began_s = loop.time()
+            stream = call()
             try:
-                request = api.WatchSubmissionRequest(name=name, after_sequence=after_sequence)
-                async for event in self._stub.WatchSubmission(request):
-                    after_sequence, lost_s = event.sequence, None
-                    yield event
+                async for message in stream:
+                    lost_s = None
+                    yield message
                 return
             except grpc.aio.AioRpcError as error:
                 now_s = loop.time()
@@ -204,6 +262,8 @@ class GraderClient:
                 lost_s = now_s if lost_s is None or now_s - began_s > LIVED_S else lost_s
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or now_s - lost_s > self._patience_s:
                     raise self._error(error) from None
+            finally:
+                stream.cancel()  # else the server goes on with one whose reader has stopped
             await asyncio.sleep(RESUME_S)
 
     async def _answer(self, call: Awaitable[M]) -> M:

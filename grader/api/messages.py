@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
@@ -29,6 +30,7 @@ from grader.model import (
 )
 from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treatment
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
+from grader.verdict.compiler_diagnostics import compiler_diagnostics
 from grader.verdict.median_interval import median_interval
 from grader.verdict.timing_audit import bandwidth_share, peak_share
 from grader.verdict.wrong_patterns import describe, likely_cause
@@ -94,8 +96,10 @@ def _tensor(tensor: wire.TensorSpec) -> problem_pb2.Tensor:
     return problem_pb2.Tensor(name=tensor.name, dtype=tensor.dtype, shape=[str(size) for size in tensor.shape])
 
 
-def submission_to_proto(submission: Submission, redactor: Redactor, *, full: bool = False) -> submission_pb2.Submission:
-    """A submission as its owner sees it."""
+def submission_to_proto(
+    submission: Submission, redactor: Redactor, *, full: bool = False, owned: bool = False
+) -> submission_pb2.Submission:
+    """A submission as everybody sees it who may see it. owned: with what only its owner and administrators see."""
     message = submission_pb2.Submission(
         name=full_name(SUBMISSIONS, submission.submission_id),
         problem=full_name(PROBLEMS, submission.new.problem_id),
@@ -114,7 +118,13 @@ def submission_to_proto(submission: Submission, redactor: Redactor, *, full: boo
         judgements=[judgement_to_proto(one) for one in submission.judgements],
         sources_removed=submission.sources_removed,
         cancel_requested=submission.cancel_requested and not submission.state.final,
+        tags=submission.new.tags if owned else (),
+        parent=full_name(SUBMISSIONS, submission.new.parent_id) if owned else "",
+        annotations=submission.new.annotations if owned else {},
+        precision=submission.new.precision,
     )
+    if submission.new.measure_s is not None:
+        message.measure_duration.CopyFrom(_duration(round(submission.new.measure_s * 1e9)))
     if redactor.swept is not None:
         message.sweep.CopyFrom(sweep_to_proto(redactor.swept))
     if submission.score is not None:
@@ -123,6 +133,7 @@ def submission_to_proto(submission: Submission, redactor: Redactor, *, full: boo
         message.score_baseline = redactor.ranking.baseline if redactor.ranking.score_kind is ScoreKind.SPEEDUP else ""
     if submission.report is not None:
         message.report.CopyFrom(report_to_proto(submission.report, redactor, full=full))
+        _add_queued(message)
     if submission.failure is not None:
         message.error.CopyFrom(failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure))
     return message
@@ -207,7 +218,32 @@ def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False) -
         process_count=report.process_count,
         rule=report.rule,
         profile=profile_to_proto(report.profile) if report.profile else None,
+        timeline=[] if treatment(Report, "timeline", redactor.report_exposure) is Treatment.OMITTED else map(_span, report.timeline),
     )
+
+
+def _span(span: wire.Span) -> report_pb2.Span:
+    """To a millisecond: more is noise, and would carry more of what a kernel may know."""
+    return report_pb2.Span(
+        step=f"STEP_{span.step.name}", begin=_duration(_whole_ms(span.begin_ns)), duration=_duration(_whole_ms(span.duration_ns))
+    )
+
+
+def _whole_ms(time_ns: int) -> int:
+    return round(time_ns / 1e6) * 1_000_000
+
+
+def _add_queued(message: submission_pb2.Submission) -> None:
+    """Put the time in the queue before the others, if that was all before the attempt that the report is of."""
+    if message.attempt_count != 1 or not message.report.timeline or not message.HasField("start_time"):
+        return
+    queued_ns = _whole_ms(message.start_time.ToNanoseconds() - message.create_time.ToNanoseconds())
+    spans = [report_pb2.Span(step="STEP_QUEUED", begin=_duration(0), duration=_duration(max(queued_ns, 0)))]
+    for span in message.report.timeline:
+        begin_ns = span.begin.ToNanoseconds() + max(queued_ns, 0)
+        spans.append(report_pb2.Span(step=span.step, begin=_duration(begin_ns), duration=span.duration))
+    message.report.ClearField("timeline")
+    message.report.timeline.extend(spans)
 
 
 def state_to_proto(state: SubmissionState) -> submission_pb2.SubmissionState:
@@ -243,6 +279,7 @@ def _build(build: wire.Build) -> report_pb2.Build:
         fallback=build.fallback,
         kernels=[report_pb2.KernelUse(**asdict(one)) for one in build.kernels],
         remarks=build.remarks,
+        diagnostics=[report_pb2.CompilerDiagnostic(**asdict(one)) for one in compiler_diagnostics(build.log)],
     )
 
 
@@ -328,6 +365,11 @@ def _set_size_fields(message: report_pb2.Measurement, measurement: wire.Measurem
     """Set what would tell a hidden workload's size: how much is moved and computed can be had from each."""
     message.floor_duration.CopyFrom(_duration(measurement.floor_ns))
     message.batch_size = measurement.batch_size
+    message.turn_count, message.left_out_turn_count = measurement.turn_count, measurement.left_out_count
+    if measurement.half_width is not None and math.isfinite(measurement.half_width):
+        message.half_width = measurement.half_width
+    if measurement.end is not None:
+        message.end = cast(report_pb2.MeasurementEnd, report_pb2.MeasurementEnd.Value(f"MEASUREMENT_END_{measurement.end.name}"))
     if measurement.physical_floor_ns is not None:
         message.physical_floor_duration.CopyFrom(_duration(measurement.physical_floor_ns))
     if measurement.moved_bytes is not None or measurement.flops is not None:

@@ -1,4 +1,4 @@
-"""The cache of built artifacts: content-addressed, and believed only after a check.
+"""The cache of built artifacts, and of what compilers rejected: content-addressed, and believed only after a check.
 
 Artifacts come out of boxes and are untrusted. A key stands for every byte and setting that went into a build, so what one submission
 makes is found again only by the same submission. Entries are sealed with a secret that lies in the cache: anybody who can write an
@@ -66,7 +66,7 @@ class ArtifactCache:
                 return found
             made = await build()
             # Who does not hold the key stores nothing, so there are never two entries of different bytes.
-            if alone and made.lasting and made.artifact is not None:
+            if alone and made.lasting:
                 await finish_despite_cancel(asyncio.to_thread(self._keep, key, made))
             return made
 

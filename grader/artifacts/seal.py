@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from grader.model import Reason
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BuildOutcome
 
@@ -15,6 +16,10 @@ KEY_VERSION = b"grader artifact key 1"
 MAGIC = b"grader artifact 1\n"
 SEAL_BYTES, SECRET_BYTES, LENGTH_BYTES = 32, 32, 8
 OVERHEAD_LIMIT_BYTES = 1024 * 1024  # what an entry has next to its artifact: a log of 64 KiB, escaped, and a little
+
+# What ran into a limit, or died, or was imported with what the host had then, says nothing of the next build.
+LASTING_OUTCOMES = frozenset({BuildOutcome.BUILT, BuildOutcome.REJECTED})
+PASSING_REASONS = frozenset({Reason.BUILDER_DIED, Reason.IMPORT_FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,8 @@ class Made:
     def __post_init__(self) -> None:
         if (self.artifact is None) is (self.build.outcome is BuildOutcome.BUILT):
             raise ValueError("there is an artifact exactly where the outcome is BUILT")
+        if self.lasting and (self.build.outcome not in LASTING_OUTCOMES or self.build.reason in PASSING_REASONS):
+            raise ValueError(f"a build that ended as {self.build.outcome.value} ({self.build.reason}) may end otherwise the next time")
 
 
 class NotSealed(ValueError):
@@ -51,7 +58,7 @@ def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], setti
 
 
 def sealed(key: str, made: Made, secret: bytes) -> bytes:
-    """An entry's bytes. The seal covers the header, and the header the artifact by its digest."""
+    """An entry's bytes. The seal covers the header, and the header the artifact by its digest, or by having none that there is none."""
     header = json.dumps({"key": key, "build": wire.as_json(made.build)}).encode()
     head = MAGIC + _length(header) + header
     return hmac.digest(secret, head, "sha256") + head + (made.artifact or b"")
@@ -75,9 +82,15 @@ def unsealed(content: bytes, key: str, secret: bytes) -> Made:
         build = wire.from_json(header["build"])
     except wire.WireError as error:
         raise NotSealed(f"it is of another version: {error}") from None
-    if hashlib.sha256(artifact).hexdigest() != build.artifact_digest:
+    # A build without a digest made nothing; an empty artifact has a digest.
+    if build.artifact_digest is None and artifact:
+        raise NotSealed("it has an artifact, and its build made none")
+    if build.artifact_digest is not None and hashlib.sha256(artifact).hexdigest() != build.artifact_digest:
         raise NotSealed("its artifact has another digest")
-    return Made(build=build, artifact=artifact, lasting=True)
+    try:
+        return Made(build=build, artifact=None if build.artifact_digest is None else artifact, lasting=True)
+    except ValueError as error:
+        raise NotSealed(f"it is not what is kept: {error}") from None
 
 
 def _length(of: bytes | tuple[bytes, ...] | list[bytes]) -> bytes:

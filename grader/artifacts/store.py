@@ -24,46 +24,49 @@ from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 
 log = structlog.get_logger()
 
-ENTRIES, LOCKS, SECRET = "entries", "locks", "secret"
+ENTRIES, REJECTIONS, LOCKS, SECRET = "entries", "rejections", "locks", "secret"
+REJECTION_SHARE = 64  # so much less of the limit is for builds that made nothing: rejections drive out only each other
 BLOCK_BYTES = 4096
+REJECTION_S = 24 * 3600.0  # so long one is believed: should it be wrong after all, then not for ever
 STALE_S = 3600.0  # after this, what a dead server was writing, and its locks, are cleared away
 
 
 class ArtifactStore:
-    """The entries below one directory, at most limit_bytes of them; the least recently used go first."""
+    """The entries below one directory, at most limit_bytes of them; the least recently used go first.
+
+    Builds that made nothing lie in a directory of their own, where servers of earlier versions do not look. Of those the oldest go first.
+    """
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory, self.limit_bytes = directory, limit_bytes
-        self._entries, self._locks = directory / ENTRIES, directory / LOCKS
-        for one in (directory, self._entries, self._locks):
+        self._entries, self._rejections, self._locks = directory / ENTRIES, directory / REJECTIONS, directory / LOCKS
+        for one in (directory, self._entries, self._rejections, self._locks):
             make_private(one, "cache_dir")
         with _flocked(directory / f"{SECRET}.lock"):
             self._secret = _shared_secret(directory)
 
     def look_up(self, key: str, *, artifact_limit_bytes: int) -> Made | None:
         """The entry of this key. One that can't be believed is removed, and None."""
-        taken = pick_up(self._entries, key, limit_bytes=artifact_limit_bytes + OVERHEAD_LIMIT_BYTES)
-        if isinstance(taken, Refusal):
-            if taken.reason is not RefusalReason.MISSING:
-                self._disbelieve(key, taken.sentence)
-            return None
-        try:
-            made = unsealed(taken, key, self._secret)
-        except NotSealed as error:
-            self._disbelieve(key, str(error))
-            return None
-        with contextlib.suppress(FileNotFoundError):  # evicted since it was opened
-            os.utime(self._entries / key, follow_symlinks=False)
-        return made
+        if (built := self._look_into(self._entries, key, artifact_limit_bytes + OVERHEAD_LIMIT_BYTES)) is not None:
+            with contextlib.suppress(FileNotFoundError):  # evicted since it was opened
+                os.utime(self._entries / key, follow_symlinks=False)
+            return built
+        rejection = self._rejections / key
+        with contextlib.suppress(FileNotFoundError):
+            if rejection.lstat().st_mtime < time.time() - REJECTION_S:
+                _remove(rejection)
+        return self._look_into(self._rejections, key, OVERHEAD_LIMIT_BYTES)
 
     def store(self, key: str, made: Made) -> None:
         """Keep what was made. Nothing is synced: what a power cut tears is no longer sealed, and is built again."""
         content = sealed(key, made, self._secret)
-        if _on_disk(len(content)) > self.limit_bytes:
+        built = made.artifact is not None
+        if _on_disk(len(content)) > (self.limit_bytes if built else min(self._rejections_limit_bytes, OVERHEAD_LIMIT_BYTES)):
             return
-        write_whole(self._entries / key, content)
+        write_whole((self._entries if built else self._rejections) / key, content)
         with _flocked(self.directory / "eviction.lock"):
-            self._evict()
+            rejections_bytes = self._evict(self._rejections, self._rejections_limit_bytes)
+            self._evict(self._entries, self.limit_bytes - rejections_bytes)
             self._clear_stale()
 
     def try_lock(self, key: str) -> int | None:
@@ -75,23 +78,37 @@ class ArtifactStore:
         (self._locks / key).unlink(missing_ok=True)
         os.close(descriptor)
 
-    def _disbelieve(self, key: str, why: str) -> None:
-        log.warning("artifact_not_believed", key=key, why=why)
-        _remove(self._entries / key)
+    @property
+    def _rejections_limit_bytes(self) -> int:
+        return self.limit_bytes // REJECTION_SHARE
 
-    def _evict(self) -> None:
-        found = sorted((facts.st_mtime_ns, entry, _on_disk(facts.st_size)) for entry, facts in _whole(self._entries))
+    def _look_into(self, directory: Path, key: str, limit_bytes: int) -> Made | None:
+        taken = pick_up(directory, key, limit_bytes=limit_bytes)
+        if isinstance(taken, Refusal):
+            if taken.reason is not RefusalReason.MISSING:
+                _disbelieve(directory / key, taken.sentence)
+            return None
+        try:
+            return unsealed(taken, key, self._secret)
+        except NotSealed as error:
+            _disbelieve(directory / key, str(error))
+            return None
+
+    def _evict(self, directory: Path, limit_bytes: int) -> int:
+        """Remove the entries of a directory that were not touched for longest; how many bytes are left."""
+        found = sorted((facts.st_mtime_ns, entry, _on_disk(facts.st_size)) for entry, facts in _whole(directory))
         total_bytes = sum(size_bytes for _, _, size_bytes in found)
         for _, entry, size_bytes in found:
-            if total_bytes <= self.limit_bytes:
-                return
+            if total_bytes <= limit_bytes:
+                break
             _remove(entry)  # anybody who reads it has it open
             total_bytes -= size_bytes
             log.info("artifact_evicted", key=entry.name, size_bytes=size_bytes)
+        return total_bytes
 
     def _clear_stale(self) -> None:
         before = time.time() - STALE_S
-        for entry, facts in _files(self._entries):
+        for entry, facts in (*_files(self._entries), *_files(self._rejections)):
             if entry.name.startswith(".") and facts.st_mtime < before:
                 _remove(entry)
         for lock, facts in _files(self._locks):
@@ -100,9 +117,14 @@ class ArtifactStore:
 
 
 def usage(directory: Path) -> tuple[int, int]:
-    """How many entries a cache has, and the bytes that they take; none where there is no cache."""
-    sizes = [_on_disk(facts.st_size) for _, facts in _whole(directory / ENTRIES)]
-    return len(sizes), sum(sizes)
+    """How many artifacts a cache has, and the bytes that all of it takes; none where there is no cache."""
+    sizes, rejections = ([_on_disk(facts.st_size) for _, facts in _whole(directory / name)] for name in (ENTRIES, REJECTIONS))
+    return len(sizes), sum(sizes) + sum(rejections)
+
+
+def _disbelieve(entry: Path, why: str) -> None:
+    log.warning("artifact_not_believed", key=entry.name, why=why)
+    _remove(entry)
 
 
 def _on_disk(size_bytes: int) -> int:

@@ -101,6 +101,32 @@ def submit(
         Path | None,
         typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False),
     ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag, to find it by in `list`. May be repeated.")] = None,
+    parent: Annotated[
+        str, typer.Option(metavar="NAME", help="The submission that it was made from, one of your own.", show_default=False)
+    ] = "",
+    annotate: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A note, which only you and administrators see. May be repeated.")
+    ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Time a workload until half of its speedup's interval is at most so much, as far as the clock allows: 0.1 to 20. "
+            "Not in ranked mode, where the server decides. [default: 1]",
+            show_default=False,
+        ),
+    ] = None,
+    measure_s: Annotated[
+        float | None,
+        typer.Option(
+            "--measure-s",
+            metavar="SECONDS",
+            help="Time a workload for at most about so long: 0.1 to 30. Not in ranked mode. "
+            "[default: 10; on the emulated device 2 for all workloads together]",
+            show_default=False,
+        ),
+    ] = None,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
@@ -120,6 +146,11 @@ def submit(
         mode=(mode or (Mode.RANKED if competition else Mode.BENCHMARK)).value,
         competition=competition,
         out=out,
+        tags=tuple(tag or ()),
+        parent=parent,
+        annotations=tuple(annotate or ()),
+        precision_percent=precision,
+        measure_s=measure_s,
     )
     target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
     run(submit_command.submit(target, order, json=json, wait=not no_wait))
@@ -157,13 +188,14 @@ def list_(
     problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
     competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
     user: Annotated[str, typer.Option(help="Only submissions of this user, as far as you may see them.", show_default=False)] = "",
+    tag: Annotated[str, typer.Option(metavar="TAG", help="Only submissions with this tag.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
     """List submissions, newest first."""
-    wanted = submissions_command.ListOptions(problem=problem, competition=competition, user=user, limit=limit)
+    wanted = submissions_command.ListOptions(problem=problem, competition=competition, user=user, tag=tag, limit=limit)
     run(submissions_command.list_(Target(server=server, state_dir=state_dir), wanted, json=json))
 
 

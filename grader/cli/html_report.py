@@ -26,9 +26,8 @@ async def report(target: Target, name: str, path: str) -> Exit:
         if submission.state not in FINAL:
             state = formatting.state_name(submission)
             raise Misuse(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
-        events = [event async for event in client.watch(submission.name) if event.WhichOneof("event") == "progress"]
     try:
-        text = await asyncio.to_thread(report_file, submission, events)
+        text = await asyncio.to_thread(report_file, submission)
     except (TypeError, json_format.SerializeToJsonError) as error:
         raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None
     write_text(path, text)

@@ -11,11 +11,13 @@ from rich.text import Text
 from grader.api.statuses import reason_of
 from grader.cli import profiles, times
 from grader.cli.error_map import CharacterMap
+from grader.cli.step_bar import step_bar
 from grader.cli.text import escape_unprintable, one_line, plain
 from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.step_times import step_times
 from grader.views.workload_rows import workload_rows
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
@@ -38,6 +40,8 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
     match submission.state:
         case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
             yield from _graded(submission.report, _score(submission), submission.name.rpartition("/")[2])
+            if bar := step_bar(step_times(submission)):
+                yield bar
         case submission_pb2.SUBMISSION_STATE_FAILED:
             yield Text("the grader failed", style="bold red") + plain(f": {submission.error.message or 'no reason was given'}")
             yield Text(f"This says nothing about the kernel. {_REMEDIES.get(reason_of(submission.error), _AGAIN)}")

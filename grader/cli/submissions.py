@@ -35,6 +35,7 @@ class ListOptions:
     problem: str = ""
     competition: str = ""
     user: str = ""
+    tag: str = ""
     limit: int
 
 
@@ -46,12 +47,13 @@ async def list_(target: Target, wanted: ListOptions, *, json: bool) -> Exit:
             problem=full_name("problems", wanted.problem) if wanted.problem else "",
             competition=full_name("competitions", wanted.competition) if wanted.competition else "",
             user=wanted.user,
+            tag=wanted.tag,
         )
     if json:
         print_json(grader_service_pb2.ListSubmissionsResponse(submissions=answer.submissions))
     elif answer.submissions:
         stdout_console().print(_table(list(answer.submissions)))
-    elif wanted.problem or wanted.competition or wanted.user:
+    elif wanted.problem or wanted.competition or wanted.user or wanted.tag:
         print("no such submissions that you may see")
     else:
         print("no submissions yet; hand one in with: grader-cli submit FILE")
@@ -71,7 +73,9 @@ async def cancel(target: Target, name: str, *, json: bool) -> Exit:
 
 def _table(submissions: list[submission_pb2.Submission]) -> Table:
     users = any(one.user for one in submissions)  # there are none where the server asks for no keys
-    table = Table("name", *(["user"] if users else []), "problem", "language", "state", "handed in (UTC)", box=None, pad_edge=False)
+    tags = any(one.tags for one in submissions)
+    columns = ("name", *(["user"] if users else []), "problem", "language", "state", "handed in (UTC)", *(["tags"] if tags else []))
+    table = Table(*columns, box=None, pad_edge=False)
     for one in submissions:
         table.add_row(
             plain(one_line(one.name)),
@@ -80,5 +84,6 @@ def _table(submissions: list[submission_pb2.Submission]) -> Table:
             plain(one_line(one.language)),
             formatting.state_name(one),
             one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
+            *([plain(one_line(", ".join(one.tags)))] if tags else []),
         )
     return table

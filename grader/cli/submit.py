@@ -24,6 +24,7 @@ from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol.wire import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
+_SECONDS_LIMIT = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,16 @@ class SubmitOptions:
     mode: str
     competition: str = ""
     out: Path | None = None  # where the files of a profile are saved
+    tags: tuple[str, ...] = ()
+    parent: str = ""
+    annotations: tuple[str, ...] = ()  # KEY=VALUE
+    precision_percent: float | None = None
+    measure_s: float | None = None
 
 
 def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission_pb2.Submission:
     """The message that hands the files in."""
-    return submission_pb2.Submission(
+    message = submission_pb2.Submission(
         problem=f"problems/{handed.problem_id}",
         language=order.language or handed.language,
         sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in handed.sources],
@@ -50,7 +56,34 @@ def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission
         mode=f"MODE_{order.mode.upper()}",
         entry=order.entry or handed.entry,
         competition=full_name("competitions", order.competition) if order.competition else "",
+        tags=order.tags,
+        parent=full_name("submissions", order.parent) if order.parent else "",
+        annotations=read_annotations(order.annotations),
+        precision=None if order.precision_percent is None else order.precision_percent / 100,
     )
+    if order.measure_s is not None:
+        message.measure_duration.FromNanoseconds(nanoseconds(order.measure_s, "--measure-s"))
+    return message
+
+
+def nanoseconds(seconds: float, option: str) -> int:
+    """Of seconds on a command line; Misuse where a message could not carry them."""
+    if not abs(seconds) < _SECONDS_LIMIT:
+        raise Misuse(f"{option}: {seconds:g} is not a number of seconds that can be sent; write one such as 5")
+    return round(seconds * 1e9)
+
+
+def read_annotations(texts: Sequence[str]) -> dict[str, str]:
+    """Of texts KEY=VALUE; Misuse where one is not, or where a key comes twice."""
+    found = dict[str, str]()
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise Misuse(f"--annotate: {text!r} has no key; write KEY=VALUE")
+        if key in found:
+            raise Misuse(f"--annotate: the key {key!r} is given twice; give each once")
+        found[key] = value
+    return found
 
 
 async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool) -> Exit:

@@ -9,7 +9,9 @@ from grader.views import formatting
 
 _WORDS = {
     submission_pb2.STAGE_BUILDING: "building",
+    submission_pb2.STAGE_WAITING: "waiting for the device",
     submission_pb2.STAGE_LOADING: "loading",
+    submission_pb2.STAGE_BASELINE: "timing the baselines",
     submission_pb2.STAGE_VERIFYING: "verifying",
     submission_pb2.STAGE_MEASURING: "measuring",
     submission_pb2.STAGE_PROFILING: "profiling",

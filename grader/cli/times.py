@@ -24,6 +24,8 @@ def render(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str
             yield from _remarks(one, ceilings)
     else:
         yield _by_host(measurements)
+        for one in measurements:
+            yield from _turns(one)
 
 
 def _by_host(measurements: Sequence[report_pb2.Measurement]) -> Table:
@@ -77,8 +79,14 @@ def _remarks(one: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Iter
     lines.append([f"certified median {interval}, 95 % interval"] if (interval := formatting.median_range(one.certified)) else [])
     for line in filter(None, lines):
         yield plain(f"{one_line(one.workload_id)}: {one_line(', '.join(line))}")
+    yield from _turns(one)
     if conditions := formatting.conditions(one.conditions):
         yield plain(f"{one_line(one.workload_id)}: {one_line(conditions)}", "dim")
+
+
+def _turns(one: report_pb2.Measurement) -> Iterator[Text]:
+    if turns := formatting.turns(one):
+        yield plain(f"{one_line(one.workload_id)}: {turns}", "dim")
 
 
 def kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", most: int = 4) -> Iterator[RenderableType]:

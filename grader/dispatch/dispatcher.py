@@ -1,7 +1,7 @@
 """Takes submissions out of the ledger, has them graded, and records what became of them.
 
 Holds at most `capacity()` leases, of submissions to `device_kinds()`; both may change. A submission to none of `known_kinds()` is taken
-too: it has waited for a device that has gone, and the fleet says so. What a kernel does wrong comes as facts and ends
+too: it has waited for a device that has gone, and the fleet refuses it. What a kernel does wrong comes as facts and ends
 in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in memory that the ledger does not have: a
 dispatcher may die at any moment.
 """

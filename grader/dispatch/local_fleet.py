@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tomllib
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -18,15 +18,17 @@ from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
+from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
 from grader.grading import pipeline
 from grader.grading.build import build_for_another
 from grader.grading.ports import BuildElsewhere, LaneReservation, Profile, Workspace
-from grader.isolation import GpuAccess, Isolation, Limits
+from grader.grading.run_box import RunBox
+from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, run_directory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease
-from grader.observability.observer import LaneNow
+from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
@@ -44,6 +46,7 @@ class LocalFleet:
     """This host's lanes; `grade` is what the dispatcher calls. Use as an async context.
 
     gpus: one lane each. lane_count: how many emulated devices there are next to them.
+    warm_count: how many run boxes may wait for a job.
     default: the device of a submission that names none; None: any GPU, or the emulated device where there is no GPU.
     Without a lane it grades nothing, and builds for other hosts.
     """
@@ -60,6 +63,7 @@ class LocalFleet:
         profile: Profile | None = None,
         cache: ArtifactCache | None = None,
         files: SubmissionFiles | None = None,
+        warm_count: int = 0,
         look_again_s: float = LOOK_AGAIN_S,
         make_judge: MakeJudge = JudgeProcess,
     ) -> None:
@@ -77,16 +81,19 @@ class LocalFleet:
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
+        self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count, fingerprint=isolation.fingerprint)
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))
 
     async def __aenter__(self) -> LocalFleet:
         await self.isolation.sweep()
+        await self._warm.__aenter__()
         if self.cache is not None:
             self._looking = asyncio.create_task(self.isolation.fingerprint())  # now, so that the first job does not wait for it
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._warm.__aexit__()
         await self._lanes.close()
         shutil.rmtree(self._triton_dir, ignore_errors=True)
         if self._looking is not None:
@@ -115,6 +122,10 @@ class LocalFleet:
         """What each lane is doing now."""
         return self._lanes.now
 
+    def warm(self) -> WarmNow:
+        """The run boxes that wait for a job."""
+        return self._warm.now
+
     def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Grade one attempt on this host."""
         return pipeline.grade(lease, self)
@@ -125,6 +136,28 @@ class LocalFleet:
             return await seat.environment()
 
     # -- what the pipeline needs of a host -------------------------------------------------------------------------------
+
+    def run_box(self, spec: BoxSpec) -> AbstractAsyncContextManager[RunBox]:
+        """A run box: one that waits, or a new one."""
+        return self._warm.run_box(spec)
+
+    def times(self, attempt: object, *, busy: bool) -> None:
+        """Start no box that can wait while an attempt times something."""
+        self._warm.times(attempt, busy=busy)
+
+    @contextmanager
+    def _warm_place(self) -> Iterator[WarmPlace]:
+        """What a box needs that is started before there is a job for it."""
+        root = run_directory(self._settings) / secrets.token_hex(8)
+        root.mkdir(mode=0o711)
+        root.chmod(0o711)
+        try:
+            (root / "link").mkdir()
+            (root / "link").chmod(0o755)
+            with hold_slot(shared_slot_directory()) as slot:
+                yield WarmPlace(link_dir=root / "link", slot=slot, box_id=f"warm-{secrets.token_hex(8)}")
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         """Sit down at a lane of that kind, where the fewest sit."""

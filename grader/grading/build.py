@@ -18,13 +18,14 @@ import structlog
 from grader.artifacts import Made, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading.ports import BuildHost, Host, Workspace
+from grader.grading.step_clock import StepClock
 from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, Reason
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages, module_of
 from sandbox.protocol.signatures import PYTHON, declaration, entry_in, without_model
-from sandbox.protocol.wire import BoxCause, BuildOutcome
+from sandbox.protocol.wire import BoxCause, BuildOutcome, Step
 
 log = structlog.get_logger()
 
@@ -40,20 +41,31 @@ HEADERS = frozenset({"", "light", "full"})
 COMPILER_REJECTED = 7
 BUILD_REASONS = {3: Reason.UNSUPPORTED, 4: Reason.ENTRY_NOT_FOUND, 6: Reason.IMPORT_FAILED}
 LASTING = frozenset({3, 4, COMPILER_REJECTED})  # every other build of the same source would end so
+# What a compiler prints that was stopped, or lacked something of the host: the next build may end otherwise. One that is taken for such
+# costs a build, and no more.
+INTERRUPTED = re.compile(
+    rb"signal terminated program|terminated by signal|died due to signal|\bkilled\b|segmentation fault|bus error|core dumped"
+    rb"|internal compiler error|internal error|out of memory|cannot allocate memory|memory exhausted|bad_alloc|MemoryError"
+    rb"|no space left|quota exceeded|file size limit|time limit|did not finish in time|too many open files|input/output error"
+    rb"|temporarily unavailable|can't start new thread|timed out|^ninja: ",
+    re.IGNORECASE | re.MULTILINE,
+)
 BUILDER_BROKEN = frozenset({1, 2, 5, 127})
 # So that __DATE__ and __TIME__ are the same in every build of the same source.
 BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 
 
-async def build_artifact(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> wire.Build:
+async def build_artifact(lease: Lease, host: Host, work: Workspace, environment: wire.Environment, steps: StepClock) -> wire.Build:
     """Leave the artifact at `work.artifact_path`, and say how it was come by."""
     begun_ns = time.monotonic_ns()
     job, files = build_input(lease, environment)
 
     async def built() -> Made:
+        steps.enter(Step.COMPILE)
         found = None if host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
-        return found or await _build_here(job, files, host, work)
+        return found or await _build_here(job, files, host, work, steps)
 
+    steps.enter(Step.ARTIFACT)
     made = await _fetch(job, lease.submission.new.user, files, host, built)
     if made.artifact is not None:
         work.artifact_path.write_bytes(made.artifact)
@@ -63,13 +75,14 @@ async def build_artifact(lease: Lease, host: Host, work: Workspace, environment:
 
 async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> Made:
     """What a host makes of another host's `build_input`: found in its own cache, or built here."""
-    return await _fetch(job, user, files, host, lambda: _build_here(job, files, host, work))
+    return await _fetch(job, user, files, host, lambda: _build_here(job, files, host, work, StepClock()))
 
 
-async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: BuildHost, work: Workspace) -> Made:
+async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: BuildHost, work: Workspace, steps: StepClock) -> Made:
+    steps.enter(Step.BUILDER)
     async with host.builder():
         write_sources(job, files, work)
-        return await _build(host, work)
+        return await _build(job.language, host, work, steps)
 
 
 def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
@@ -111,7 +124,7 @@ async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host
     return made
 
 
-async def _build(host: BuildHost, work: Workspace) -> Made:
+async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClock) -> Made:
     """Build in a box and take the artifact out of it; the box is gone before anything that it left is touched."""
     limits = host.profile.build
     spec = BoxSpec(
@@ -125,9 +138,12 @@ async def _build(host: BuildHost, work: Workspace) -> Made:
         environment=BUILD_ENVIRONMENT,
     )
     begun_ns = time.monotonic_ns()
+    steps.enter(Step.BOX)
     try:
         async with host.isolation.start(spec) as box:
+            steps.enter(Step.COMPILE)
             end = await box.wait()
+            steps.enter(Step.ARTIFACT)
     except IsolationBroken as error:
         raise SandboxBroken(str(error)) from error
     outcome, reason = _build_outcome(end)
@@ -148,7 +164,7 @@ async def _build(host: BuildHost, work: Workspace) -> Made:
         kernels=note.kernels,
         remarks=note.remarks,
     )
-    lasting = isinstance(artifact, bytes) or _compiler_rejected(end)
+    lasting = isinstance(artifact, bytes) or _compiler_rejected(end, language)
     return Made(build=build, artifact=artifact if isinstance(artifact, bytes) else None, lasting=lasting)
 
 
@@ -210,9 +226,15 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
     return BuildOutcome.REJECTED, Reason.BUILDER_DIED
 
 
-def _compiler_rejected(end: BoxExit) -> bool:
-    """Whether the source is at fault, so that every other build of it would be rejected too."""
-    return end.cause is BoxCause.EXITED and end.exit_code in LASTING
+def _compiler_rejected(end: BoxExit, language: str) -> bool:
+    """Whether the source is at fault, so that every other build of it would be rejected too.
+
+    What is imported may use packages of the host, which no fingerprint has: of such a language only the compiler's own word lasts.
+    """
+    known = languages().get(language)
+    codes = LASTING if known is not None and known.is_c else {COMPILER_REJECTED}
+    whole = len(end.output) < wire.LOG_LIMIT_BYTES  # or nobody knows how it ends
+    return end.cause is BoxCause.EXITED and end.exit_code in codes and whole and INTERRUPTED.search(end.output) is None
 
 
 def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:

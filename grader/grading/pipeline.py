@@ -18,7 +18,7 @@ from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
 from grader.grading.claims import ProfileClaims
 from grader.grading.link import closed_link
-from grader.grading.ports import Host, Lane, LaneReservation, Workspace
+from grader.grading.ports import Host, Lane, LaneReservation, MeasurementSettings, Workspace
 from grader.grading.profile import (
     RunTool,
     no_workload,
@@ -30,6 +30,8 @@ from grader.grading.profile import (
     unavailable_tools,
 )
 from grader.grading.redaction import after_hidden, run_end
+from grader.grading.run_box import WAIT, RunBox
+from grader.grading.step_clock import StepClock
 from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
 from grader.isolation.cancellation import finish_despite_cancel
@@ -37,7 +39,7 @@ from grader.model import Lease
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
-from sandbox.protocol.wire import BuildOutcome
+from sandbox.protocol.wire import BuildOutcome, Step
 
 STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
 LOOK_S = 0.01
@@ -46,21 +48,39 @@ CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how i
 
 
 async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
-    """Grade one attempt at one submission."""
+    """Grade one attempt at one submission. Where it is graded to its end, the last fact is its AttemptTimeline."""
+    steps = StepClock()
+    async with aclosing(_grade(lease, host, steps)) as facts:
+        try:
+            async for fact in facts:
+                steps.follow(fact)
+                host.times(steps, busy=steps.times)
+                yield fact
+        finally:
+            host.times(steps, busy=False)
+    yield steps.timeline()
+
+
+async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[wire.Fact, None]:
+    steps.enter(Step.DEVICE)
     with host.seat(lease.submission.new.device_kind) as seat, host.workspace(lease) as work:
         environment = await seat.environment()
         problem = problem_for(environment.device_kind, lease.problem.spec)
         yield _report_on(environment, host)
         yield wire.Progress(stage=wire.Stage.BUILDING)
         boxes = itertools.count()
-        async with started_early(seat, lambda: host.isolation.start(_run_spec(lease, problem, host, work, seat, next(boxes)))) as run_box:
-            build = await build_artifact(lease, host, work, environment)
+        async with started_early(seat, lambda: host.run_box(_run_spec(lease, problem, host, work, seat, next(boxes)))) as run_box:
+            build = await build_artifact(lease, host, work, environment, steps)
             yield build
             if build.outcome is not BuildOutcome.BUILT:
+                steps.enter(Step.CLOSE)
                 return
+            steps.enter(Step.DEVICE)
+            yield wire.Progress(stage=wire.Stage.WAITING)
             async with seat.lane() as lane:  # held to the end: all processes are timed on one device
                 if lane.environment != environment:  # another lane was free first
                     yield _report_on(lane.environment, host)
+                steps.enter(Step.BOX)
                 if lease.submission.new.mode is wire.Mode.SWEEP:
                     async with aclosing(_sweep(lease, host, work, lane, run_box, problem, build)) as facts:
                         async for fact in facts:
@@ -71,9 +91,11 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
                     if begins is not None:
                         yield begins
                     failed, met_before = False, met
-                    async with run_box() as box:
-                        job = _job(lease, problem, host, work, build, box)
-                        async with aclosing(_judged(lane, job, box, met_before=met_before)) as facts:
+                    steps.enter(Step.BOX)
+                    async with run_box() as taken:
+                        steps.enter(Step.LOAD)
+                        job = _job(lease, problem, host, work, build, taken.box, taken.link_dir, on_gpu=seat.gpu is not None)
+                        async with aclosing(_judged(lane, job, taken, met_before=met_before)) as facts:
                             async for fact in facts:
                                 met = met or (isinstance(fact, wire.Progress) and fact.hidden_at_ns is not None)
                                 failed = failed or load_failed(fact)
@@ -90,17 +112,17 @@ async def _sweep(
     host: Host,
     work: Workspace,
     lane: Lane,
-    run_box: Callable[[], AbstractAsyncContextManager[Box]],
+    run_box: Callable[[], AbstractAsyncContextManager[RunBox]],
     problem: wire.ProblemSpec,
     build: wire.Build,
 ) -> AsyncGenerator[wire.Fact, None]:
     """Judge the sizes of a sweep, each part of them in a fresh process."""
 
     async def judged(part: SweepPart) -> AsyncGenerator[wire.Fact, None]:
-        async with run_box() as box:
-            job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, box)
+        async with run_box() as taken:
+            job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, taken.box, taken.link_dir)
             job = dataclasses.replace(job, measure_s=part.measure_s, sweep_s=part.sweep_s)
-            async with aclosing(_judged(lane, job, box, met_before=False)) as facts:
+            async with aclosing(_judged(lane, job, taken, met_before=False)) as facts:
                 async for fact in facts:
                     yield fact
 
@@ -144,11 +166,12 @@ def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
     return tuple(wire.Round(index=index, count=count) for index in range(count))
 
 
-async def _judged(lane: Lane, job: wire.Job, box: Box, *, met_before: bool) -> AsyncGenerator[wire.Fact, None]:
+async def _judged(lane: Lane, job: wire.Job, taken: RunBox, *, met_before: bool) -> AsyncGenerator[wire.Fact, None]:
     """The facts of one process, up to how its box ended. met_before: an earlier process has met a hidden workload."""
-    gone, hidden_at_ns = False, None
+    gone, hidden_at_ns, box = False, None, taken.box
     # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
     async with closed_link(box, Path(job.link_path)):
+        taken.give_job()
         async for fact in lane.judge(job):
             if isinstance(fact, wire.Broken):
                 raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
@@ -161,8 +184,8 @@ async def _judged(lane: Lane, job: wire.Job, box: Box, *, met_before: bool) -> A
 
 @asynccontextmanager
 async def started_early(
-    seat: LaneReservation, start: Callable[[], AbstractAsyncContextManager[Box]]
-) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[Box]]]:
+    seat: LaneReservation, start: Callable[[], AbstractAsyncContextManager[RunBox]]
+) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[RunBox]]]:
     """Start the run box while the kernel is being built, if its device is free, or is a GPU, which it then leaves alone until it has a job;
     else when it is first asked for.
 
@@ -174,7 +197,7 @@ async def started_early(
         early.open(seat)
 
     @asynccontextmanager
-    async def take() -> AsyncIterator[Box]:
+    async def take() -> AsyncIterator[RunBox]:
         nonlocal early
         if early.opened and not await early.serves(seat):
             await early.close()
@@ -195,13 +218,13 @@ async def started_early(
 class _EarlyBox:
     """A box that one task opens and closes, so that it may be begun in one place and ended in another."""
 
-    def __init__(self, start: Callable[[], AbstractAsyncContextManager[Box]]) -> None:
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[RunBox]]) -> None:
         self._start = start
         self._finished = asyncio.Event()
         self._holder: asyncio.Task[None] | None = None
         self._gpu: GpuAccess | None = None
         self._since = 0.0
-        self.box: asyncio.Future[Box] = asyncio.get_running_loop().create_future()
+        self.box: asyncio.Future[RunBox] = asyncio.get_running_loop().create_future()
 
     @property
     def opened(self) -> bool:
@@ -220,7 +243,7 @@ class _EarlyBox:
             return False
         if not self.box.done() or self.box.exception() is not None:
             return True
-        ended = asyncio.ensure_future(self.box.result().wait())
+        ended = asyncio.ensure_future(self.box.result().box.wait())
         await asyncio.wait([ended], timeout=LOOK_S)
         gone = ended.done()
         ended.cancel()
@@ -281,8 +304,11 @@ def _run_spec(
 ) -> BoxSpec:
     """A run box. out_dir: what a profiler, and the runner under it, may write to; else it has no such place."""
     # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
-    language = languages()[lease.submission.new.language]
+    new = lease.submission.new
+    language = languages()[new.language]
     options: tuple[str, ...] = ("--language", language.module)
+    if tool is None:
+        options += (WAIT, "{link}")
     if seat.gpu is not None or language.needs_torch or out_dir is not None:
         options += ("--preload", "torch")
     if seat.gpu is not None and seat.idle:
@@ -296,7 +322,7 @@ def _run_spec(
         box_id=f"{work.box_id}-run" + (f"-{number}" if number else ""),
         purpose=Purpose.RUN,
         argv=(*command, *module_argv("sandbox.runner.run", "{link}/judge.sock", *options)),
-        limits=host.profile.run_limits(problem, lease.submission.new.mode, on_gpu=seat.gpu is not None),
+        limits=host.profile.run_limits(problem, new.mode, on_gpu=seat.gpu is not None, measure_s=new.measure_s),
         slot=work.slot,
         link_dir=work.link_dir,
         out_dir=out_dir,
@@ -306,23 +332,34 @@ def _run_spec(
 
 
 def _job(
-    lease: Lease, problem: wire.ProblemSpec, host: Host, work: Workspace, build: wire.Build, box: Box, *, mode: wire.Mode | None = None
+    lease: Lease,
+    problem: wire.ProblemSpec,
+    host: Host,
+    work: Workspace,
+    build: wire.Build,
+    box: Box,
+    link_dir: Path | None = None,
+    *,
+    mode: wire.Mode | None = None,
+    on_gpu: bool = True,
 ) -> wire.Job:
-    """mode: None: the submission's; in profile mode it is verified first, and never timed for a score."""
+    """link_dir: None: the workspace's. mode: None: the submission's; in profile mode it is verified first, and never timed for a score."""
     new = lease.submission.new
     assert build.artifact_digest is not None
+    timing = MeasurementSettings.of(new, problem, host.profile, on_gpu=on_gpu)
     return wire.Job(
         job_id=work.box_id,
         problem=with_calling_convention(problem, new),
         language=new.language,
         entry=new.entry or entry_in(problem, new.language),
         mode=mode or (wire.Mode.TEST if new.mode is wire.Mode.PROFILE else new.mode),
-        link_path=str(work.link_dir / "judge.sock"),
+        link_path=str((link_dir or work.link_dir) / "judge.sock"),
         artifact_path=str(work.artifact_path),
         artifact_digest=build.artifact_digest,
         runner_uid=box.uid,
         load_s=host.profile.load_s,
-        measure_s=host.profile.measure_s,
+        measure_s=timing.measure_s,
+        precision=timing.precision,
     )
 
 

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from grader.artifacts import ArtifactCache, Made
 from grader.artifacts.files import SubmissionFiles
-from grader.isolation import GpuAccess, Isolation, Limits
-from grader.model import Lease
+from grader.grading.run_box import RunBox
+from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
+from grader.model import Lease, NewSubmission
 from sandbox.protocol import wire
 
 MEASURE_FACTOR = 3.0  # warm-up, what is taken alone, turns taken again
@@ -73,22 +74,45 @@ class Profile:
     run_cuda: Limits
     load_s: float
     measure_s: float
+    practice_s: float = 2.0  # for all workloads of a benchmark on the emulated device together
+    precision: float = 0.01
+    ranked_precision: float = 0.005
     sweep_measure_s: float = 2.0
     sweep_s: float = 900.0
     sweep_process_count: int = 4
 
-    def run_limits(self, problem: wire.ProblemSpec, mode: wire.Mode, *, on_gpu: bool) -> Limits:
+    def run_limits(self, problem: wire.ProblemSpec, mode: wire.Mode, *, on_gpu: bool, measure_s: float | None = None) -> Limits:
         """A run box's limits: what one workload takes, and for every workload that is timed as much more as the judge may take for it,
-        its baselines' compilation too. A runner that hangs meets the judge's own limits long before."""
+        its baselines' compilation too. A runner that hangs meets the judge's own limits long before. measure_s: as the submission asks."""
         limits = self.run_cuda if on_gpu else self.run
         if mode in (wire.Mode.TEST, wire.Mode.PROFILE):
             return limits
         if mode is wire.Mode.SWEEP:  # however many sizes: the last one begins before sweep_s is over
             return replace(limits, wall_s=limits.wall_s + self.sweep_s, cpu_s=limits.cpu_s + self.sweep_s)
         compile_s = COMPILE_S + AUTOTUNE_S * ("max-autotune" in problem.baselines) if on_gpu else 0.0
-        more_s = len(problem.workloads) * (MEASURE_FACTOR * self.measure_s + compile_s)
+        more_s = len(problem.workloads) * (MEASURE_FACTOR * max(self.measure_s, measure_s or 0.0) + compile_s)
         # A runner that waits for the judge keeps a core busy.
         return replace(limits, wall_s=limits.wall_s + more_s, cpu_s=limits.cpu_s + more_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementSettings:
+    """For how long a workload is measured at most, and how narrow its intervals are to be."""
+
+    measure_s: float
+    precision: float
+
+    @classmethod
+    def of(cls, new: NewSubmission, problem: wire.ProblemSpec, profile: Profile, *, on_gpu: bool) -> MeasurementSettings:
+        """As the submission asks, where that is allowed (`grader/intake/precision.py`); else as the profile says. A benchmark on the
+        emulated device is practice, and short."""
+        ranked = new.mode is wire.Mode.RANKED
+        precision, measure_s = (None, None) if ranked else (new.precision, new.measure_s)
+        if measure_s is None:
+            measure_s = profile.measure_s
+            if new.mode is wire.Mode.BENCHMARK and not on_gpu:
+                measure_s = min(measure_s, profile.practice_s / max(1, sum(not one.hidden for one in problem.workloads)))
+        return cls(measure_s=measure_s, precision=precision or (profile.ranked_precision if ranked else profile.precision))
 
 
 class BuildElsewhere(Protocol):
@@ -117,6 +141,12 @@ class Host(BuildHost, Protocol):
 
     def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
         """Make an attempt's directories."""
+
+    def run_box(self, spec: BoxSpec) -> AbstractAsyncContextManager[RunBox]:
+        """A run box of this specification, which waits for its job. Leaving ends it."""
+
+    def times(self, attempt: object, *, busy: bool) -> None:
+        """An attempt times something, or no longer: meanwhile nothing is started on this host that can wait."""
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         """Sit down at a lane of that kind, where the fewest sit."""

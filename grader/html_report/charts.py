@@ -10,44 +10,15 @@ from markupsafe import Markup
 from grader.plots.bars import TimelineSegment, interval_bar, interval_positions, timeline
 from grader.plots.roofline import RooflineCeiling, RooflinePoint, roofline
 from grader.plots.samples import samples_chart
-from grader.v1 import report_pb2, submission_pb2
+from grader.v1 import report_pb2
 from grader.views import figures, formatting
 
 POINTS = 12  # of a roofline: more can't be distinguished
-_STAGES = {
-    submission_pb2.STAGE_BUILDING: "build",
-    submission_pb2.STAGE_LOADING: "load",
-    submission_pb2.STAGE_VERIFYING: "verify",
-    submission_pb2.STAGE_MEASURING: "measure",
-    submission_pb2.STAGE_PROFILING: "profile",
-}
 
 
-def stages(found: submission_pb2.Submission, events: Sequence[submission_pb2.SubmissionEvent]) -> list[TimelineSegment]:
-    """How long a graded submission was in the queue and in each stage of its last attempt, in the order in which they began.
-
-    In the queue, and graded, where there are no events. So too for a competition's submission: its stages would show how long it took on
-    secret workloads, and a kernel can choose that.
-    """
-    events = () if found.competition else events
-    if not (found.HasField("start_time") and found.HasField("end_time")):
-        return []
-    start_s, end_s = _seconds(found.start_time), _seconds(found.end_time)
-    lengths: dict[str, float] = {"queue": max(start_s - _seconds(found.create_time), 0.0)}
-    last = max((event.attempt for event in events), default=0)
-    name, began_s = "start" if events else "grade", start_s
-    for event in events:
-        if event.attempt == last and event.WhichOneof("event") == "progress" and event.progress.stage in _STAGES:
-            now_s = min(max(_seconds(event.event_time), began_s), end_s)
-            lengths[name] = lengths.get(name, 0.0) + now_s - began_s
-            name, began_s = _STAGES[event.progress.stage], now_s
-    lengths[name] = lengths.get(name, 0.0) + max(end_s - began_s, 0.0)
-    return [TimelineSegment(stage, duration_s) for stage, duration_s in lengths.items() if duration_s > 0]
-
-
-def timeline_chart(segments: Sequence[TimelineSegment]) -> Markup:
-    """One bar of all stages."""
-    return Markup(timeline(segments, title="How long each stage took"))
+def timeline_chart(seconds: Mapping[str, float]) -> Markup:
+    """One bar of all steps."""
+    return Markup(timeline([TimelineSegment(name, length) for name, length in seconds.items()], title="How long each step took"))
 
 
 def workload_samples(one: report_pb2.Measurement) -> Markup:

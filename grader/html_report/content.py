@@ -18,16 +18,17 @@ from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.occupancy import occupancies
+from grader.views.step_times import step_times
 from grader.views.workload_rows import workload_rows
 
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
 ROWS = 1_000  # of a table
 
 
-def submission(found: submission_pb2.Submission, events: Sequence[submission_pb2.SubmissionEvent] = ()) -> dict[str, Any]:
-    """All that a report shows. events: of its grading, for the timeline."""
+def submission(found: submission_pb2.Submission) -> dict[str, Any]:
+    """All that a report shows."""
     report = found.report if found.HasField("report") else None
-    segments = charts.stages(found, events)
+    steps = step_times(found)
     return {
         "id": found.name.rpartition("/")[2],
         "problem_id": found.problem.rpartition("/")[2],
@@ -45,8 +46,8 @@ def submission(found: submission_pb2.Submission, events: Sequence[submission_pb2
         "has_sources": bool(found.sources),
         "sources_removed": found.sources_removed,
         "sources": shown_sources(found.sources, remarks_by_line(*_compiler_output(report), [one.path for one in found.sources])),
-        "stages": [{"name": one.name, "seconds": f"{one.duration_s:.3g}"} for one in segments],
-        "timeline": charts.timeline_chart(segments),
+        "steps": [{"name": name, "seconds": f"{length:.3g}"} for name, length in steps.items()],
+        "timeline": charts.timeline_chart(steps),
         "history": [_judgement(one, found.score_kind) for one in found.judgements],
         "report": _report(report) if report is not None else None,
         "artifacts": (),  # a site that keeps files of submissions says which

@@ -35,6 +35,7 @@ def measured(report: report_pb2.Report) -> dict[str, Any] | None:
                 "bars": [(speedup.baseline, next(bars)) for speedup in one.speedups],
                 "second": ", ".join(formatting.batches(one)),
                 "conditions": formatting.conditions(one.conditions),
+                "turns": formatting.turns(one),
             }
             for one in shown
         ],

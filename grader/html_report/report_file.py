@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -16,7 +15,7 @@ from grader.v1 import submission_pb2
 POLICY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def report_file(found: submission_pb2.Submission, events: Sequence[submission_pb2.SubmissionEvent] = (), *, autoescape: bool = True) -> str:
+def report_file(found: submission_pb2.Submission, *, autoescape: bool = True) -> str:
     """The HTML of a submission in the full view, with its sources. autoescape False is for the test that shows what it is for."""
     style = STYLE.read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -24,7 +23,7 @@ def report_file(found: submission_pb2.Submission, events: Sequence[submission_pb
         environment(autoescape=autoescape)
         .get_template("report_file.html")
         .render(
-            content.submission(found, events),
+            content.submission(found),
             site=False,
             policy=Markup(POLICY.format(style=digest)),
             style=Markup(style),

@@ -13,9 +13,11 @@ from pathlib import PurePosixPath
 
 from grader import devices
 from grader.api import messages
-from grader.api.resource_names import PROBLEMS, resource_id, violation
+from grader.api.resource_names import PROBLEMS, SUBMISSIONS, resource_id, violation
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import languages
+from grader.intake.labels import check_labels
+from grader.intake.precision import check_precision
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.protocol import wire
@@ -51,6 +53,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     asked = request.submission
     sources = tuple(SourceFile(path=one.path, content=one.content) for one in asked.sources)
     violations = [*check_request_id(request.request_id), *check_sources(sources), *_entry_name(asked.entry)]
+    violations += check_labels(asked.tags, asked.parent, asked.annotations)
     if (wrong := violation(PROBLEMS, asked.problem, "problem")) is not None:
         text = f"{wrong.description}; `grader-cli problems list` lists them"
         raise InvalidSubmission([*violations, FieldViolation("problem", text)])
@@ -58,6 +61,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     problem = find_problem(problem_id)
     mode, found = _mode(asked.mode)
     violations += found
+    violations += check_precision(asked, mode)
     language, found = _language(asked.language, sources, problem)
     violations += found
     known = known_languages().get(language)
@@ -74,7 +78,17 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     if asked.device_kind and not devices.is_offered(asked.device_kind, device_kinds):
         raise NoSuchDevice(asked.device_kind, device_kinds)
     new = NewSubmission(
-        problem_id=problem_id, language=language, sources=sources, entry=asked.entry, device_kind=asked.device_kind, mode=mode
+        problem_id=problem_id,
+        language=language,
+        sources=sources,
+        entry=asked.entry,
+        device_kind=asked.device_kind,
+        mode=mode,
+        tags=tuple(sorted(asked.tags)),
+        parent_id=resource_id(SUBMISSIONS, asked.parent),
+        annotations=dict(asked.annotations),
+        precision=asked.precision if asked.HasField("precision") else None,
+        measure_s=asked.measure_duration.ToNanoseconds() / 1e9 if asked.HasField("measure_duration") else None,
     )
     return Accepted(new=new, problem=problem, request_id=request.request_id)
 

@@ -124,6 +124,9 @@ class Box(Protocol):
     def uid(self) -> int:
         """The host uid that its processes have."""
 
+    def begin(self, wall_s: float) -> None:
+        """Count its time, and at most so much of it, from now on: until here it has waited for what it is to do."""
+
     async def wait(self) -> BoxExit:
         """Return when the box has ended by itself or at a limit; every limit is enforced while this waits or not."""
 

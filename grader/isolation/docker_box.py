@@ -21,6 +21,7 @@ from grader.isolation.supervision import SupervisedBox
 from sandbox.protocol.wire import BoxCause
 
 WAIT_GRACE_S = 120
+IDLE_LIMIT_S = 3600  # no box waits for so long for what it is to do
 SAMPLE_S = 0.25
 REMOVE_ATTEMPTS = 3
 
@@ -124,7 +125,7 @@ class DockerBox(SupervisedBox):
         self._removed = True
 
     async def _await_exit(self) -> None:
-        timeout_s = math.ceil(self._spec.limits.wall_s) + WAIT_GRACE_S
+        timeout_s = math.ceil(self._spec.limits.wall_s) + IDLE_LIMIT_S + WAIT_GRACE_S  # `begin` may have been late
         try:
             answer = await self._engine.call(lambda client: client.wait(self.container_id, timeout=timeout_s))
         except docker.errors.NotFound:

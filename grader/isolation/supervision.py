@@ -75,11 +75,19 @@ class SupervisedBox(ABC):
         self._reader: OutputReader | None = None
         self._counters = Counters()
         self._cleared = False
+        self._wall_s = spec.limits.wall_s
+        self._begun = asyncio.Event()
 
     @property
     def uid(self) -> int:
         """The host uid that its processes have."""
         return self._uid
+
+    def begin(self, wall_s: float) -> None:
+        """Count its time from now on."""
+        self._wall_s = wall_s
+        self._ending.begin()
+        self._begun.set()
 
     async def wait(self) -> BoxExit:
         """Return when it has ended."""
@@ -157,8 +165,14 @@ class SupervisedBox(ABC):
             self._reader.drain()
 
     async def _count_down(self) -> None:
-        await asyncio.sleep(self._spec.limits.wall_s)
-        self._ending.record_cause(BoxCause.WALL_LIMIT)
+        while True:
+            self._begun.clear()
+            try:
+                async with asyncio.timeout(self._wall_s):
+                    await self._begun.wait()
+            except TimeoutError:
+                self._ending.record_cause(BoxCause.WALL_LIMIT)
+                return
 
     async def _watch_host_memory(self) -> None:
         """Hold the memory limit where the driver takes memory for the box."""

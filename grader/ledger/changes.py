@@ -3,11 +3,64 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from grader.ledger.news import News, NewsKind
+from grader.model import NewSubmission
+
+
+class ManyChanges:
+    """Collects what changed of many submissions until it is read. user, tag: of which new submissions it is told; tag "": of none."""
+
+    def __init__(self, user: str, tag: str) -> None:
+        self._user, self._tag = user, tag
+        self.followed: set[str] = set()
+        self._changed: dict[str, None] = {}  # in the order in which it came
+        self.maybe_new = bool(tag)  # there may be submissions with the tag that are not followed yet
+        self.news = asyncio.Event()
+
+    def hear(self, submission_id: str) -> None:
+        """The state of a submission changed."""
+        if submission_id in self.followed:
+            self._changed[submission_id] = None
+            self.news.set()
+
+    def hear_new(self, new: NewSubmission | None) -> None:
+        """There is a new submission; None: on another server."""
+        if self._tag and (new is None or (new.user == self._user and self._tag in new.tags)):
+            self.maybe_new = True
+            self.news.set()
+
+    def hear_all(self) -> None:
+        """Anything may have happened."""
+        self.follow(list(self.followed))
+        self.maybe_new = bool(self._tag)
+        self.news.set()
+
+    def follow(self, submission_ids: Sequence[str]) -> None:
+        """Collect what changes of these from now on. How they are now counts as a change."""
+        self.followed.update(submission_ids)
+        self._changed.update(dict.fromkeys(submission_ids))
+
+    def take(self, limit: int) -> list[str]:
+        """What changed, to be looked at now."""
+        taken = list(itertools.islice(self._changed, limit))
+        for submission_id in taken:
+            del self._changed[submission_id]
+        return taken
+
+    def finish(self, submission_id: str) -> None:
+        """Nothing can happen to it any more."""
+        self.followed.discard(submission_id)
+        self._changed.pop(submission_id, None)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to look at."""
+        return bool(self._changed) or self.maybe_new
 
 
 class Changes:
@@ -16,6 +69,7 @@ class Changes:
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._listeners: list[Callable[[News], None]] = []
+        self._many: set[ManyChanges] = set()
 
     @contextmanager
     def of(self, submission_id: str) -> Iterator[asyncio.Event]:
@@ -30,6 +84,16 @@ class Changes:
                 del self._waiting[submission_id]
 
     @contextmanager
+    def of_many(self, user: str, tag: str) -> Iterator[ManyChanges]:
+        """What changes of many submissions: facts that are appended to one are not told."""
+        many = ManyChanges(user, tag)
+        self._many.add(many)
+        try:
+            yield many
+        finally:
+            self._many.discard(many)
+
+    @contextmanager
     def elsewhere(self, listener: Callable[[News], None]) -> Iterator[None]:
         """Call listener with all that other servers did."""
         self._listeners.append(listener)
@@ -38,14 +102,27 @@ class Changes:
         finally:
             self._listeners.remove(listener)
 
-    def notify(self, submission_id: str) -> None:
-        """Wake all that wait for this submission."""
+    def notify(self, submission_id: str, *, moved: bool = True) -> None:
+        """Wake all that wait for this submission. moved: its state changed."""
         for changed in self._waiting.get(submission_id, ()):
             changed.set()
+        for many in self._many if moved else ():
+            many.hear(submission_id)
+
+    def made(self, new: NewSubmission) -> None:
+        """Tell of a new submission."""
+        for many in self._many:
+            many.hear_new(new)
 
     def hear(self, news: News) -> None:
         """Pass on what another server did."""
-        for submission_id in list(self._waiting) if news.kind is NewsKind.MISSED else [news.submission_id]:
+        missed = news.kind is NewsKind.MISSED
+        for submission_id in list(self._waiting) if missed else [news.submission_id]:
             self.notify(submission_id)
+        for many in self._many:
+            if missed:
+                many.hear_all()
+            elif news.kind is NewsKind.QUEUED:
+                many.hear_new(None)
         for listener in self._listeners:
             listener(news)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from grader.ledger import queue, transactions
+from grader.ledger import queue, tags, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
@@ -89,9 +89,11 @@ class Ledger:
     ) -> Submission:
         """Take a submission into the queue, on these terms. A request id that came before gives the submission that it made."""
         made = secrets.token_hex(8)
-        return await self._database.write(
+        submitted = await self._database.write(
             lambda connection: transactions.submit(connection, self._now(), made, new, problem, request_id, queue_limit, terms)
         )
+        self.changes.made(new)
+        return submitted
 
     async def get(self, submission_id: str) -> Submission:
         """One submission, with sources and report; SubmissionNotFound."""
@@ -120,6 +122,18 @@ class Ledger:
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
         return await self._database.read(lambda connection: transactions.events_after(connection, submission_id, after, limit))
+
+    async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:
+        """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
+        return await self._database.read(lambda connection: tags.tagged(connection, user, tag, after_number, limit))
+
+    async def heads(self, submission_ids: Sequence[str]) -> list[Submission]:
+        """These submissions as they are now, oldest first, as in lists; those that are not there are left out."""
+        return await self._database.read(lambda connection: tags.heads(connection, submission_ids))
+
+    async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
+        """The same with whole reports."""
+        return await self._database.read(lambda connection: tags.with_reports(connection, submission_ids))
 
     async def queued_count(self) -> int:
         """How many wait."""
@@ -173,7 +187,7 @@ class Ledger:
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""
         await self._database.write_rows(lambda connection: transactions.append(connection, self._now(), lease, facts))
-        self.changes.notify(lease.submission.submission_id)
+        self.changes.notify(lease.submission.submission_id, moved=False)
 
     async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
         """Record the verdict, and facts that were not written yet, and end the lease."""

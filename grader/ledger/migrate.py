@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 
 from grader.errors import LedgerNewer
 
-HEAD = "0004"
+HEAD = "0006"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 

@@ -31,6 +31,7 @@ _REPORT = TypeAdapter(Report)
 _PROBLEM = TypeAdapter(Problem)
 _FAILURE = TypeAdapter(Failure)
 _SOURCES = TypeAdapter(tuple[SourceFile, ...])
+_LEFT_OUT = ("user", "competition_id", "tags", "parent_id", "annotations", "precision", "measure_s")  # where they are empty
 
 
 def to_text(data: Any) -> str:
@@ -47,7 +48,7 @@ def body_digest(new: NewSubmission, problem: Problem) -> str:
     """What makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest.
 
     The sizes of a sweep are part of its problem only."""
-    data = {name: value for name, value in dataclasses.asdict(new).items() if value or name not in ("user", "competition_id")}
+    data = {name: value for name, value in dataclasses.asdict(new).items() if value or name not in _LEFT_OUT}
     if new.mode is wire.Mode.SWEEP:
         data["problem_digest"] = problem.digest
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
@@ -79,6 +80,11 @@ def submission(row: sa.Row[Any]) -> Submission:
             mode=wire.Mode(values["mode"]),
             user=values["user_name"],
             competition_id=values["competition_id"],
+            tags=tuple(values["tags"].split(",")) if values["tags"] else (),
+            parent_id=values["parent_id"],
+            annotations=json.loads(values["annotations"]) if values["annotations"] else {},
+            precision=values["precision"],
+            measure_s=values["measure_s"],
         ),
         problem_digest=values["problem_digest"],
         state=SubmissionState(values["state"]),

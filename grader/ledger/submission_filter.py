@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from grader.ledger.tables import submissions
+from grader.ledger.tables import submission_tags, submissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionFilter:
-    """user, competition_id: only of this one; "": of all that may be seen. seen_by: who asks; None may see everybody's."""
+    """user, competition_id, tag: only of this one; "": of all that may be seen. seen_by: who asks; None may see everybody's."""
 
     user: str = ""
     competition_id: str = ""
     seen_by: str | None = None
-    open_competitions: Collection[str] = ()  # what was handed in to these everybody may see
+    open_competitions: Collection[str] = ()  # what was handed in to these everybody may see; tags are not shown with it
+    tag: str = ""
 
     def where(self) -> list[sa.ColumnElement[bool]]:
         """What rows have to be."""
@@ -28,7 +29,12 @@ class SubmissionFilter:
             conditions.append(submissions.c.competition_id == self.competition_id)
         if self.seen_by is not None:
             own = submissions.c.user_name == self.seen_by
-            conditions.append(sa.or_(own, submissions.c.competition_id.in_(sorted(self.open_competitions))))
+            opened = () if self.tag else sorted(self.open_competitions)
+            conditions.append(sa.or_(own, submissions.c.competition_id.in_(opened)))
+        if self.tag:
+            by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
+            user = self.user or self.seen_by
+            conditions.append(submissions.c.number.in_(by_tag if user is None else by_tag.where(submission_tags.c.user_name == user)))
         return conditions
 
 

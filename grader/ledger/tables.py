@@ -85,6 +85,11 @@ submissions = sa.Table(
     sa.Column("score_high", sa.Float),
     sa.Column("flags", sa.String(400)),  # joined by commas
     sa.Column("judgement_count", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("tags", sa.Text, nullable=False, server_default=""),  # joined by commas; also in submission_tags
+    sa.Column("parent_id", sa.String(64), nullable=False, server_default=""),
+    sa.Column("annotations", sa.Text, nullable=False, server_default=""),  # JSON; "": none
+    sa.Column("precision", sa.Float),  # this and the next: as the submission asks for; null: the server's
+    sa.Column("measure_s", sa.Float),
     sa.Index(None, "state", "number"),
     # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.
     sa.Index(
@@ -103,6 +108,15 @@ submissions = sa.Table(
         postgresql_where=sa.text("score IS NOT NULL"),
     ),
     sqlite_autoincrement=True,
+)
+
+# Finds submissions by tag. The user is here too, so that nobody's list takes longer because of what others have tagged.
+submission_tags = sa.Table(
+    "submission_tags",
+    metadata,
+    sa.Column("tag", sa.String(64), primary_key=True),
+    sa.Column("user_name", sa.String(64), primary_key=True),
+    sa.Column("number", sa.ForeignKey("submissions.number"), primary_key=True),
 )
 
 # Append-only. Either a fact or a change of state.

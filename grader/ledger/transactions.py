@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, statements
+from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, statements, tags
 from grader.ledger.fault_count import Fault, FaultCount
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
@@ -66,6 +66,7 @@ def submit(
             if before.body_digest != digest:
                 raise RequestIdReused(request_id)
             return records.submission(before)
+    tags.check_parent(connection, new)
     quota_check.check(connection, now, new.user, terms)
     quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
     keep_problem(connection, now, problem)
@@ -92,8 +93,14 @@ def submit(
             "competition_id": new.competition_id,
             "priority": queue.PRIORITIES[new.mode],
             "judgement_count": 0,
+            "tags": ",".join(new.tags),
+            "parent_id": new.parent_id,
+            "annotations": records.to_text(new.annotations) if new.annotations else "",
+            "precision": new.precision,
+            "measure_s": new.measure_s,
         },
     ).scalar_one()
+    tags.insert(connection, number, new)
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
     connection.execute(statements.INSERT_EVENT, event)
     tell(connection, NewsKind.QUEUED, submission_id)

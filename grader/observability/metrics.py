@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from grader import devices
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Report, WriteTotals
-from grader.observability.observer import BuilderNow, Ended, LaneNow, LaneState, Observer, Sent, Stopped
+from grader.observability.observer import BuilderNow, Ended, LaneNow, LaneState, Observer, Sent, Stopped, WarmNow
 from sandbox.protocol import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
@@ -87,6 +87,9 @@ class Metrics(Observer):
         self._builders = self._gauge(
             "grader_builder_places", "How many builds a worker does that builds for others, and how many more it takes.", "builder", "state"
         )
+        self._warm_waiting = self._gauge("grader_warm_boxes", "Run boxes that wait for a job.")
+        self._run_boxes = self._counter("grader_run_boxes", "Run boxes that jobs were given: one that waited, or a new one.", "box")
+        self._warm_before = WarmNow()
         self._boxes = self._histogram("grader_box_start_seconds", "From asking for a box to having it.", _SECONDS, "purpose")
         self._no_boxes = self._counter("grader_box_failures", "Boxes that could not be started.", "purpose")
 
@@ -151,6 +154,13 @@ class Metrics(Observer):
             free = max(0, one.capacity - one.building) if one.takes else 0
             for state, count in (("building", one.building), ("free", free)):
                 self._builders.labels(one.name, state).set(count)
+
+    def set_warm(self, now: WarmNow) -> None:
+        """What waits now, and what was given out since the last time."""
+        before, self._warm_before = self._warm_before, now
+        self._warm_waiting.set(now.waiting_count)
+        self._run_boxes.labels("warm").inc(now.hit_count - before.hit_count)
+        self._run_boxes.labels("new").inc(now.miss_count - before.miss_count)
 
     def exposed(self) -> bytes:
         """All of it, as Prometheus reads it."""

@@ -39,6 +39,15 @@ class BuilderNow:
     takes: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmNow:
+    """Run boxes that wait for a job, and how many jobs so far got one of those and how many a new one."""
+
+    waiting_count: int = 0
+    hit_count: int = 0
+    miss_count: int = 0
+
+
 class Stopped(StrEnum):
     """Why an attempt ended with neither a report nor a failure of ours."""
 

@@ -61,6 +61,8 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         **dict.fromkeys(("clock", "certified", "bound_ns", "hidden", "reported_confirmed", "baselines", "speedups"), _NOT_SECRET),
         **dict.fromkeys(("batch", "reported_baselines", "conditions"), _NOT_SECRET),
         **dict.fromkeys(("reported", "floor_ns", "batch_size", "physical_floor_ns", "moved_bytes", "flops"), _NOT_HIDDEN),
+        # How many turns the budget had time for would tell how long one took.
+        **dict.fromkeys(("turn_count", "left_out_count", "half_width", "end"), _NOT_HIDDEN),
         **dict.fromkeys(("waited_ns", "done_early", "disturbed", "baseline_slowed"), _NEVER),  # flags of the report
     },
     wire.Progress: {"stage": _ALWAYS, "workload_id": _NAME, "hidden_at_ns": _NEVER},
@@ -80,6 +82,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     wire.ArtifactFile: dict.fromkeys((one.name for one in dataclasses.fields(wire.ArtifactFile)), _NEVER),
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
     wire.Plan: dict.fromkeys(("trials", "measured", "rule", "sweep"), _NEVER),  # the rule is a field of the report
+    wire.AttemptTimeline: {"spans": _NEVER},  # a field of the report
     wire.Finished: {"job_id": _NEVER},
     wire.Broken: dict.fromkeys((one.name for one in dataclasses.fields(wire.Broken)), _NEVER),
     wire.Health: dict.fromkeys((one.name for one in dataclasses.fields(wire.Health)), _NEVER),
@@ -92,6 +95,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         **dict.fromkeys(("trials", "measurements", "flags", "libraries", "process_count", "score"), _ALWAYS),  # those two by their own rows
         **dict.fromkeys(("rule", "profile"), _ALWAYS),
         "output": (_SHOWN, _CUT, _CUT, _OMITTED),
+        "timeline": _NOT_SECRET,  # else it would say how long a secret workload took
     },
 }
 

@@ -25,10 +25,12 @@ PREFIX = "/grader.v1.GraderService/"
 # A method that is not here is refused. None: every valid key will do.
 METHODS: Mapping[str, Scope | None] = {
     "Submit": Scope.SUBMIT,
+    "BatchSubmit": Scope.SUBMIT,
     "CancelSubmission": Scope.SUBMIT,
     "GetSubmission": Scope.READ,
     "ListSubmissions": Scope.READ,
     "WatchSubmission": Scope.READ,
+    "WatchSubmissions": Scope.READ,
     "ListArtifacts": Scope.READ,
     "DownloadArtifact": Scope.READ,
     "GetProblem": Scope.READ,

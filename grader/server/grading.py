@@ -14,7 +14,7 @@ from grader.artifacts import Made
 from grader.config import Settings
 from grader.dispatch.dispatcher import Grade
 from grader.grading.ports import BuildElsewhere
-from grader.observability.observer import BuilderNow, LaneNow, Observer
+from grader.observability.observer import BuilderNow, LaneNow, Observer, WarmNow
 from sandbox.protocol import wire
 
 
@@ -46,6 +46,7 @@ class Grading:
     cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
     builders: Callable[[], Sequence[BuilderNow]] = tuple  # the workers that build for others
+    warm: Callable[[], WarmNow] = WarmNow
     builds: Builds | None = None  # None where workers do all that
 
 

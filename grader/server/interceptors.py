@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import grpc
 import structlog
 from google.protobuf.message import DecodeError
+from google.rpc import status_pb2
 from grpc_status import rpc_status
 
 from grader.api.statuses import to_status
@@ -149,11 +150,16 @@ def _readable(request: Any) -> Any:
     return request
 
 
-async def _abort(context: Any, method: str, error: Exception) -> NoReturn:
+def status_for(error: Exception, method: str) -> status_pb2.Status:
+    """The status that answers a call, or one request of a batch; what went wrong is logged."""
     request_id = uuid.uuid4().hex
     if isinstance(error, CallRefused):
         log.info("call_refused", method=method, reason=error.reason)
     else:
         log.error("call_failed", method=method, request_id=request_id, exc_info=error)
-    await context.abort_with_status(rpc_status.to_status(to_status(error, request_id)))
+    return to_status(error, request_id)
+
+
+async def _abort(context: Any, method: str, error: Exception) -> NoReturn:
+    await context.abort_with_status(rpc_status.to_status(status_for(error, method)))
     raise AssertionError("abort_with_status always raises")

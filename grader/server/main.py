@@ -126,7 +126,13 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
     add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
-    add("--builders", type=int, metavar="N", help="builds done at once (2)")
+    add(
+        "--warm-boxes",
+        type=int,
+        metavar="N",
+        help="run boxes that wait, with everything imported, for the next job; 160 MB each (two more than --lanes; 0 where there is a GPU)",
+    )
+    add("--builders", type=int, metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
 
 
 def add_process_options(parser: argparse.ArgumentParser) -> None:

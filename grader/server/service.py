@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import grpc
-import structlog
 
 from grader import access
 from grader.api import messages
@@ -29,16 +28,17 @@ from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
 from grader.server.artifacts import OwnedArtifacts
 from grader.server.event_redaction import RedactedEvents
+from grader.server.interceptors import status_for
 from grader.server.queue_position import PATIENCE_S, PositionNotifier, Positions
 from grader.server.rejudging import Rejudging
 from grader.server.submission_admission import SubmissionAdmission
+from grader.server.submission_updates import SubmissionUpdates
+from grader.server.submitting import Submitting, check_batch
+from grader.server.waiting import first_of
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
-log = structlog.get_logger()
-
 Context = grpc.aio.ServicerContext[Any, Any]
-AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time than a thread takes to begin
 WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
 
@@ -61,10 +61,15 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         artifacts: OwnedArtifacts | None = None,
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
-        self._device_kinds = device_kinds
-        self._queue_limit, self._user_queue_limit = queue_limit, user_queue_limit
         self._competitions = competitions or Competitions()
         self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._submitting = Submitting(
+            ledger=ledger,
+            admission=self._admission,
+            device_kinds=device_kinds,
+            queue_limit=queue_limit,
+            user_queue_limit=user_queue_limit,
+        )
         self._positions = Positions(ledger, lane_count)
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
         self._artifacts = artifacts
@@ -72,6 +77,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self._redactors: dict[str, Redactor] = {}
         self._accepting = True
         self._leaving = asyncio.Event()
+        self._updates = SubmissionUpdates(ledger, self._shown, self._leaving, self._poll_s)
 
     def stop_accepting(self) -> None:
         """Refuse new submissions from now on."""
@@ -83,23 +89,18 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def Submit(self, request: api.SubmitRequest, context: Context) -> submission_pb2.Submission:
         """Check and keep a submission; it is on disk before this answers."""
-        worker = self._writable()
-        if not self._accepting:
-            raise ShuttingDown()
-        if request.ByteSize() <= AT_ONCE_BYTES:
-            accepted, terms = self._admission.check(request, self._device_kinds())
-        else:
-            accepted, terms = await asyncio.to_thread(self._admission.check, request, self._device_kinds())
-        submission = await self._ledger.submit(
-            replace(accepted.new, user=caller.current().user),
-            accepted.problem,
-            request_id=accepted.request_id,
-            queue_limit=self._queue_limit,
-            terms=replace(terms, user_queue_limit=self._user_queue_limit),
-        )
+        worker = self._taking()
+        submission = await self._submitting.take(request)
         worker.wake()
-        log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
         return await self._placed(submission)
+
+    async def BatchSubmit(self, request: api.BatchSubmitRequest, context: Context) -> api.BatchSubmitResponse:
+        """Check and keep many, each by itself."""
+        worker = self._taking()
+        check_batch(request)
+        results = await self._submitting.take_batch(request.requests)
+        worker.wake()
+        return api.BatchSubmitResponse(results=[await self._result(one) for one in results])
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Read one."""
@@ -115,8 +116,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         size = paging.page_size(request.page_size)
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
-        which = access.which(caller.current(), request.user, competition_id, self._competitions.all(), self._ledger.now())
-        asked = (problem_id, states, competition_id, request.user)
+        competitions, now = self._competitions.all(), self._ledger.now()
+        which = access.which(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
+        asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []))
         before = paging.decode(request.page_token, int, *asked)
         found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, which=which)
         return api.ListSubmissionsResponse(
@@ -163,9 +165,15 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
                     queued = submission.state is SubmissionState.QUEUED
                     # Not all at once: watches that were opened together would all look in the same second, every time.
                     poll_s = random.uniform(0.5, 1.5) * self._poll_s
-                    await _either(changed, self._leaving, timeout_s=teller.idle_timeout_s if queued else poll_s)
+                    await first_of(changed, self._leaving, timeout_s=teller.idle_timeout_s if queued else poll_s)
                     if queued and not changed.is_set() and (position := await teller.news()) is not None:
                         yield placed_event(position, after, submission, self._ledger.now())
+
+    async def WatchSubmissions(self, request: api.WatchSubmissionsRequest, context: Context) -> AsyncIterator[api.SubmissionUpdate]:
+        """Follow many."""
+        async with aclosing(self._updates.stream(request, caller.current())) as updates:
+            async for update in updates:
+                yield update
 
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
         """Read what a submission left."""
@@ -237,13 +245,27 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self._writable()
         return await self.rejudging.discard(request)
 
+    def _taking(self) -> Worker:
+        worker = self._writable()
+        if not self._accepting:
+            raise ShuttingDown()
+        return worker
+
     def _writable(self) -> Worker:
         if self._worker is None:
             raise ReadOnly()
         return self._worker
 
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
-        return messages.submission_to_proto(submission, await self._redactor(submission.problem_digest), full=full)
+        redactor, owned = await self._redactor(submission.problem_digest), caller.current().may_see(submission.new.user)
+        return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
+
+    async def _result(self, result: Submission | Exception) -> api.SubmitResult:
+        if isinstance(result, Exception):
+            return api.SubmitResult(error=status_for(result, "BatchSubmit"))
+        message = await self._shown(result)
+        message.ClearField("sources")
+        return api.SubmitResult(submission=message)
 
     async def _placed(self, submission: Submission, *, full: bool = False, patience_s: float = 0.0) -> submission_pb2.Submission:
         """Shown with its place in the queue."""
@@ -266,16 +288,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
             redactor = redactor.merged_with(await self._redactor(judgement.problem_digest))
         return redactor
-
-
-async def _either(*events: asyncio.Event, timeout_s: float) -> None:
-    """Wait until one of them is set, or for timeout_s."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
-            waits = [group.create_task(event.wait()) for event in events]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
 
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:

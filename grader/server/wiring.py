@@ -31,7 +31,10 @@ from grader.isolation.resident import ResidentCopyImpossible, resident
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain_versions import toolchain_versions
+from grader.server.builder_count import build_resources, builder_count
 from grader.server.grading import Builds, Grading
+
+WARM_MORE = 2  # boxes that wait, next to one for each lane: a queue has several languages
 
 log = structlog.get_logger()
 
@@ -101,13 +104,15 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
             await isolation.fingerprint()  # of what has just been copied
         gpus, lane_count = (chosen_gpus(settings.device), settings.lanes) if with_devices else ((), 0)
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=lane_count)
+        builders = _builders(settings, len(gpus), lane_count)
         async with LocalFleet(
             isolation=observed,
             settings=boxes,
             gpus=gpus,
             default=None if settings.device == "auto" else settings.device,
             lane_count=lane_count,
-            builder_count=settings.builders,
+            builder_count=builders,
+            warm_count=_warm_count(settings.warm_boxes, lane_count, len(gpus)),
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
         ) as fleet:
@@ -121,9 +126,10 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
                 lanes=fleet.lanes,
                 cordon=fleet.cordon,
                 observe=observed.observe,
+                warm=fleet.warm,
                 builds=Builds(
                     toolchain=await _toolchain(isolation, boxes),
-                    count=settings.builders,
+                    count=builders,
                     build=fleet.build,
                     have_built=partial(setattr, fleet, "build_elsewhere"),
                 ),
@@ -131,6 +137,23 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
     finally:
         await isolation.close()
         await asyncio.to_thread(leave_runtime, boxes)
+
+
+def _builders(settings: Settings, gpu_count: int, emulated_count: int) -> int:
+    """How many builds are done at once, as asked for, or as this host can."""
+    resources = build_resources()
+    count = settings.builders or builder_count(resources, gpu_count=gpu_count, emulated_count=emulated_count)
+    log.info("builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes)
+    return count
+
+
+def _warm_count(asked: int | None, lane_count: int, gpu_count: int) -> int:
+    """How many run boxes wait for a job. By default none next to a GPU, where one was seen to disturb what is timed."""
+    if lane_count + gpu_count == 0:
+        return 0
+    if asked is not None:
+        return asked
+    return 0 if gpu_count else lane_count + WARM_MORE
 
 
 async def _toolchain(isolation: Isolation, boxes: BoxSettings) -> str:

@@ -23,6 +23,7 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 from grader.v1 import competition_pb2 as grader_dot_v1_dot_competition__pb2
 from grader.v1 import problem_pb2 as grader_dot_v1_dot_problem__pb2
 from grader.v1 import rejudge_pb2 as grader_dot_v1_dot_rejudge__pb2
@@ -30,65 +31,79 @@ from grader.v1 import report_pb2 as grader_dot_v1_dot_report__pb2
 from grader.v1 import submission_pb2 as grader_dot_v1_dot_submission__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egrader/v1/grader_service.proto\x12\tgrader.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bgrader/v1/competition.proto\x1a\x17grader/v1/problem.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"N\n\rSubmitRequest\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"I\n\x14GetSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04view\x18\x02 \x01(\x0e\x32\x15.grader.v1.ReportView\"\x9f\x01\n\x16ListSubmissionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.grader.v1.SubmissionState\x12\x13\n\x0b\x63ompetition\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\"^\n\x17ListSubmissionsResponse\x12*\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x15.grader.v1.Submission\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x17\x43\x61ncelSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\">\n\x16WatchSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"\xbf\x01\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tavailable\x18\x07 \x01(\x08\"&\n\x14ListArtifactsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\"?\n\x15ListArtifactsResponse\x12&\n\tartifacts\x18\x01 \x03(\x0b\x32\x13.grader.v1.Artifact\"\'\n\x17\x44ownloadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"(\n\x18\x44ownloadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"!\n\x11GetProblemRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListProblemsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListProblemsResponse\x12$\n\x08problems\x18\x01 \x03(\x0b\x32\x12.grader.v1.Problem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x12\n\x10GetCallerRequest\"g\n\x06\x43\x61ller\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x15GetCompetitionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\x17ListCompetitionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListCompetitionsResponse\x12,\n\x0c\x63ompetitions\x18\x01 \x03(\x0b\x32\x16.grader.v1.Competition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x15GetLeaderboardRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"O\n\x14\x43reateRejudgeRequest\x12#\n\x07rejudge\x18\x01 \x01(\x0b\x32\x12.grader.v1.Rejudge\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"!\n\x11GetRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListRejudgesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListRejudgesResponse\x12$\n\x08rejudges\x18\x01 \x03(\x0b\x32\x12.grader.v1.Rejudge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x41pplyRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x15\x44iscardRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t2\xe9\n\n\rGraderService\x12\x39\n\x06Submit\x12\x18.grader.v1.SubmitRequest\x1a\x15.grader.v1.Submission\x12G\n\rGetSubmission\x12\x1f.grader.v1.GetSubmissionRequest\x1a\x15.grader.v1.Submission\x12X\n\x0fListSubmissions\x12!.grader.v1.ListSubmissionsRequest\x1a\".grader.v1.ListSubmissionsResponse\x12M\n\x10\x43\x61ncelSubmission\x12\".grader.v1.CancelSubmissionRequest\x1a\x15.grader.v1.Submission\x12R\n\x0fWatchSubmission\x12!.grader.v1.WatchSubmissionRequest\x1a\x1a.grader.v1.SubmissionEvent0\x01\x12R\n\rListArtifacts\x12\x1f.grader.v1.ListArtifactsRequest\x1a .grader.v1.ListArtifactsResponse\x12]\n\x10\x44ownloadArtifact\x12\".grader.v1.DownloadArtifactRequest\x1a#.grader.v1.DownloadArtifactResponse0\x01\x12>\n\nGetProblem\x12\x1c.grader.v1.GetProblemRequest\x1a\x12.grader.v1.Problem\x12O\n\x0cListProblems\x12\x1e.grader.v1.ListProblemsRequest\x1a\x1f.grader.v1.ListProblemsResponse\x12;\n\tGetCaller\x12\x1b.grader.v1.GetCallerRequest\x1a\x11.grader.v1.Caller\x12J\n\x0eGetCompetition\x12 .grader.v1.GetCompetitionRequest\x1a\x16.grader.v1.Competition\x12[\n\x10ListCompetitions\x12\".grader.v1.ListCompetitionsRequest\x1a#.grader.v1.ListCompetitionsResponse\x12J\n\x0eGetLeaderboard\x12 .grader.v1.GetLeaderboardRequest\x1a\x16.grader.v1.Leaderboard\x12\x44\n\rCreateRejudge\x12\x1f.grader.v1.CreateRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12>\n\nGetRejudge\x12\x1c.grader.v1.GetRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12O\n\x0cListRejudges\x12\x1e.grader.v1.ListRejudgesRequest\x1a\x1f.grader.v1.ListRejudgesResponse\x12\x42\n\x0c\x41pplyRejudge\x12\x1e.grader.v1.ApplyRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12\x46\n\x0e\x44iscardRejudge\x12 .grader.v1.DiscardRejudgeRequest\x1a\x12.grader.v1.Rejudgeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egrader/v1/grader_service.proto\x12\tgrader.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bgrader/v1/competition.proto\x1a\x17grader/v1/problem.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"N\n\rSubmitRequest\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"@\n\x12\x42\x61tchSubmitRequest\x12*\n\x08requests\x18\x01 \x03(\x0b\x32\x18.grader.v1.SubmitRequest\"?\n\x13\x42\x61tchSubmitResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.grader.v1.SubmitResult\"j\n\x0cSubmitResult\x12+\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.SubmissionH\x00\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"I\n\x14GetSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04view\x18\x02 \x01(\x0e\x32\x15.grader.v1.ReportView\"\xac\x01\n\x16ListSubmissionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.grader.v1.SubmissionState\x12\x13\n\x0b\x63ompetition\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\x0b\n\x03tag\x18\x07 \x01(\t\"^\n\x17ListSubmissionsResponse\x12*\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x15.grader.v1.Submission\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x17\x43\x61ncelSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\">\n\x16WatchSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"\xce\x01\n\x17WatchSubmissionsRequest\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\r\n\x05names\x18\x02 \x03(\t\x12M\n\x0eseen_revisions\x18\x03 \x03(\x0b\x32\x35.grader.v1.WatchSubmissionsRequest.SeenRevisionsEntry\x12\x12\n\nuntil_idle\x18\x04 \x01(\x08\x1a\x34\n\x12SeenRevisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"O\n\x10SubmissionUpdate\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\xbf\x01\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tavailable\x18\x07 \x01(\x08\"&\n\x14ListArtifactsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\"?\n\x15ListArtifactsResponse\x12&\n\tartifacts\x18\x01 \x03(\x0b\x32\x13.grader.v1.Artifact\"\'\n\x17\x44ownloadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"(\n\x18\x44ownloadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"!\n\x11GetProblemRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListProblemsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListProblemsResponse\x12$\n\x08problems\x18\x01 \x03(\x0b\x32\x12.grader.v1.Problem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x12\n\x10GetCallerRequest\"g\n\x06\x43\x61ller\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x15GetCompetitionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\x17ListCompetitionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListCompetitionsResponse\x12,\n\x0c\x63ompetitions\x18\x01 \x03(\x0b\x32\x16.grader.v1.Competition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x15GetLeaderboardRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"O\n\x14\x43reateRejudgeRequest\x12#\n\x07rejudge\x18\x01 \x01(\x0b\x32\x12.grader.v1.Rejudge\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"!\n\x11GetRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListRejudgesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListRejudgesResponse\x12$\n\x08rejudges\x18\x01 \x03(\x0b\x32\x12.grader.v1.Rejudge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x41pplyRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x15\x44iscardRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t2\x8e\x0c\n\rGraderService\x12\x39\n\x06Submit\x12\x18.grader.v1.SubmitRequest\x1a\x15.grader.v1.Submission\x12L\n\x0b\x42\x61tchSubmit\x12\x1d.grader.v1.BatchSubmitRequest\x1a\x1e.grader.v1.BatchSubmitResponse\x12G\n\rGetSubmission\x12\x1f.grader.v1.GetSubmissionRequest\x1a\x15.grader.v1.Submission\x12X\n\x0fListSubmissions\x12!.grader.v1.ListSubmissionsRequest\x1a\".grader.v1.ListSubmissionsResponse\x12M\n\x10\x43\x61ncelSubmission\x12\".grader.v1.CancelSubmissionRequest\x1a\x15.grader.v1.Submission\x12R\n\x0fWatchSubmission\x12!.grader.v1.WatchSubmissionRequest\x1a\x1a.grader.v1.SubmissionEvent0\x01\x12U\n\x10WatchSubmissions\x12\".grader.v1.WatchSubmissionsRequest\x1a\x1b.grader.v1.SubmissionUpdate0\x01\x12R\n\rListArtifacts\x12\x1f.grader.v1.ListArtifactsRequest\x1a .grader.v1.ListArtifactsResponse\x12]\n\x10\x44ownloadArtifact\x12\".grader.v1.DownloadArtifactRequest\x1a#.grader.v1.DownloadArtifactResponse0\x01\x12>\n\nGetProblem\x12\x1c.grader.v1.GetProblemRequest\x1a\x12.grader.v1.Problem\x12O\n\x0cListProblems\x12\x1e.grader.v1.ListProblemsRequest\x1a\x1f.grader.v1.ListProblemsResponse\x12;\n\tGetCaller\x12\x1b.grader.v1.GetCallerRequest\x1a\x11.grader.v1.Caller\x12J\n\x0eGetCompetition\x12 .grader.v1.GetCompetitionRequest\x1a\x16.grader.v1.Competition\x12[\n\x10ListCompetitions\x12\".grader.v1.ListCompetitionsRequest\x1a#.grader.v1.ListCompetitionsResponse\x12J\n\x0eGetLeaderboard\x12 .grader.v1.GetLeaderboardRequest\x1a\x16.grader.v1.Leaderboard\x12\x44\n\rCreateRejudge\x12\x1f.grader.v1.CreateRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12>\n\nGetRejudge\x12\x1c.grader.v1.GetRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12O\n\x0cListRejudges\x12\x1e.grader.v1.ListRejudgesRequest\x1a\x1f.grader.v1.ListRejudgesResponse\x12\x42\n\x0c\x41pplyRejudge\x12\x1e.grader.v1.ApplyRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12\x46\n\x0e\x44iscardRejudge\x12 .grader.v1.DiscardRejudgeRequest\x1a\x12.grader.v1.Rejudgeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'grader.v1.grader_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBMITREQUEST']._serialized_start=209
-  _globals['_SUBMITREQUEST']._serialized_end=287
-  _globals['_GETSUBMISSIONREQUEST']._serialized_start=289
-  _globals['_GETSUBMISSIONREQUEST']._serialized_end=362
-  _globals['_LISTSUBMISSIONSREQUEST']._serialized_start=365
-  _globals['_LISTSUBMISSIONSREQUEST']._serialized_end=524
-  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_start=526
-  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_end=620
-  _globals['_CANCELSUBMISSIONREQUEST']._serialized_start=622
-  _globals['_CANCELSUBMISSIONREQUEST']._serialized_end=661
-  _globals['_WATCHSUBMISSIONREQUEST']._serialized_start=663
-  _globals['_WATCHSUBMISSIONREQUEST']._serialized_end=725
-  _globals['_ARTIFACT']._serialized_start=728
-  _globals['_ARTIFACT']._serialized_end=919
-  _globals['_LISTARTIFACTSREQUEST']._serialized_start=921
-  _globals['_LISTARTIFACTSREQUEST']._serialized_end=959
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=961
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=1024
-  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_start=1026
-  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_end=1065
-  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_start=1067
-  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_end=1107
-  _globals['_GETPROBLEMREQUEST']._serialized_start=1109
-  _globals['_GETPROBLEMREQUEST']._serialized_end=1142
-  _globals['_LISTPROBLEMSREQUEST']._serialized_start=1144
-  _globals['_LISTPROBLEMSREQUEST']._serialized_end=1204
-  _globals['_LISTPROBLEMSRESPONSE']._serialized_start=1206
-  _globals['_LISTPROBLEMSRESPONSE']._serialized_end=1291
-  _globals['_GETCALLERREQUEST']._serialized_start=1293
-  _globals['_GETCALLERREQUEST']._serialized_end=1311
-  _globals['_CALLER']._serialized_start=1313
-  _globals['_CALLER']._serialized_end=1416
-  _globals['_GETCOMPETITIONREQUEST']._serialized_start=1418
-  _globals['_GETCOMPETITIONREQUEST']._serialized_end=1455
-  _globals['_LISTCOMPETITIONSREQUEST']._serialized_start=1457
-  _globals['_LISTCOMPETITIONSREQUEST']._serialized_end=1521
-  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_start=1523
-  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_end=1620
-  _globals['_GETLEADERBOARDREQUEST']._serialized_start=1622
-  _globals['_GETLEADERBOARDREQUEST']._serialized_end=1738
-  _globals['_CREATEREJUDGEREQUEST']._serialized_start=1740
-  _globals['_CREATEREJUDGEREQUEST']._serialized_end=1819
-  _globals['_GETREJUDGEREQUEST']._serialized_start=1821
-  _globals['_GETREJUDGEREQUEST']._serialized_end=1854
-  _globals['_LISTREJUDGESREQUEST']._serialized_start=1856
-  _globals['_LISTREJUDGESREQUEST']._serialized_end=1916
-  _globals['_LISTREJUDGESRESPONSE']._serialized_start=1918
-  _globals['_LISTREJUDGESRESPONSE']._serialized_end=2003
-  _globals['_APPLYREJUDGEREQUEST']._serialized_start=2005
-  _globals['_APPLYREJUDGEREQUEST']._serialized_end=2040
-  _globals['_DISCARDREJUDGEREQUEST']._serialized_start=2042
-  _globals['_DISCARDREJUDGEREQUEST']._serialized_end=2079
-  _globals['_GRADERSERVICE']._serialized_start=2082
-  _globals['_GRADERSERVICE']._serialized_end=3467
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._loaded_options = None
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_options = b'8\001'
+  _globals['_SUBMITREQUEST']._serialized_start=234
+  _globals['_SUBMITREQUEST']._serialized_end=312
+  _globals['_BATCHSUBMITREQUEST']._serialized_start=314
+  _globals['_BATCHSUBMITREQUEST']._serialized_end=378
+  _globals['_BATCHSUBMITRESPONSE']._serialized_start=380
+  _globals['_BATCHSUBMITRESPONSE']._serialized_end=443
+  _globals['_SUBMITRESULT']._serialized_start=445
+  _globals['_SUBMITRESULT']._serialized_end=551
+  _globals['_GETSUBMISSIONREQUEST']._serialized_start=553
+  _globals['_GETSUBMISSIONREQUEST']._serialized_end=626
+  _globals['_LISTSUBMISSIONSREQUEST']._serialized_start=629
+  _globals['_LISTSUBMISSIONSREQUEST']._serialized_end=801
+  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_start=803
+  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_end=897
+  _globals['_CANCELSUBMISSIONREQUEST']._serialized_start=899
+  _globals['_CANCELSUBMISSIONREQUEST']._serialized_end=938
+  _globals['_WATCHSUBMISSIONREQUEST']._serialized_start=940
+  _globals['_WATCHSUBMISSIONREQUEST']._serialized_end=1002
+  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_start=1005
+  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_end=1211
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_start=1159
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_end=1211
+  _globals['_SUBMISSIONUPDATE']._serialized_start=1213
+  _globals['_SUBMISSIONUPDATE']._serialized_end=1292
+  _globals['_ARTIFACT']._serialized_start=1295
+  _globals['_ARTIFACT']._serialized_end=1486
+  _globals['_LISTARTIFACTSREQUEST']._serialized_start=1488
+  _globals['_LISTARTIFACTSREQUEST']._serialized_end=1526
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=1528
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=1591
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_start=1593
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_end=1632
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_start=1634
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_end=1674
+  _globals['_GETPROBLEMREQUEST']._serialized_start=1676
+  _globals['_GETPROBLEMREQUEST']._serialized_end=1709
+  _globals['_LISTPROBLEMSREQUEST']._serialized_start=1711
+  _globals['_LISTPROBLEMSREQUEST']._serialized_end=1771
+  _globals['_LISTPROBLEMSRESPONSE']._serialized_start=1773
+  _globals['_LISTPROBLEMSRESPONSE']._serialized_end=1858
+  _globals['_GETCALLERREQUEST']._serialized_start=1860
+  _globals['_GETCALLERREQUEST']._serialized_end=1878
+  _globals['_CALLER']._serialized_start=1880
+  _globals['_CALLER']._serialized_end=1983
+  _globals['_GETCOMPETITIONREQUEST']._serialized_start=1985
+  _globals['_GETCOMPETITIONREQUEST']._serialized_end=2022
+  _globals['_LISTCOMPETITIONSREQUEST']._serialized_start=2024
+  _globals['_LISTCOMPETITIONSREQUEST']._serialized_end=2088
+  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_start=2090
+  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_end=2187
+  _globals['_GETLEADERBOARDREQUEST']._serialized_start=2189
+  _globals['_GETLEADERBOARDREQUEST']._serialized_end=2305
+  _globals['_CREATEREJUDGEREQUEST']._serialized_start=2307
+  _globals['_CREATEREJUDGEREQUEST']._serialized_end=2386
+  _globals['_GETREJUDGEREQUEST']._serialized_start=2388
+  _globals['_GETREJUDGEREQUEST']._serialized_end=2421
+  _globals['_LISTREJUDGESREQUEST']._serialized_start=2423
+  _globals['_LISTREJUDGESREQUEST']._serialized_end=2483
+  _globals['_LISTREJUDGESRESPONSE']._serialized_start=2485
+  _globals['_LISTREJUDGESRESPONSE']._serialized_end=2570
+  _globals['_APPLYREJUDGEREQUEST']._serialized_start=2572
+  _globals['_APPLYREJUDGEREQUEST']._serialized_end=2607
+  _globals['_DISCARDREJUDGEREQUEST']._serialized_start=2609
+  _globals['_DISCARDREJUDGEREQUEST']._serialized_end=2646
+  _globals['_GRADERSERVICE']._serialized_start=2649
+  _globals['_GRADERSERVICE']._serialized_end=4199
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.rpc import status_pb2 as _status_pb2
 from grader.v1 import competition_pb2 as _competition_pb2
 from grader.v1 import problem_pb2 as _problem_pb2
 from grader.v1 import rejudge_pb2 as _rejudge_pb2
@@ -22,6 +23,26 @@ class SubmitRequest(_message.Message):
     request_id: str
     def __init__(self, submission: _Optional[_Union[_submission_pb2.Submission, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
+class BatchSubmitRequest(_message.Message):
+    __slots__ = ("requests",)
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[SubmitRequest]
+    def __init__(self, requests: _Optional[_Iterable[_Union[SubmitRequest, _Mapping]]] = ...) -> None: ...
+
+class BatchSubmitResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[SubmitResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[SubmitResult, _Mapping]]] = ...) -> None: ...
+
+class SubmitResult(_message.Message):
+    __slots__ = ("submission", "error")
+    SUBMISSION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    submission: _submission_pb2.Submission
+    error: _status_pb2.Status
+    def __init__(self, submission: _Optional[_Union[_submission_pb2.Submission, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
+
 class GetSubmissionRequest(_message.Message):
     __slots__ = ("name", "view")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -31,20 +52,22 @@ class GetSubmissionRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., view: _Optional[_Union[_report_pb2.ReportView, str]] = ...) -> None: ...
 
 class ListSubmissionsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "problem", "states", "competition", "user")
+    __slots__ = ("page_size", "page_token", "problem", "states", "competition", "user", "tag")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     COMPETITION_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     problem: str
     states: _containers.RepeatedScalarFieldContainer[_submission_pb2.SubmissionState]
     competition: str
     user: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., problem: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_submission_pb2.SubmissionState, str]]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    tag: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., problem: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_submission_pb2.SubmissionState, str]]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., tag: _Optional[str] = ...) -> None: ...
 
 class ListSubmissionsResponse(_message.Message):
     __slots__ = ("submissions", "next_page_token")
@@ -67,6 +90,33 @@ class WatchSubmissionRequest(_message.Message):
     name: str
     after_sequence: int
     def __init__(self, name: _Optional[str] = ..., after_sequence: _Optional[int] = ...) -> None: ...
+
+class WatchSubmissionsRequest(_message.Message):
+    __slots__ = ("tag", "names", "seen_revisions", "until_idle")
+    class SeenRevisionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    SEEN_REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_IDLE_FIELD_NUMBER: _ClassVar[int]
+    tag: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    seen_revisions: _containers.ScalarMap[str, int]
+    until_idle: bool
+    def __init__(self, tag: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., seen_revisions: _Optional[_Mapping[str, int]] = ..., until_idle: _Optional[bool] = ...) -> None: ...
+
+class SubmissionUpdate(_message.Message):
+    __slots__ = ("submission", "revision")
+    SUBMISSION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    submission: _submission_pb2.Submission
+    revision: int
+    def __init__(self, submission: _Optional[_Union[_submission_pb2.Submission, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class Artifact(_message.Message):
     __slots__ = ("name", "tool", "size_bytes", "digest", "create_time", "expire_time", "available")

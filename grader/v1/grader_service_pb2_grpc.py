@@ -57,6 +57,11 @@ class GraderServiceStub:
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_submission__pb2.Submission.FromString,
                 _registered_method=True)
+        self.BatchSubmit = channel.unary_unary(
+                '/grader.v1.GraderService/BatchSubmit',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.BatchSubmitRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.BatchSubmitResponse.FromString,
+                _registered_method=True)
         self.GetSubmission = channel.unary_unary(
                 '/grader.v1.GraderService/GetSubmission',
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.GetSubmissionRequest.SerializeToString,
@@ -76,6 +81,11 @@ class GraderServiceStub:
                 '/grader.v1.GraderService/WatchSubmission',
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.WatchSubmissionRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_submission__pb2.SubmissionEvent.FromString,
+                _registered_method=True)
+        self.WatchSubmissions = channel.unary_stream(
+                '/grader.v1.GraderService/WatchSubmissions',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.WatchSubmissionsRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.SubmissionUpdate.FromString,
                 _registered_method=True)
         self.ListArtifacts = channel.unary_unary(
                 '/grader.v1.GraderService/ListArtifacts',
@@ -178,6 +188,21 @@ class GraderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BatchSubmit(self, request, context):
+        """Accepts several submissions into the queue, in their order.
+
+        Each is accepted or refused by itself, as by Submit: its result is a submission or
+        an error, and one that is refused does not affect the others. To retry, send those
+        that are missing with the same `request_id`.
+
+        Errors:
+        * `INVALID_ARGUMENT`: there are no requests, too many, or they are too large together.
+        * `RESOURCE_EXHAUSTED`: the message has more than 8 MiB.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSubmission(self, request, context):
         """Returns a submission.
 
@@ -220,6 +245,24 @@ class GraderServiceServicer:
 
         Errors:
         * `NOT_FOUND`: there is no such submission.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchSubmissions(self, request, context):
+        """Streams the states of many submissions of the caller, and the report of each
+        when it has finished.
+
+        The state of each is sent at once, then each change of it. Changes that follow
+        each other quickly may be sent as one; the final state is always sent. The stream does not end
+        by itself, unless `until_idle` is set. Closing it cancels nothing. To resume a broken stream, send
+        the last `revision` seen of each.
+
+        Errors:
+        * `INVALID_ARGUMENT`: neither `tag` nor `names` is set, or a field is wrong.
+        * `NOT_FOUND`: there is no such submission.
+        * `RESOURCE_EXHAUSTED`: the caller has too many of these streams open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -381,6 +424,11 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.SubmitRequest.FromString,
                     response_serializer=grader_dot_v1_dot_submission__pb2.Submission.SerializeToString,
             ),
+            'BatchSubmit': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchSubmit,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.BatchSubmitRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.BatchSubmitResponse.SerializeToString,
+            ),
             'GetSubmission': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSubmission,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.GetSubmissionRequest.FromString,
@@ -400,6 +448,11 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     servicer.WatchSubmission,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.WatchSubmissionRequest.FromString,
                     response_serializer=grader_dot_v1_dot_submission__pb2.SubmissionEvent.SerializeToString,
+            ),
+            'WatchSubmissions': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchSubmissions,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.WatchSubmissionsRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.SubmissionUpdate.SerializeToString,
             ),
             'ListArtifacts': grpc.unary_unary_rpc_method_handler(
                     servicer.ListArtifacts,
@@ -519,6 +572,33 @@ class GraderService:
             _registered_method=True)
 
     @staticmethod
+    def BatchSubmit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/BatchSubmit',
+            grader_dot_v1_dot_grader__service__pb2.BatchSubmitRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.BatchSubmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetSubmission(request,
             target,
             options=(),
@@ -616,6 +696,33 @@ class GraderService:
             '/grader.v1.GraderService/WatchSubmission',
             grader_dot_v1_dot_grader__service__pb2.WatchSubmissionRequest.SerializeToString,
             grader_dot_v1_dot_submission__pb2.SubmissionEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchSubmissions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/grader.v1.GraderService/WatchSubmissions',
+            grader_dot_v1_dot_grader__service__pb2.WatchSubmissionsRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.SubmissionUpdate.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,30 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERDICT_DISQUALIFIED: _ClassVar[Verdict]
     VERDICT_OUTPUT_LIMIT_EXCEEDED: _ClassVar[Verdict]
 
+class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STEP_UNSPECIFIED: _ClassVar[Step]
+    STEP_QUEUED: _ClassVar[Step]
+    STEP_DEVICE: _ClassVar[Step]
+    STEP_BUILDER: _ClassVar[Step]
+    STEP_BOX: _ClassVar[Step]
+    STEP_COMPILE: _ClassVar[Step]
+    STEP_ARTIFACT: _ClassVar[Step]
+    STEP_LOAD: _ClassVar[Step]
+    STEP_BASELINE: _ClassVar[Step]
+    STEP_VERIFY: _ClassVar[Step]
+    STEP_MEASURE: _ClassVar[Step]
+    STEP_PROFILE: _ClassVar[Step]
+    STEP_CLOSE: _ClassVar[Step]
+
+class MeasurementEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MEASUREMENT_END_UNSPECIFIED: _ClassVar[MeasurementEnd]
+    MEASUREMENT_END_WIDTH: _ClassVar[MeasurementEnd]
+    MEASUREMENT_END_FLOOR: _ClassVar[MeasurementEnd]
+    MEASUREMENT_END_TURNS: _ClassVar[MeasurementEnd]
+    MEASUREMENT_END_BUDGET: _ClassVar[MeasurementEnd]
+
 class BuildOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     BUILD_OUTCOME_UNSPECIFIED: _ClassVar[BuildOutcome]
@@ -103,6 +127,24 @@ VERDICT_MEMORY_LIMIT_EXCEEDED: Verdict
 VERDICT_WRONG_ANSWER: Verdict
 VERDICT_DISQUALIFIED: Verdict
 VERDICT_OUTPUT_LIMIT_EXCEEDED: Verdict
+STEP_UNSPECIFIED: Step
+STEP_QUEUED: Step
+STEP_DEVICE: Step
+STEP_BUILDER: Step
+STEP_BOX: Step
+STEP_COMPILE: Step
+STEP_ARTIFACT: Step
+STEP_LOAD: Step
+STEP_BASELINE: Step
+STEP_VERIFY: Step
+STEP_MEASURE: Step
+STEP_PROFILE: Step
+STEP_CLOSE: Step
+MEASUREMENT_END_UNSPECIFIED: MeasurementEnd
+MEASUREMENT_END_WIDTH: MeasurementEnd
+MEASUREMENT_END_FLOOR: MeasurementEnd
+MEASUREMENT_END_TURNS: MeasurementEnd
+MEASUREMENT_END_BUDGET: MeasurementEnd
 BUILD_OUTCOME_UNSPECIFIED: BuildOutcome
 BUILD_OUTCOME_BUILT: BuildOutcome
 BUILD_OUTCOME_REJECTED: BuildOutcome
@@ -140,7 +182,7 @@ SCORE_KIND_SPEEDUP: ScoreKind
 SCORE_KIND_TIME: ScoreKind
 
 class Report(_message.Message):
-    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule", "profile")
+    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule", "profile", "timeline")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +197,7 @@ class Report(_message.Message):
     PROCESS_COUNT_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     PROFILE_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     reason: str
     summary: str
@@ -169,7 +212,18 @@ class Report(_message.Message):
     process_count: int
     rule: str
     profile: Profile
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ...) -> None: ...
+    timeline: _containers.RepeatedCompositeFieldContainer[Span]
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ..., timeline: _Optional[_Iterable[_Union[Span, _Mapping]]] = ...) -> None: ...
+
+class Span(_message.Message):
+    __slots__ = ("step", "begin", "duration")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    step: Step
+    begin: _duration_pb2.Duration
+    duration: _duration_pb2.Duration
+    def __init__(self, step: _Optional[_Union[Step, str]] = ..., begin: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Profile(_message.Message):
     __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "order_swap")
@@ -216,7 +270,7 @@ class KernelLaunch(_message.Message):
     def __init__(self, kernel: _Optional[str] = ..., grid: _Optional[_Iterable[int]] = ..., block: _Optional[_Iterable[int]] = ..., shared_bytes: _Optional[int] = ..., count: _Optional[int] = ..., total_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Build(_message.Message):
-    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels", "remarks")
+    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels", "remarks", "diagnostics")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     LOG_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
@@ -227,6 +281,7 @@ class Build(_message.Message):
     FALLBACK_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
     REMARKS_FIELD_NUMBER: _ClassVar[int]
+    DIAGNOSTICS_FIELD_NUMBER: _ClassVar[int]
     outcome: BuildOutcome
     log: str
     log_truncated: bool
@@ -237,7 +292,22 @@ class Build(_message.Message):
     fallback: str
     kernels: _containers.RepeatedCompositeFieldContainer[KernelUse]
     remarks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ...) -> None: ...
+    diagnostics: _containers.RepeatedCompositeFieldContainer[CompilerDiagnostic]
+    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., diagnostics: _Optional[_Iterable[_Union[CompilerDiagnostic, _Mapping]]] = ...) -> None: ...
+
+class CompilerDiagnostic(_message.Message):
+    __slots__ = ("file", "line", "column", "severity", "message")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    file: str
+    line: int
+    column: int
+    severity: str
+    message: str
+    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., column: _Optional[int] = ..., severity: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class KernelUse(_message.Message):
     __slots__ = ("name", "registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "constant_bytes", "double_instruction_count")
@@ -376,7 +446,7 @@ class Speedup(_message.Message):
     def __init__(self, baseline: _Optional[str] = ..., ratio: _Optional[float] = ..., ratio_low: _Optional[float] = ..., ratio_high: _Optional[float] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "batch", "batch_size", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share", "declared_work")
+    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "batch", "batch_size", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share", "declared_work", "turn_count", "left_out_turn_count", "half_width", "end")
     class BaselinesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -416,6 +486,10 @@ class Measurement(_message.Message):
     BANDWIDTH_SHARE_FIELD_NUMBER: _ClassVar[int]
     PEAK_SHARE_FIELD_NUMBER: _ClassVar[int]
     DECLARED_WORK_FIELD_NUMBER: _ClassVar[int]
+    TURN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_TURN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HALF_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     reported: Samples
     certified: Samples
@@ -434,7 +508,11 @@ class Measurement(_message.Message):
     bandwidth_share: float
     peak_share: float
     declared_work: DeclaredWork
-    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., batch: _Optional[_Union[Samples, _Mapping]] = ..., batch_size: _Optional[int] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ..., declared_work: _Optional[_Union[DeclaredWork, _Mapping]] = ...) -> None: ...
+    turn_count: int
+    left_out_turn_count: int
+    half_width: float
+    end: MeasurementEnd
+    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., batch: _Optional[_Union[Samples, _Mapping]] = ..., batch_size: _Optional[int] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ..., declared_work: _Optional[_Union[DeclaredWork, _Mapping]] = ..., turn_count: _Optional[int] = ..., left_out_turn_count: _Optional[int] = ..., half_width: _Optional[float] = ..., end: _Optional[_Union[MeasurementEnd, str]] = ...) -> None: ...
 
 class DeclaredWork(_message.Message):
     __slots__ = ("moved_bytes", "flops", "dtype")

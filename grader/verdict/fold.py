@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from grader.model import Decision, Ranking, Reason, Report, Verdict
+from grader.verdict.compiler_diagnostics import first_error
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from grader.verdict.library_policy import forbidden, used
 from grader.verdict.scores import merged, score, speedups
@@ -58,6 +59,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         process_count=len(rounds),
         rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
         profile=_last(facts, wire.KernelProfile) if verdict is Verdict.ACCEPTED else None,
+        timeline=found_times.spans if (found_times := _last(facts, wire.AttemptTimeline)) else (),
     )
 
 
@@ -175,7 +177,10 @@ def _build(build: wire.Build) -> Decision:
     }
     default = "The compiler rejected the source; the log has file and line."
     reason = Reason(build.reason) if build.reason else Reason.REJECTED
-    return Verdict.COMPILE_ERROR, reason, sentences.get(reason, default)
+    sentence = sentences.get(reason, default)
+    if reason is not Reason.ENTRY_NOT_FOUND and (found := first_error(build.log)) is not None:
+        sentence = f"{sentence.partition(';')[0]}: {found.place}: {found.message.rstrip('.')}."
+    return Verdict.COMPILE_ERROR, reason, sentence
 
 
 def _missing(facts: Facts) -> str | None:

@@ -33,14 +33,12 @@ from grader.web import views
 from grader.web.artifacts import HEADERS as ARTIFACT_HEADERS
 from grader.web.artifacts import ArtifactSource, NoArtifacts, attachment, rows
 from grader.web.visibility import viewer
-from sandbox.protocol import wire
 
 log = structlog.get_logger()
 
 HERE = Path(__file__).parent
 STANDINGS_S = 2.0  # so long what a board is made from is good: anybody may ask, as often as they like
 PAGE_LIMIT = 100_000
-EVENTS = 2_000  # that a timeline is made of
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -164,13 +162,11 @@ class Pages:
         """A submission's report."""
         submission = await self._seen(request)
         history = tuple(await self._ledger.judgements(submission.submission_id))
-        events = await self._ledger.events(submission.submission_id, limit=EVENTS) if submission.state.final else []
         redactor = Redactor.of(await self._ledger.problem(submission.problem_digest))
 
         def context() -> dict[str, Any]:
             message = messages.submission_to_proto(replace(submission, judgements=history), redactor, full=True)
-            shown = [messages.event_to_proto(one, submission, redactor) for one in events if isinstance(one.fact, wire.Progress)]
-            return {**content.submission(message, shown), "site": True}
+            return {**content.submission(message), "site": True}
 
         owned = self._viewer(request).may_see(submission.new.user)
         files = await self._artifacts.of(self._viewer(request), submission.submission_id) if owned else []

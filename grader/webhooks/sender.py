@@ -142,7 +142,7 @@ def retry_s(attempt: int, uniform: Callable[[float, float], float] = random.unif
 
 def body(delivery: Delivery, submission: Submission, redactor: Redactor, sent_time: datetime) -> bytes:
     """What is sent: the submission as it is now, as its owner sees it, but without its sources."""
-    shown = messages.submission_to_proto(submission, redactor)
+    shown = messages.submission_to_proto(submission, redactor, owned=True)
     shown.ClearField("sources")
     data = {
         "event": delivery.event.value,

@@ -28,6 +28,7 @@ from grader.worker.lane_demand import LANE_LIMIT
 
 NAMESPACE, PREFIX = "grader", "grader-lane-"
 BUILDER = "builder"
+LANE_BUILDERS = 2
 TYPE_LABEL = "ray.io/accelerator-type"
 RESTART_S, RESTART_MOST_S = 1.0, 30.0
 WELL_S = 60.0  # a worker that lived so long is started again at once
@@ -60,7 +61,9 @@ class Keeper:
         self.restart_count = 0
         what = ["--builds-only", "--builders", "1"] if kind == BUILDER else ["--device", _device(kind, os.environ)]
         worker = (sys.executable, "-m", "grader.worker.main")  # of this node's own Python
-        self._command = [*prefix, *worker, *words, "--name", name, "--until-stdin-closes", *what]
+        # Each worker of a node would count all of its cores as its own.
+        builders = () if kind == BUILDER else ("--builders", str(LANE_BUILDERS))
+        self._command = [*prefix, *worker, *builders, *words, "--name", name, "--until-stdin-closes", *what]
         self._child: asyncio.subprocess.Process | None = None
         self._leaving = asyncio.Event()
         self._keeping = asyncio.get_running_loop().create_task(self._keep())

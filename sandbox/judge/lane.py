@@ -30,6 +30,7 @@ from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
 from sandbox.judge.timing.box_load import box_load
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone
 from sandbox.judge.timing.measure import measure
+from sandbox.judge.timing.stopping import LookAllowance
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
@@ -123,7 +124,7 @@ def _time_alone(job: wire.Job, clock: _JobClock, task: Task) -> Iterator[wire.Fa
         swept = job.mode is wire.Mode.SWEEP
         if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
             return
-        yield wire.Progress(stage=wire.Stage.LOADING, workload_id=workload.workload_id if swept else None)
+        yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=workload.workload_id if swept else None)
         bench = WorkloadContext.of(task, workload)
         with redact_reference_errors(hidden=workload.hidden):
             clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
@@ -264,6 +265,8 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         budget_s=job.measure_s,
         launch_ns=clock.ceilings.get(LAUNCH, 0.0),
         load=box_load(subject.link) if subject.device.CLOCK is wire.Clock.HOST else None,
+        precision=job.precision,
+        allowance=LookAllowance.POCOCK if job.mode is wire.Mode.RANKED else LookAllowance.FACTOR,
     )
     floor_ns = physical_floor_ns(
         workload.moved_bytes,

@@ -37,10 +37,29 @@ class Stage(StrEnum):
     """What is being done, for people who wait."""
 
     BUILDING = "building"
+    WAITING = "waiting"  # for a device
     LOADING = "loading"
+    BASELINE = "baseline"  # it is timed while there is no subject
     VERIFYING = "verifying"
     MEASURING = "measuring"
     PROFILING = "profiling"
+
+
+class Step(StrEnum):
+    """What the time of a grading goes into, in the usual order."""
+
+    QUEUED = "queued"
+    DEVICE = "device"  # waiting for one, or for its judge to start
+    BUILDER = "builder"  # waiting for a core to build on
+    BOX = "box"  # waiting for a box to start
+    COMPILE = "compile"
+    ARTIFACT = "artifact"  # looked up, taken out of the box, kept
+    LOAD = "load"  # the problem in the judge, the kernel in its box
+    BASELINE = "baseline"  # timed while there is no subject
+    VERIFY = "verify"
+    MEASURE = "measure"
+    PROFILE = "profile"
+    CLOSE = "close"  # the box is ended
 
 
 class BuildOutcome(StrEnum):
@@ -283,6 +302,7 @@ class Job:
     runner_uid: int | None = None  # connections from another uid are refused; None: not checked
     load_s: float = 60.0
     measure_s: float = 20.0  # budget for one workload's measurement
+    precision: float = 0.01  # the half-width at which a measurement may end
     sweep_s: float = 0.0  # of mode SWEEP: no size begins later than this
 
 
@@ -545,6 +565,15 @@ class Speedup:
     ratio_high: float
 
 
+class MeasurementEnd(StrEnum):
+    """Why no more turns were taken."""
+
+    WIDTH = "width"  # the interval was as narrow as asked for
+    FLOOR = "floor"  # it was not, and more turns would not have made it so: the clock itself is less precise
+    TURNS = "turns"  # as many were taken as ever are
+    BUDGET = "budget"  # the time was over
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """The times of one workload."""
@@ -570,6 +599,10 @@ class Measurement:
     moved_bytes: int | None = None  # as the workload declares them
     flops: int | None = None
     conditions: dict[str, str] = field(default_factory=dict)  # clocks, temperature, throttle reasons and so on while it was timed
+    turn_count: int = 0  # turns taken; 0: of a judge that did not count them
+    left_out_count: int = 0  # of these, turns that do not count
+    half_width: float | None = None  # of the widest baseline's interval of logarithms
+    end: MeasurementEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -656,6 +689,22 @@ class RunEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """How long a step took. begin_ns: since the attempt began, by the host's monotonic clock."""
+
+    step: Step
+    begin_ns: int
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptTimeline:
+    """What the time of an attempt went into, one step after the other without gaps; for people, decides nothing."""
+
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """The judge did all that its plan says, or stopped at the first failure. Nothing follows for this job."""
 
@@ -739,6 +788,7 @@ Fact = (
     | ArtifactFile
     | Violation
     | RunEnd
+    | AttemptTimeline
     | Finished
     | Broken
     | Health
@@ -767,6 +817,7 @@ MESSAGES: dict[str, type[Any]] = {
         ArtifactFile,
         Violation,
         RunEnd,
+        AttemptTimeline,
         Finished,
         Broken,
         Check,

@@ -1,11 +1,12 @@
 """The runner: the untrusted process that loads the artifact and launches it when the gate says go.
 
 Runs in a run box.  Has no reference, no expected values and no result channel.
-Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--profile OUT | --profiler-range]`.
+Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--wait DIRECTORY] [--profile OUT | --profiler-range]`.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import socket
 import sys
@@ -24,7 +25,8 @@ from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
 from sandbox.runner.profile import launch_in_range, profile
 
-PROFILE, PROFILER_RANGE = "--profile", "--profiler-range"
+PROFILE, PROFILER_RANGE, WAIT = "--profile", "--profiler-range", "--wait"
+READY, GO = "ready", "go"  # pipes in the directory that --wait names
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 
 
@@ -32,6 +34,8 @@ def main(argv: list[str] | None = None) -> int:
     """Serve one judge until it says EXIT."""
     arguments = sys.argv[1:] if argv is None else argv
     warm = preload(arguments)  # while the kernel is still being built
+    if WAIT in arguments and not wait_for_job(Path(arguments[arguments.index(WAIT) + 1])):
+        return 0
     link = _connect(arguments[0])
     job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
     job = replace(job, templates=link_protocol.Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
@@ -68,6 +72,7 @@ def _profiler(arguments: list[str], kernel: Loaded, device: Device) -> Profile |
 
 def preload(arguments: list[str]) -> Device | None:
     """Import and open what the command line names, before there is a job."""
+    gc.disable()  # a third of the import of torch would go into looking for garbage
     if "--language" in arguments:
         importlib.import_module(arguments[arguments.index("--language") + 1])
     if "--preload" in arguments:
@@ -75,11 +80,21 @@ def preload(arguments: list[str]) -> Device | None:
 
         if torch.version.cuda is not None:
             import triton.testing  # noqa: F401
+    gc.freeze()  # nor is all that looked at later
+    gc.enable()
     if "--device" not in arguments:
         return None
     device = open_device(arguments[arguments.index("--device") + 1])
     device.do_bench(lambda: None, 1_000_000)
     return device
+
+
+def wait_for_job(directory: Path) -> bool:
+    """Say that everything is imported, and wait without a timer until there is a job; False where there never will be one."""
+    with (directory / READY).open("wb", buffering=0) as ready:
+        ready.write(b"r")
+    with (directory / GO).open("rb", buffering=0) as go:
+        return go.read(1) != b""  # the end: the server has gone
 
 
 def _connect(path: str) -> socket.socket:

@@ -12,6 +12,7 @@ import pytest
 from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.build import build_artifact
+from grader.grading.step_clock import StepClock
 from grader.isolation import BoxSpec, Limits, Purpose
 from grader.model import Lease, SourceFile, Submission, SubmissionState
 from sandbox.protocol import wire
@@ -41,7 +42,8 @@ async def job(fleet, content=SOURCE):
     )
     lease = Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="test")
     with fleet.workspace(lease) as work:
-        build = await build_artifact(lease, fleet, work, wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST))
+        environment = wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST)
+        build = await build_artifact(lease, fleet, work, environment, StepClock())
         return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else b""
 
 
@@ -134,7 +136,7 @@ async def test_a_build_box_cannot_reach_the_cache(isolation, slot, place):
     if denied is None:
         pytest.skip("boxes of `process` have our own uid here: they are kept from nothing, and it says UNSAFE")
     assert denied == ({"DENIED EACCES", "DENIED ENOENT"} if isolation.NAME == "process" else {"DENIED ENOENT"})
-    assert entry.read_bytes() == b"an entry" and len(list(cache.directory.rglob("*"))) == 5
+    assert entry.read_bytes() == b"an entry" and len(list(cache.directory.rglob("*"))) == 6
     opened_to_all(cache.directory)
     bound = {} if isolation.NAME == "process" else {"out_dir": cache.directory}
     assert await said(isolation, slot, "{out}" if bound else str(cache.directory), **bound) == {"THROUGH"}

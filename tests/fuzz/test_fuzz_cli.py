@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import io
 import json
 import tempfile
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from grader.errors import GraderError, ProblemInvalid
 from grader.formats import native
 from grader.problems import kept
 from grader.v1 import submission_pb2
+from sandbox.protocol import wire
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_problems import TOML_WORDS
 
@@ -180,6 +184,38 @@ def test_an_entry_of_the_cache_is_ours_or_not_sealed(noise: bytes, at: int, patc
     for content in (noise, seal.MAGIC + noise, bytes(seal.SEAL_BYTES) + seal.MAGIC + noise):
         with pytest.raises(seal.NotSealed):
             seal.unsealed(content[:at] + patch + content[at:], "key", b"secret")
+
+
+REJECTION = seal.sealed(
+    "key", seal.Made(build=wire.Build(outcome=wire.BuildOutcome.REJECTED, log="error: no"), artifact=None, lasting=True), b"secret"
+)
+
+
+@given(st.integers(0, len(REJECTION)), st.integers(0, 8), st.binary(max_size=8))
+@example(len(REJECTION), 0, b"artifact")
+@example(0, 0, b"")
+def test_a_rejection_of_the_cache_is_whole_or_not_sealed(at: int, length: int, patch: bytes) -> None:
+    content = REJECTION[:at] + patch + REJECTION[at + length :]
+    if content == REJECTION:
+        assert seal.unsealed(content, "key", b"secret").artifact is None
+        return
+    with pytest.raises(seal.NotSealed):
+        seal.unsealed(content, "key", b"secret")
+
+
+@given(values.wire_messages(wire.Build), st.sampled_from((b"", b"artifact")), st.booleans())
+def test_whatever_build_is_sealed_an_entry_says_one_thing(build: wire.Build, artifact: bytes, right: bool) -> None:
+    if right:
+        build = replace(build, artifact_digest=hashlib.sha256(artifact).hexdigest())
+    header = json.dumps({"key": "key", "build": wire.as_json(build)}).encode()
+    head = seal.MAGIC + len(header).to_bytes(seal.LENGTH_BYTES, "big") + header
+    try:
+        made = seal.unsealed(hmac.digest(b"secret", head, "sha256") + head + artifact, "key", b"secret")
+    except seal.NotSealed as error:
+        assert str(error)
+        return
+    assert made.lasting and (made.artifact is None) is (made.build.outcome is not wire.BuildOutcome.BUILT)
+    assert seal.unsealed(seal.sealed("key", made, b"secret"), "key", b"secret") == made
 
 
 @given(

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -36,10 +36,12 @@ CODE = grpc.StatusCode
 REFUSALS = {CODE.INVALID_ARGUMENT, CODE.NOT_FOUND, CODE.ALREADY_EXISTS, CODE.FAILED_PRECONDITION}
 METHODS: dict[str, type[Message]] = {
     "Submit": api.SubmitRequest,
+    "BatchSubmit": api.BatchSubmitRequest,
     "GetSubmission": api.GetSubmissionRequest,
     "ListSubmissions": api.ListSubmissionsRequest,
     "CancelSubmission": api.CancelSubmissionRequest,
     "WatchSubmission": api.WatchSubmissionRequest,
+    "WatchSubmissions": api.WatchSubmissionsRequest,
     "GetProblem": api.GetProblemRequest,
     "ListProblems": api.ListProblemsRequest,
     "CreateRejudge": api.CreateRejudgeRequest,
@@ -87,7 +89,12 @@ class Served:
     def call(self, method: str, data: bytes, timeout_s: float = CALL_S) -> bytes:
         """One call with these bytes; of a stream all of it, joined."""
         path = f"/grader.v1.GraderService/{method}"
-        if method == "WatchSubmission":
+        if method == "WatchSubmissions":
+            with contextlib.suppress(DecodeError):  # one that would not end by itself
+                request = api.WatchSubmissionsRequest.FromString(data)
+                request.until_idle = True
+                data = request.SerializeToString()
+        if method in ("WatchSubmission", "WatchSubmissions"):
             return b"".join(self.channel.unary_stream(path)(data, timeout=timeout_s))
         answer: bytes = self.channel.unary_unary(path)(data, timeout=timeout_s)
         return answer
@@ -154,6 +161,9 @@ def requests(method: str) -> st.SearchStrategy[tuple[str, bytes]]:
         ),
         "ListProblems": tokens().map(lambda token: api.ListProblemsRequest(page_token=token).SerializeToString()),
         "Submit": submissions(),
+        "BatchSubmit": st.lists(submissions(), max_size=3).map(
+            lambda many: api.BatchSubmitRequest(requests=[api.SubmitRequest.FromString(one) for one in many]).SerializeToString()
+        ),
     }
     raw = st.binary(max_size=100)
     cut = whole.flatmap(lambda data: st.integers(0, len(data)).map(lambda end: data[:end]))
@@ -208,7 +218,21 @@ LONG = (
     ("GetSubmission", api.GetSubmissionRequest(name=names("submissions"))),
     ("CancelSubmission", api.CancelSubmissionRequest(name=names("submissions"))),
     ("WatchSubmission", api.WatchSubmissionRequest(name=names("submissions"))),
+    ("WatchSubmissions", api.WatchSubmissionsRequest(names=[names("submissions")] * 20)),
+    ("WatchSubmissions", api.WatchSubmissionsRequest(tag="\U0010ffff" * 20_000)),
     ("Submit", api.SubmitRequest(request_id="x" * 20_000)),
+    (
+        "Submit",
+        api.SubmitRequest(
+            submission=submission_pb2.Submission(
+                problem="problems/sum",
+                parent=names("submissions"),
+                tags=["\u202e" * 5000] * 16,
+                annotations={f"{index}" + "\U0010fffe" * 5000: "\0" * 5000 for index in range(16)},
+                sources=[submission_pb2.SourceFile(path="kernel.cu", content=fakes.SOURCE)],
+            )
+        ),
+    ),
     (
         "Submit",
         api.SubmitRequest(

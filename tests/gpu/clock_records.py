@@ -19,9 +19,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT, TURN_COUNT, SoloTimings, Times, TimingSetup
+from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT, SoloTimings, Times, TimingSetup
 from sandbox.judge.timing.overhead import Net, subtract_overhead
 from sandbox.judge.timing.speedup import steady
+from sandbox.judge.timing.stopping import LookAllowance
 from sandbox.protocol import wire
 from tests.gpu.families import SAME
 from tests.gpu.figures import SAME_COLUMNS, same_against_same
@@ -95,7 +96,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, lines)
 
 
-def net_of(data: dict[str, Any]) -> Net:
+def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> Net:
     """One measurement by today's rules; of a runner that waited for its work, which the record does not say."""
     alone = data["alone"]
     parties = TimingSetup(
@@ -106,13 +107,13 @@ def net_of(data: dict[str, Any]) -> Net:
         budget_s=0.0,
         launch_ns=data["launch_ns"],
     )
-    times = Times(taken_ns=data["turns"], planned=data.get("planned", TURN_COUNT))
+    times = Times(taken_ns=data["turns"], allowance=allowance)
     return subtract_overhead(parties, times, {False: [], True: []}, 0, early=False)
 
 
-def against(baseline: str, data: dict[str, Any]) -> wire.Speedup | None:
+def against(baseline: str, data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> wire.Speedup | None:
     """The speedup against a baseline by today's rules; None where there is no figure."""
-    return next((one for one in net_of(data).speedups if one.baseline == baseline), None)
+    return next((one for one in net_of(data, allowance).speedups if one.baseline == baseline), None)
 
 
 def forth_less_back(data: dict[str, Any]) -> float:

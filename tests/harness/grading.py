@@ -28,6 +28,8 @@ from grader.formats import native
 from grader.grading import pipeline
 from grader.grading.build import build_artifact
 from grader.grading.ports import LaneReservation, Profile, Workspace
+from grader.grading.run_box import RunBox, started
+from grader.grading.step_clock import StepClock
 from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
 from grader.isolation.select import choose, make
 from grader.isolation.settings import BoxSettings, Protections
@@ -185,7 +187,7 @@ class Grading:
         environment = await self.fleet.environment(device or self.device)
         async with self._host(conditions) as host:
             with host.workspace(lease) as work:
-                build = await build_artifact(lease, host, work, environment)
+                build = await build_artifact(lease, host, work, environment, StepClock())
                 return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else None
 
     async def prebuild(self, kernels: Iterable[tuple[Problem, Sources, str]], *, device: str | None = None) -> None:
@@ -226,17 +228,18 @@ class Grading:
         """The fleet as one grading sees it."""
         own = make(self.isolation_name, self._settings, conditions.protections) if conditions.protections else None
         try:
-            yield _ConditionedHost(self.fleet, own or self.fleet.isolation, conditions)
+            yield _ConditionedHost(self.fleet, own or self.fleet.isolation, conditions, warm=own is None)
         finally:
             if own is not None:
                 await own.close()
 
 
 class _ConditionedHost:
-    """The fleet for one grading, with its own limits, isolation and cache. A `grader.grading.ports.Host`."""
+    """The fleet for one grading, with its own limits, isolation and cache. A `grader.grading.ports.Host`. warm: its run boxes may be those
+    of the fleet that wait."""
 
-    def __init__(self, fleet: LocalFleet, isolation: Isolation, conditions: Conditions) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: LocalFleet, isolation: Isolation, conditions: Conditions, *, warm: bool) -> None:
+        self._fleet, self._warm, self._daemon = fleet, warm, conditions.daemon
         self.isolation = LeftoverWatch(isolation, conditions.daemon)
         self.profile = conditions.applied(fleet.profile)
         self.cache = fleet.cache if conditions.cached else None
@@ -248,6 +251,22 @@ class _ConditionedHost:
 
     def builder(self) -> AbstractAsyncContextManager[None]:
         return self._fleet.builder()
+
+    @asynccontextmanager
+    async def run_box(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
+        if not self._warm:
+            async with started(self.isolation, spec) as fresh:
+                yield fresh
+            return
+        async with self._fleet.run_box(spec) as taken:
+            uids = {taken.box.uid} - {os.geteuid(), 0}
+            yield taken
+            alive = processes_of(uids, self._daemon)
+        # Its slot may be another box's by now, so that a new process with its uid is not its own.
+        self.isolation.leftovers += [line for line in processes_of(uids, self._daemon) if line in alive]
+
+    def times(self, attempt: object, *, busy: bool) -> None:
+        self._fleet.times(attempt, busy=busy)
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         return self._fleet.seat(device_kind)
@@ -309,11 +328,12 @@ async def grader(
     emulated_count: int = 1,
     artifacts: Path | None = None,
     device: str = "cuda",
+    warm_count: int = 0,
 ) -> AsyncIterator[Grading]:
     """A fleet on this host's GPUs, or on those at these places among them, beside emulated devices.
 
     hidden: further paths that boxes do not see. artifacts: the directory of an artifact cache that others use too; without it the cache is
-    the fleet's own. device: what submissions ask for where a call names no other.
+    the fleet's own. device: what submissions ask for where a call names no other. warm_count: how many run boxes wait for a job.
     """
     # Short, and open to pass: a box's uid goes through it to its link.
     state = Path(tempfile.mkdtemp(prefix="grader-gpu-"))
@@ -330,6 +350,7 @@ async def grader(
             gpus=usable_gpus(lanes),
             lane_count=emulated_count,
             builder_count=BUILDER_COUNT,
+            warm_count=warm_count,
             cache=ArtifactCache(artifacts, CACHE_BYTES) if cache else None,
         )
         async with fleet:

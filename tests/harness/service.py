@@ -60,7 +60,7 @@ class IsolationLanes:
                 self._changed.notify()
 
     async def _start(self) -> Grading:
-        return await self._stack.enter_async_context(grader(isolation=self._isolation, lanes=(), artifacts=self._artifacts))
+        return await self._stack.enter_async_context(grader(isolation=self._isolation, lanes=(), artifacts=self._artifacts, warm_count=2))
 
 
 class GradingService:

@@ -18,7 +18,7 @@ from tests import fakes
 
 SERVICE = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"]
 METHODS = {method.name: method for method in SERVICE.methods}
-STREAMED = {"WatchSubmission", "DownloadArtifact"}
+STREAMED = {"WatchSubmission", "WatchSubmissions", "DownloadArtifact"}
 USUAL = (Scope.SUBMIT, Scope.READ)
 
 

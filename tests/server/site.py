@@ -55,17 +55,16 @@ class Site:
 
     async def enter(
         self, user, score, *, problem_id="sum", half=0.02, device="H200", official=True, at=None, competition_id="spring",
-        sources=None, **changes,
+        sources=None, labels=None, **changes,
     ):  # fmt: skip
-        """An accepted ranked submission; changes are of its report."""
+        """An accepted ranked submission; labels are its tags, parent_id and annotations, changes are of its report."""
         before, self.clock.now = self.clock.now, at or self.clock.now
         problem = fakes.problem(problem_id, digest=f"{problem_id:d<64}")
         if competition_id:
             problem = problem_for(self.competitions.get(competition_id), problem)
         sources = sources or (SourceFile(path="kernel.cu", content=fakes.SOURCE),)
-        new = replace(
-            fakes.new_submission(problem_id=problem_id, user=user, competition_id=competition_id), mode=wire.Mode.RANKED, sources=sources
-        )
+        new = fakes.new_submission(problem_id=problem_id, user=user, competition_id=competition_id, **(labels or {}))
+        new = replace(new, mode=wire.Mode.RANKED, sources=sources)
         made = await self.ledger.submit(new, problem)
         environment = replace(
             fakes.ENVIRONMENT, device=device, device_kind="cuda", clock=wire.Clock.DEVICE_EVENTS if official else wire.Clock.HOST

@@ -176,6 +176,7 @@ async def ask_everything(channel, metadata, said, who, name):
     asked = {
         "GetSubmission": api.GetSubmissionRequest(name=name, view="REPORT_VIEW_FULL"),
         "WatchSubmission": api.WatchSubmissionRequest(name=name),
+        "WatchSubmissions": api.WatchSubmissionsRequest(names=[name], until_idle=True),
         "CancelSubmission": api.CancelSubmissionRequest(name=name),
         "GetProblem": api.GetProblemRequest(name="problems/sum"),
         "GetCompetition": api.GetCompetitionRequest(name="competitions/cup"),

@@ -122,15 +122,15 @@ async def test_who_stops_waiting_stops_nobody_else(cache: ArtifactCache) -> None
     assert builder.count == 1
 
 
-async def test_a_rejection_is_shared_and_not_kept(cache: ArtifactCache) -> None:
-    """Those who waited are rejected too; who comes later is judged anew."""
+async def test_a_rejection_is_shared_and_kept(cache: ArtifactCache) -> None:
+    """Those who waited are rejected too, and so is who comes later, also after a restart: with the log, and without a build."""
     builder = Builder(rejected(lasting=True))
     tasks = await jobs(cache, builder, 3)
     builder.go.set()
     results = await asyncio.wait_for(asyncio.gather(*tasks), 60)
     assert {result.build.outcome for result in results} == {wire.BuildOutcome.REJECTED} and builder.count == 1
-    await cache.fetch(KEY, builder, limit_bytes=LIMIT)
-    assert builder.count == 2
+    later = [await one.fetch(KEY, builder, limit_bytes=LIMIT) for one in (cache, ArtifactCache(cache.directory, LIMIT))]
+    assert [(one.build.log, one.build.cached, one.artifact) for one in later] == [("error: no", True, None)] * 2 and builder.count == 1
 
 
 async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
@@ -141,6 +141,14 @@ async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
     results = await asyncio.wait_for(asyncio.gather(*tasks), 60)
     assert [result.build.outcome.value for result in results] == ["rejected", "built", "built"]
     assert builder.count == 2
+
+
+async def test_an_end_by_chance_is_not_kept(cache: ArtifactCache) -> None:
+    """The control of a rejection that is kept: who comes later builds again."""
+    builder = Builder(rejected(lasting=False), made())
+    builder.go.set()
+    results = [await cache.fetch(KEY, builder, limit_bytes=LIMIT) for _ in range(2)]
+    assert [result.build.outcome.value for result in results] == ["rejected", "built"] and builder.count == 2
 
 
 async def test_a_tampered_entry_is_built_again(cache: ArtifactCache, tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 import dataclasses
 import hashlib
+import hmac
+import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 import structlog
 
-from grader.artifacts.seal import Made, artifact_key, sealed
-from grader.artifacts.store import STALE_S, ArtifactStore, usage
+from grader.artifacts.seal import MAGIC, OVERHEAD_LIMIT_BYTES, Made, artifact_key, sealed
+from grader.artifacts.store import REJECTION_S, REJECTION_SHARE, STALE_S, ArtifactStore, usage
 from grader.errors import SettingsInvalid
 from sandbox.protocol import wire
 
@@ -26,6 +29,11 @@ def made(artifact: bytes = b"artifact", log: str = "warning: x") -> Made:
         outcome=wire.BuildOutcome.BUILT, log=log, duration_ns=7, artifact_digest=digest, headers="full", fallback="<iostream>"
     )
     return Made(build=build, artifact=artifact, lasting=True)
+
+
+def rejected(log: str = "a.cu(1): error: no", **fields: object) -> Made:
+    build = wire.Build(outcome=wire.BuildOutcome.REJECTED, log=log, remarks=("a remark",), duration_ns=7)
+    return Made(build=dataclasses.replace(build, **fields), artifact=None, lasting=True)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -98,6 +106,55 @@ def test_what_was_stored_is_found(store: ArtifactStore) -> None:
     assert found(store, OTHER) is None
 
 
+def test_a_rejection_is_found_with_its_log_and_remarks(store: ArtifactStore) -> None:
+    """It has no artifact; an empty artifact is another thing."""
+    store.store(KEY, rejected())
+    store.store(OTHER, made(b""))
+    for one in (store, ArtifactStore(store.directory, LIMIT)):
+        assert (found(one), found(one, OTHER)) == (rejected(), made(b""))
+    assert found(store) != found(store, OTHER)
+
+
+def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:
+    """An entry with this build, sealed."""
+    header = json.dumps({"key": KEY, "build": build}).encode()
+    head = MAGIC + len(header).to_bytes(8, "big") + header
+    return hmac.digest(secret, head, "sha256") + head + artifact
+
+
+@pytest.mark.parametrize(
+    ("change", "artifact"),
+    [
+        ({"artifact_digest": None}, b""),
+        ({"artifact_digest": None}, b"artifact"),
+        ({"outcome": "rejected"}, b"artifact"),
+        ({"outcome": "rejected", "artifact_digest": None}, b"artifact"),
+        ({"outcome": "timed_out", "artifact_digest": None}, b""),
+        ({"outcome": "out_of_memory", "artifact_digest": None}, b""),
+        ({"outcome": "rejected", "artifact_digest": None, "reason": "BUILDER_DIED"}, b""),
+        ({"outcome": "rejected", "artifact_digest": None, "reason": "IMPORT_FAILED"}, b""),
+        ({"outcome": "another"}, b"artifact"),
+        ({"type": "Load"}, b"artifact"),
+    ],
+)
+def test_no_sealed_entry_says_two_things(store: ArtifactStore, change: dict[str, object], artifact: bytes) -> None:
+    """An artifact is there where the build made one, and nowhere else; what a limit ended is in no entry. The control changes nothing."""
+    secret, build = (store.directory / "secret").read_bytes(), dict(wire.as_json(made().build))
+    for changes, content, believed in (({}, b"artifact", True), (change, artifact, False)):
+        entry(store).write_bytes(entry_of({**build, **changes}, content, secret))
+        assert (found(store) is not None) is believed
+        assert entry(store).exists() is believed
+
+
+@pytest.mark.parametrize("ended", [wire.BuildOutcome.TIMED_OUT, wire.BuildOutcome.OUT_OF_MEMORY, wire.BuildOutcome.OUTPUT_EXCEEDED])
+def test_what_a_limit_ended_cannot_be_called_lasting(ended: wire.BuildOutcome) -> None:
+    """Nor what died. The control: a compiler's word can."""
+    for fields in ({"outcome": ended}, {"reason": "BUILDER_DIED"}):
+        with pytest.raises(ValueError, match="may end otherwise"):
+            rejected(**fields)
+    assert rejected(reason="UNSUPPORTED").lasting
+
+
 def test_nobody_else_reads_or_writes_the_cache(store: ArtifactStore) -> None:
     """Directories are 0700, files 0600, the secret's too."""
     store.store(KEY, made())
@@ -105,25 +162,29 @@ def test_nobody_else_reads_or_writes_the_cache(store: ArtifactStore) -> None:
     assert modes == {True: 0o700, False: 0o600}
 
 
-def test_no_byte_of_an_entry_can_be_changed(store: ArtifactStore) -> None:
+@pytest.mark.parametrize(("kept", "directory"), [(made(), "entries"), (rejected(), "rejections")], ids=["built", "rejected"])
+def test_no_byte_of_an_entry_can_be_changed(store: ArtifactStore, kept: Made, directory: str) -> None:
     """Seal, header and artifact, one bit at each place: noticed, removed, and a miss."""
-    store.store(KEY, made())
-    content = entry(store).read_bytes()
+    store.store(KEY, kept)
+    path = store.directory / directory / KEY
+    content = path.read_bytes()
     for place in range(len(content)):
         changed = bytearray(content)
         changed[place] ^= 1
-        entry(store).write_bytes(changed)
+        path.write_bytes(changed)
         assert found(store) is None
-        assert not entry(store).exists(), f"byte {place}"
+        assert not path.exists(), f"byte {place}"
 
 
-def test_no_entry_is_believed_cut_or_lengthened(store: ArtifactStore) -> None:
+@pytest.mark.parametrize(("kept", "directory"), [(made(), "entries"), (rejected(), "rejections")], ids=["built", "rejected"])
+def test_no_entry_is_believed_cut_or_lengthened(store: ArtifactStore, kept: Made, directory: str) -> None:
     """At every length."""
-    store.store(KEY, made())
-    content = entry(store).read_bytes()
+    store.store(KEY, kept)
+    path = store.directory / directory / KEY
+    content = path.read_bytes()
     for bad in [*(content[:length] for length in range(len(content))), content + b"x"]:
-        entry(store).write_bytes(bad)
-        assert found(store) is None and not entry(store).exists()
+        path.write_bytes(bad)
+        assert found(store) is None and not path.exists()
 
 
 def test_entries_that_change_places_are_not_believed(store: ArtifactStore) -> None:
@@ -216,6 +277,59 @@ def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
     store.store(KEY, made())
     store.store(OTHER, made(bytes(10_000)))
     assert found(store) == made() and found(store, OTHER) is None
+
+
+def test_rejections_drive_out_only_each_other(tmp_path: Path) -> None:
+    """They have a small share of the limit, so that a loop of wrong sources costs no artifact; the oldest goes first."""
+    store = ArtifactStore(tmp_path / "cache", 3 * REJECTION_SHARE * 4096)
+    store.store(KEY, made())
+    os.utime(entry(store), (0, 0))
+    keys, begun_s = [f"{number:064}" for number in range(10)], time.time()
+    for number, key in enumerate(keys):
+        store.store(key, rejected())
+        os.utime(store.directory / "rejections" / key, (begun_s, begun_s - 100 + number))
+    assert [found(store, key) is not None for key in keys] == [False] * 7 + [True] * 3
+    assert found(store) == made() and usage(store.directory) == (1, 4 * 4096)
+
+
+def test_a_rejection_is_believed_for_a_day(store: ArtifactStore) -> None:
+    """However often it is found meanwhile: one that was wrong is not believed for ever. The controls are younger, and built."""
+    store.store(KEY, rejected())
+    store.store(OTHER, made())
+    path, now_s = store.directory / "rejections" / KEY, time.time()
+    os.utime(entry(store, OTHER), (0, 0))
+    os.utime(path, (now_s, now_s - REJECTION_S + 600))
+    for _ in range(2):
+        assert found(store) == rejected() and path.stat().st_mtime < now_s - REJECTION_S + 601
+    os.utime(path, (now_s, now_s - REJECTION_S - 1))
+    assert found(store) is None and not path.exists()
+    assert found(store, OTHER) == made()
+
+
+def test_a_long_rejection_is_not_kept(tmp_path: Path) -> None:
+    """Neither one over the share of its kind, nor one that could not be read again. The control is short."""
+    small, large = ArtifactStore(tmp_path / "small", 8192 * REJECTION_SHARE), ArtifactStore(tmp_path / "large", 1 << 40)
+    for store, log, kept in (
+        (small, "x" * 10_000, False),
+        (small, "x" * 5_000, True),
+        (large, "x" * OVERHEAD_LIMIT_BYTES, False),
+        (large, "\x00" * wire.LOG_LIMIT_BYTES, True),
+    ):
+        store.store(OTHER, rejected(log))
+        assert (found(store, OTHER) is not None) is kept
+        assert bool(list((store.directory / "rejections").iterdir())) is kept
+        for path in (store.directory / "rejections").iterdir():
+            path.unlink()
+
+
+def test_all_together_stay_below_the_limit(tmp_path: Path) -> None:
+    """Rejections count too: where they take room, there is less for artifacts."""
+    store = ArtifactStore(tmp_path / "cache", REJECTION_SHARE * 4096)
+    for number in range(REJECTION_SHARE):
+        store.store(f"{number:064}", made())
+        os.utime(entry(store, f"{number:064}"), (number, number))
+    store.store(KEY, rejected())
+    assert usage(store.directory) == (REJECTION_SHARE - 1, REJECTION_SHARE * 4096) and found(store, "0" * 64) is None
 
 
 def test_what_a_dead_server_left_is_cleared_away(store: ArtifactStore) -> None:

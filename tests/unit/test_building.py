@@ -26,10 +26,11 @@ from grader.grading.build import (
     read_note,
 )
 from grader.grading.ports import Workspace
+from grader.grading.step_clock import StepClock
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile, Submission, SubmissionState
-from sandbox.compilers import build_result
+from sandbox.compilers import build_result, steps
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, BuildOutcome
 from tests import fakes
@@ -215,7 +216,7 @@ async def built(
 ) -> tuple[wire.Build, bytes | None]:
     work = host.work()
     environment = wire.Environment(device="a device", device_kind=device_kind, clock=wire.Clock.HOST, architecture=architecture)
-    build = await build_artifact(wanted or lease(), host, work, environment)  # type: ignore[arg-type]
+    build = await build_artifact(wanted or lease(), host, work, environment, StepClock())  # type: ignore[arg-type]
     return build, work.artifact_path.read_bytes() if work.artifact_path.exists() else None
 
 
@@ -358,13 +359,71 @@ async def test_what_was_built_while_the_toolchain_changed_is_not_kept(host: Fake
     assert not (await built(host))[0].cached
 
 
-@pytest.mark.parametrize("end", [BoxExit(cause=BoxCause.EXITED, exit_code=7), BoxExit(cause=BoxCause.WALL_LIMIT)])
-async def test_what_was_not_built_is_not_kept(host: FakeHost, end: BoxExit) -> None:
-    """The next one is judged anew."""
+REJECTED = BoxExit(cause=BoxCause.EXITED, exit_code=7, output=b"kernel.cu(1): error: no\n")
+
+
+@pytest.mark.parametrize("code", [3, 4, 7])
+async def test_what_the_compiler_rejected_is_kept(host: FakeHost, code: int) -> None:
+    """The second time no box is needed: the same log and note, called cached, and no artifact though a box would now leave one."""
+    host.isolation.end = replace(REJECTED, exit_code=code)
+    first, nothing = await built(host)
+    host.isolation.end = BUILT
+    second, still_nothing = await built(host)
+    assert host.isolation.count == 1 and nothing is still_nothing is None
+    assert second == replace(first, cached=True, duration_ns=second.duration_ns)
+    assert (first.outcome, first.log, first.headers) == (BuildOutcome.REJECTED, "kernel.cu(1): error: no\n", "light")
+
+
+async def test_another_users_rejection_is_a_build(host: FakeHost) -> None:
+    """As of what was built. The control: a user's own is found."""
+    host.isolation.end = REJECTED
+    found = [(await built(host, lease(user=user)))[0].cached for user in ("alice", "bob", "bob")]
+    assert found == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        BoxExit(cause=BoxCause.WALL_LIMIT),
+        BoxExit(cause=BoxCause.MEMORY_LIMIT),
+        BoxExit(cause=BoxCause.OUTPUT_LIMIT),
+        BoxExit(cause=BoxCause.PROCESS_LIMIT, exit_code=7),
+        BoxExit(cause=BoxCause.SIGNALLED, signal=9),
+        BoxExit(cause=BoxCause.SANDBOX_VIOLATION, signal=31),
+        BoxExit(cause=BoxCause.EXITED, exit_code=6),
+        BoxExit(cause=BoxCause.EXITED, exit_code=99),
+        replace(REJECTED, output=b"g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"),
+        replace(REJECTED, output=b"nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n"),
+        replace(REJECTED, output=b"cc1plus: out of memory allocating 65536 bytes\n"),
+        replace(REJECTED, output=b"kernel.cu:3:1: internal compiler error: Segmentation fault\n"),
+        replace(REJECTED, output=b"as: BFD: write: No space left on device\n"),
+        replace(REJECTED, output=b"x\nninja: fatal: fork: Resource temporarily unavailable\n"),
+        replace(REJECTED, output=f"{steps.UNFINISHED}\n".encode()),
+        replace(REJECTED, output=b"e" * wire.LOG_LIMIT_BYTES),  # its end is not known
+    ],
+    ids=lambda end: f"{end.cause.value}-{end.exit_code}-{end.output[:24]!r}",
+)
+async def test_what_may_be_built_the_next_time_is_not_kept(host: FakeHost, end: BoxExit) -> None:
+    """The next one is judged anew: a limit, a compiler that was killed, a host that lacked something. The control is above."""
     host.isolation.end = end
     assert (await built(host))[1] is None
     host.isolation.end = BUILT
     assert (await built(host))[1] is not None
+
+
+@pytest.mark.parametrize(("code", "count"), [(3, 2), (4, 2), (7, 1)])
+async def test_of_what_is_imported_only_the_compilers_word_is_kept(host: FakeHost, code: int, count: int) -> None:
+    """A package that is missing today may be installed tomorrow, and the toolchain's fingerprint does not have it."""
+    wanted = lease()
+    wanted = replace(wanted, submission=replace(wanted.submission, new=replace(wanted.submission.new, language="python")))
+    host.isolation.end = replace(REJECTED, exit_code=code)
+    assert [(await built(host, wanted))[0].outcome for _ in range(2)] == [BuildOutcome.REJECTED] * 2
+    assert host.isolation.count == count
+
+
+def test_a_missing_header_is_no_interruption() -> None:
+    """What compilers print of most errors is about the source."""
+    assert build.INTERRUPTED.search(b"kernel.cu:1:10: fatal error: nothing.h: No such file or directory\ncompilation terminated.\n") is None
 
 
 async def test_the_compilers_clock_stands_still(host: FakeHost) -> None:
@@ -378,7 +437,7 @@ async def test_a_servers_umask_does_not_keep_the_box_from_its_sources(host: Fake
     work, environment = host.work(), wire.Environment(device="a device", device_kind="emulated", clock=wire.Clock.HOST)
     before = os.umask(0o077)
     try:
-        await build_artifact(lease(), host, work, environment)  # type: ignore[arg-type]
+        await build_artifact(lease(), host, work, environment, StepClock())  # type: ignore[arg-type]
     finally:
         os.umask(before)
     modes = {path.relative_to(work.source_dir).as_posix(): path.stat().st_mode & 0o777 for path in work.source_dir.rglob("*")}

@@ -96,6 +96,47 @@ def test_what_was_asked_is_what_is_sent(address: str, kernel: Path) -> None:
     assert (sent["language"], sent["entry"], sent["sources"][0]["path"]) == ("cuda", "solve", "accept.cu")
 
 
+def test_tags_parent_and_annotations_arrive_and_a_list_is_by_tag(address: str, kernel: Path) -> None:
+    """Each option may be repeated; a list without tags has no column of them."""
+    parent = json.loads(run("submit", kernel, "--server", address, "--no-wait", "--json").stdout)["name"].removeprefix("submissions/")
+    words = (
+        "--tag",
+        "run7",
+        "--tag",
+        "run7:b",
+        "--parent",
+        parent,
+        "--annotate",
+        "tile=16",
+        "--annotate",
+        "why=a=b",
+        "--no-wait",
+        "--json",
+    )
+    sent = json.loads(run("submit", kernel, "--server", address, *words).stdout)
+    assert (sent["tags"], sent["parent"]) == (["run7", "run7:b"], f"submissions/{parent}")
+    assert sent["annotations"] == {"tile": "16", "why": "a=b"}
+    listed = run("list", "--server", address, "--tag", "run7").stdout
+    assert sent["name"] in listed and parent not in listed and "run7, run7:b" in listed
+    assert "no such submissions" in run("list", "--server", address, "--tag", "run8").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--annotate", "tile"), "--annotate: 'tile' has no key; write KEY=VALUE"),
+        (("--annotate", "=1"), "--annotate: '=1' has no key; write KEY=VALUE"),
+        (("--annotate", "a=1", "--annotate", "a=2"), "--annotate: the key 'a' is given twice; give each once"),
+        (("--tag", "a b"), "tags[0]: 'a b' is not a tag"),
+        (("--parent", "none"), "you have no submission 'submissions/none'"),
+    ],
+)
+def test_what_is_no_tag_parent_or_annotation_is_misuse(address: str, kernel: Path, words: tuple[str, ...], text: str) -> None:
+    """By the option, or by the field of the server's answer."""
+    ended = run("submit", kernel, "--server", address, "--no-wait", *words)
+    assert ended.exit_code == 2 and text in " ".join(ended.stderr.split())
+
+
 def test_a_device_that_is_nowhere_is_misuse_and_one_that_is_not_here_is_named(address: str, kernel: Path) -> None:
     """The command knows the forms, and the server what it has."""
     ended = run("submit", kernel, "--server", address, "--device", "gpu7")

@@ -29,6 +29,7 @@ CASES = [
     (errors.QueueFull(7, 2.5), code_pb2.UNAVAILABLE, error_details_pb2.RetryInfo),
     (errors.QueueShareUsed(7, 2.5), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.QuotaFailure),
     (errors.QueueShareUsed(7, 30.0), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.RetryInfo),
+    (errors.TooManyWatches(7, 30.0), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.RetryInfo),
     (errors.ShuttingDown(2.5), code_pb2.UNAVAILABLE, error_details_pb2.RetryInfo),
     (errors.LedgerBusy("locked"), code_pb2.UNAVAILABLE, error_details_pb2.RetryInfo),
 ]

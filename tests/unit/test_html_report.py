@@ -11,11 +11,11 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grader.html_report import content, raw_data
-from grader.html_report.charts import stages
 from grader.html_report.diagnostics import REMARKS, REMARKS_OF_LINE, remarks_by_line
 from grader.html_report.highlight import tokens
 from grader.html_report.report_file import report_file
@@ -80,18 +80,6 @@ def graded(text="plain"):
     return found
 
 
-def outside(submission):
-    """The same, of no competition."""
-    submission.ClearField("competition")
-    return submission
-
-
-def progress(stage, seconds, attempt=1):
-    event = submission_pb2.SubmissionEvent(attempt=attempt, progress=submission_pb2.Progress(stage=stage))
-    event.event_time.FromDatetime(BEGUN + timedelta(seconds=seconds))
-    return event
-
-
 class Elements(html.parser.HTMLParser):
     """The elements of a page as a browser sees them, and all of its text."""
 
@@ -111,14 +99,17 @@ class Elements(html.parser.HTMLParser):
 
 def test_a_report_holds_all_that_a_reader_asks_for():
     """Verdict, why, numbers with intervals, rates by unit, roofline, samples, timeline, source with remarks, environment, raw data."""
-    text = report_file(graded(), [progress(submission_pb2.STAGE_BUILDING, 2), progress(submission_pb2.STAGE_VERIFYING, 5)])
+    found = graded()
+    for step, begin_s, seconds in ((report_pb2.STEP_QUEUED, 0, 1), (report_pb2.STEP_COMPILE, 1, 6), (report_pb2.STEP_VERIFY, 7, 4)):
+        found.report.timeline.add(step=step, begin=Duration(seconds=begin_s), duration=Duration(seconds=seconds))
+    text = report_file(found)
     page = Elements(text)
     words = " ".join(page.text.split())
     for shown in (
         "ACCEPTED", "plain", "2x (1.9 to 2.1)", "1.01 ms", "1.00 ms to 1.02 ms", "396 GB/s", "10 % of memory bandwidth",
         "79 % of FP32 units, 10 % of TF32 tensor cores", "FP32 units", "warning #1: plain", "sm_90", "docker",
         "wrong with the kernel first, and right with PyTorch first",
-        "75 % at 128 and 256 and 512 threads (registers)",
+        "75 % at 128 and 256 and 512 threads (registers)", "compile 6",
     ):  # fmt: skip
         assert shown in words, shown
     charts = [attributes["class"] for tag, attributes in page.found if tag == "svg"]
@@ -285,34 +276,6 @@ def test_colouring_takes_linear_time():
     for unit in ("\n", '"', "/*", "*/", "'", 'R"(', "a", "#", " ", "\\", "1e", '"""', "a\n", " \n", "f(", "@"):
         for path in ("k.cu", "k.py"):
             assert sum(1 for _ in tokens(path, unit * 100_000)) <= 200_001, (path, unit)
-
-
-def test_a_timeline_is_of_the_last_attempt():
-    """Queue, then each stage once, also where stages alternate; it covers all the time from submission to end."""
-    build, load, verify, measure = (
-        submission_pb2.STAGE_BUILDING, submission_pb2.STAGE_LOADING, submission_pb2.STAGE_VERIFYING, submission_pb2.STAGE_MEASURING,
-    )  # fmt: skip
-    lost = [progress(build, 1), progress(measure, 2)]
-    times = [(build, 2), (load, 4), (verify, 5), (measure, 7), (verify, 8), (measure, 9)]
-    found = stages(outside(graded()), lost + [progress(stage, seconds, attempt=2) for stage, seconds in times])
-    assert [(one.name, one.duration_s) for one in found] == [
-        ("queue", 1), ("start", 1), ("build", 2), ("load", 1), ("verify", 3), ("measure", 3),
-    ]  # fmt: skip
-    assert [(one.name, one.duration_s) for one in stages(outside(graded()), [])] == [("queue", 1), ("grade", 10)]
-    assert stages(submission_pb2.Submission(), []) == []
-
-
-def test_stages_of_a_competitions_submission_are_not_shown():
-    """They would say how long secret workloads took. The control: outside of one they are."""
-    events = [progress(submission_pb2.STAGE_BUILDING, 2), progress(submission_pb2.STAGE_VERIFYING, 5)]
-    assert [one.name for one in stages(graded(), events)] == ["queue", "grade"]
-    assert [one.name for one in stages(outside(graded()), events)] == ["queue", "start", "build", "verify"]
-
-
-def test_times_of_events_that_make_no_sense_make_no_negative_stage():
-    """A clock that went back, an event after the end."""
-    found = stages(outside(graded()), [progress(submission_pb2.STAGE_BUILDING, -50), progress(submission_pb2.STAGE_MEASURING, 500)])
-    assert all(one.duration_s > 0 for one in found) and sum(one.duration_s for one in found) == 11
 
 
 def test_hidden_workloads_are_a_count():

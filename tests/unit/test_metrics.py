@@ -9,7 +9,7 @@ import pytest
 
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState, WriteTotals
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
-from grader.observability.observer import BuilderNow, LaneNow, LaneState, Observer, Observers, Sent, Stopped
+from grader.observability.observer import BuilderNow, LaneNow, LaneState, Observer, Observers, Sent, Stopped, WarmNow
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -73,18 +73,13 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     metrics.attempt_began(held)
     built = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
     stages = [wire.Progress(stage=stage) for stage in (*wire.Stage, wire.Stage.VERIFYING)]
-    for fact, after_s in zip([stages[0], built, *stages[1:]], (1, 2, 4, 8, 16, 64, 32), strict=True):
+    for fact, after_s in zip([stages[0], built, *stages[1:]], (1, 2, 128, 4, 256, 8, 16, 64, 32), strict=True):
         metrics.fact_found(held, fact)
         clock.now += after_s
     metrics.attempt_ended(held, fakes.report())
-    assert [stage_s(metrics, stage) for stage in ("building", "waiting", "loading", "verifying", "measuring", "profiling")] == [
-        1,
-        2,
-        4,
-        8 + 32,
-        16,
-        64,
-    ]
+    found = {stage: stage_s(metrics, stage) for stage in wire.Stage}
+    waited = {"waiting": 2 + 128}  # from the end of the build, or from when it is said
+    assert found == {"building": 1, **waited, "loading": 4, "baseline": 256, "verifying": 8 + 32, "measuring": 16, "profiling": 64}
 
 
 def test_the_wait_is_counted_once_a_submission(metrics):
@@ -164,6 +159,17 @@ def test_a_lane_that_has_gone_is_not_shown(metrics):
     metrics.set_lanes([LaneNow(name="a/cuda:0", state=LaneState.FREE)])
     metrics.set_lanes([LaneNow(name="b/cuda:0", state=LaneState.FREE)])
     assert value(metrics, "grader_lane_state", lane="a/cuda:0", state="free") is None
+
+
+def test_jobs_are_counted_by_whether_their_box_waited(metrics):
+    """A second look adds what came since the first."""
+    for now, expected in (
+        (WarmNow(waiting_count=2, hit_count=3, miss_count=1), (2, 3, 1)),
+        (WarmNow(hit_count=5, miss_count=1), (0, 5, 1)),
+    ):
+        metrics.set_warm(now)
+        assert value(metrics, "grader_warm_boxes") == expected[0]
+        assert tuple(value(metrics, "grader_run_boxes_total", box=box) for box in ("warm", "new")) == expected[1:]
 
 
 def test_a_builders_places_are_taken_or_free(metrics):

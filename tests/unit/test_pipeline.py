@@ -61,8 +61,11 @@ def lease(name: str = "s1", *, device_kind: str = "", language: str = "cuda", wo
 
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
+    """All facts but for the timeline, which is the last."""
     async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
-        return [fact async for fact in facts]
+        *found, timeline = [fact async for fact in facts]
+        assert isinstance(timeline, wire.AttemptTimeline)
+        return found
 
 
 def workload(name: str, device_kind: str) -> wire.Workload:
@@ -91,7 +94,7 @@ async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> Non
     await graded(fleet, lease("s2", device_kind="emulated", language="torch_extension"))
     plain, torch = boxes.runs
     assert plain.gpu is torch.gpu is None and plain.limits.memory_bytes == fleet.profile.run.memory_bytes
-    assert plain.argv[-2:] == ("--language", "sandbox.languages.cuda") and torch.argv[-2:] == ("--preload", "torch")
+    assert plain.argv[-4:] == ("--language", "sandbox.languages.cuda", "--wait", "{link}") and torch.argv[-2:] == ("--preload", "torch")
 
 
 @pytest.mark.parametrize("device_kind", ["cuda", "emulated"])

@@ -114,7 +114,7 @@ def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(interleaved, "run", _runs(10_000))
         trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None)
         said, _ = drained(interleaved.time_alone(trusted, bench, (interleaved.EAGER,)))  # type: ignore[arg-type]
-        assert said == [wire.Progress(stage=wire.Stage.LOADING)] * count
+        assert said == [wire.Progress(stage=wire.Stage.BASELINE)] * count
 
 
 def test_a_reference_has_as_long_as_a_run_of_it_and_a_compiler_longer(monkeypatch: pytest.MonkeyPatch) -> None:

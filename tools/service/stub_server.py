@@ -29,6 +29,7 @@ from grader.server.wiring import box_settings, joined
 from sandbox.protocol import wire
 
 CAPACITY = 4
+BUILDER_COUNT = 2  # where --builders says nothing: stubs need no cores
 HOLD = "stub: hold"  # a source with this in it is graded until it is cancelled, beside the others
 HELD_MOST = 5000
 HELD_LEASE_S = 600.0  # no server has thousands of attempts under way, and none has their heartbeats
@@ -71,9 +72,9 @@ def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
         boxes = StubBoxes()
-        lane_count = 0 if builds_only else settings.lanes
+        lane_count, builder_count = 0 if builds_only else settings.lanes, settings.builders or BUILDER_COUNT
         fleet = LocalFleet(
-            isolation=boxes, settings=box_settings(settings), lane_count=lane_count, builder_count=settings.builders, make_judge=judge
+            isolation=boxes, settings=box_settings(settings), lane_count=lane_count, builder_count=builder_count, make_judge=judge
         )
         have_built = partial(setattr, fleet, "build_elsewhere")
         async with fleet:
@@ -84,7 +85,7 @@ def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
                 isolation=boxes.NAME,
                 safe=True,
                 lanes=fleet.lanes,
-                builds=Builds(toolchain="stub", count=settings.builders, build=fleet.build, have_built=have_built),
+                builds=Builds(toolchain="stub", count=builder_count, build=fleet.build, have_built=have_built),
             )
 
     return wired
@@ -135,6 +136,9 @@ class _Ended:
 
     kill = wait
 
+    def begin(self, wall_s: float) -> None:
+        """It has ended."""
+
 
 class _Running:
     uid = -1
@@ -145,6 +149,9 @@ class _Running:
     async def wait(self) -> BoxExit:
         code = await self._process.wait()
         return BoxExit(cause=BoxCause.SIGNALLED if code < 0 else BoxCause.EXITED, signal=-code if code < 0 else None)
+
+    def begin(self, wall_s: float) -> None:
+        """It has no limit."""
 
     async def kill(self) -> BoxExit:
         with contextlib.suppress(ProcessLookupError):

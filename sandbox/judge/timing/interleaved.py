@@ -23,8 +23,8 @@ from sandbox.judge.run.runner_link import RunnerLink, Silence
 from sandbox.judge.run.trial import Run, RunOptions, WorkloadContext, run
 from sandbox.judge.timing.box_load import BoxLoad
 from sandbox.judge.timing.heartbeat import Heartbeat
-from sandbox.judge.timing.noise import undisturbed_rounds
-from sandbox.judge.timing.speedup import speedup, steady
+from sandbox.judge.timing.speedup import steady
+from sandbox.judge.timing.stopping import LOOKS, Look, LookAllowance, end_of
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Operation, Status
@@ -38,15 +38,18 @@ NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
 ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 24, wire.Clock.HOST: 6}
 WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
 WARMUP_COUNT = 3
-TURN_COUNT, REPEAT_LIMIT = 12, 30  # by device clock: turns, and ABBAs within one
+WARMUP_SHARE = 0.2  # of the budget: by the host's clock a kernel that takes longer is not warmed up again
+REPEAT_LIMIT = 10  # by device clock: ABBAs within a turn
+SPREAD_TURN_COUNT = LOOKS[2]  # where time is short, turns have fewer ABBAs until it is enough for so many turns
+PLANNED_SHARE = 0.8  # of the budget: runs may take longer than those before the first turn
 RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
-WIDE_NS, WIDE_SHARE = 800.0, 0.008  # half of an interval; on a quiet H200 600 ns for 100 us
-QUIET_SHARE = 0.75  # of the turns taken; with fewer, as many more are taken at most
+QUIET_SHARE = 0.75  # of the turns taken; with fewer, all count
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
 WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
+NOTHING_SEEN = Look(quiet_count=0, widths=())
 COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
 PASSED = wire.TrialOutcome.PASSED
 
@@ -79,6 +82,8 @@ class TimingSetup:
     budget_s: float
     launch_ns: float = 0.0
     load: BoxLoad | None = None
+    precision: float = 0.01  # the half-width at which turns may end
+    allowance: LookAllowance = LookAllowance.FACTOR  # of an interval that was looked at
 
     @property
     def clock(self) -> wire.Clock:
@@ -103,13 +108,15 @@ SoloRuns = tuple[dict[str, list[RunTime]], dict[bool, list[int]]]  # baselines' 
 
 @dataclass(slots=True)
 class Times:
-    """By arm, and for each turn: how long the runs took, and how much of that was after `done`. planned: how many turns there were to be,
-    before any had to be taken again."""
+    """By arm, and for each turn: how long the runs took, and how much of that was after `done`. planned: how many turns the budget had time
+    for. allowance: what the interval pays for how the turns ended."""
 
     taken_ns: dict[str, list[list[int]]] = field(default_factory=dict)
     read_ns: dict[str, list[int]] = field(default_factory=dict)
     throttle_reasons: set[str] = field(default_factory=set)
-    planned: int = TURN_COUNT
+    planned: int = LOOKS[0]
+    allowance: LookAllowance = LookAllowance.NONE
+    end: wire.MeasurementEnd | None = None
 
     def flat(self, arm: str) -> list[int]:
         """All runs of an arm that is there."""
@@ -118,7 +125,7 @@ class Times:
 
 def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str, ...]) -> Generator[wire.Progress, None, SoloTimings]:
     """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
-    clock, running, signs = trusted.device.CLOCK, [], Heartbeat(wire.Stage.LOADING)
+    clock, running, signs = trusted.device.CLOCK, [], Heartbeat(wire.Stage.BASELINE)
     for name in variants:
         how = RunOptions(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s if name == EAGER else COMPILE_S)
         first = []
@@ -205,13 +212,16 @@ def contestants(parties: TimingSetup, bench: WorkloadContext, own: WorkloadConte
 
 
 def take_turns(
-    parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, times: Times, signs: Heartbeat
+    parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, times: Times, signs: Heartbeat, look: Callable[[], Look]
 ) -> Iterator[wire.Plan | wire.Trial | wire.Progress]:
-    """Warm up, say how many runs there will be, and do them; emits a trial per turn, and ends early after one that failed."""
+    """Warm up, decide how many turns there is time for, and take them until one is the last (`stopping.py`).
+
+    Emits a trial per turn, and ends early after one that failed. look: what the turns so far come to.
+    """
     among = contestants(parties, bench, own)
-    cycles_s, subject_ns = [], 0
+    cycles_s, subject_ns, warming_s = [], 0, time.monotonic()
     for _ in range(WARMUP_COUNT):
-        begun = time.monotonic()
+        begun_s = time.monotonic()
         for name, arm in among.items():
             done = arm()
             yield from signs.emit_if_due()
@@ -222,48 +232,62 @@ def take_turns(
             if trial.outcome is not PASSED:
                 yield trial
                 return
-        cycles_s.append(time.monotonic() - begun)
+        cycles_s.append(time.monotonic() - begun_s)
+        if parties.clock is wire.Clock.HOST and time.monotonic() - warming_s > WARMUP_SHARE * parties.budget_s:
+            break
+    begun_s = time.monotonic()
+    _rest(parties, times)
+    between_s = time.monotonic() - begun_s
     null_ns = statistics.median(parties.alone.null_ns[parties.copies])
     # The first of the cycles may have had something to load.
-    turns, repeats = plan_turns(parties.clock, statistics.median(cycles_s), parties.budget_s, max(0.0, subject_ns - null_ns))
-    yield wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * turns * repeats),))
-    times.planned, turn = turns, 0
-    while turn < turns or (turn < 2 * turns and (_too_few_quiet(parties, times) or _too_wide(times))):
+    cycle_s, net_ns = statistics.median(cycles_s), max(0.0, subject_ns - null_ns)
+    budget_s = parties.budget_s
+    if parties.clock is wire.Clock.HOST:
+        budget_s -= time.monotonic() - warming_s
+    limit, repeats = plan_turns(parties.clock, cycle_s, max(budget_s, 0.0), net_ns, between_s)
+    least, most = (TURN_FLOOR, TURN_LIMIT) if parties.clock is wire.Clock.HOST else (SLOW_TURN_COUNT, LOOKS[-1])
+    yield _planned(bench, least * repeats)
+    times.planned, turn, begun_s = limit, 0, time.monotonic()
+    looked_at = parties.clock is not wire.Clock.HOST and limit >= LOOKS[0]
+    times.allowance = parties.allowance if looked_at else LookAllowance.NONE
+    while times.end is None:
         trial = yield from _turn(among, bench, repeats, times, 2 * repeats * turn, signs)
         yield trial
         if trial.outcome is not PASSED:
             return
         turn += 1
-        times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
+        _rest(parties, times)
+        times.end = end_of(turn, limit, look() if looked_at and turn in LOOKS else NOTHING_SEEN, parties.precision, most)
+        if times.end is None and turn >= least and time.monotonic() - begun_s > budget_s:
+            times.end, times.allowance = wire.MeasurementEnd.BUDGET, LookAllowance.CUT_SHORT
+    yield _planned(bench, turn * repeats)
 
 
-def _too_few_quiet(parties: TimingSetup, times: Times) -> bool:
-    """Whether too many of the turns taken are not quiet: a host is busy for seconds, and the next turn may be a better one."""
-    own, nulls = times.taken_ns.get(OWN_NULL, []), times.taken_ns.get(NULL[parties.copies], [])
-    return bool(own) and len(undisturbed_rounds(own, nulls, steady(parties.alone.null_ns[parties.copies]))) < QUIET_SHARE * len(own)
+def _planned(bench: WorkloadContext, cycles: int) -> wire.Plan:
+    """So many ABBAs have to be seen."""
+    return wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * cycles),))
 
 
-def _too_wide(times: Times) -> bool:
-    """Whether turns scatter by more than they do on a quiet host, so that as many more are worth their time. Of kernels that take seconds
-    there are few turns, and there stay few."""
-    arms_ns = [[steady(turn) for turn in times.taken_ns.get(arm, [])] for arm in (SUBJECT, OWN_NULL, EAGER, NULL[True])]
-    if min(map(len, arms_ns)) < TURN_COUNT:
-        return False
-    subject_ns, eager_ns = ([one - null for one, null in zip(*pair, strict=True)] for pair in (arms_ns[:2], arms_ns[2:]))
-    found = speedup(EAGER, subject_ns, eager_ns)
-    half = max((math.log(one.ratio_high / one.ratio_low) / 2 for one in found), default=math.inf)
-    return half > WIDE_SHARE and half * statistics.fmean(subject_ns) > WIDE_NS
+def _rest(parties: TimingSetup, times: Times) -> None:
+    """What is done between turns, in nobody's time."""
+    gc.collect()
+    times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
 
 
-def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: float) -> tuple[int, int]:
-    """How many turns, and ABBAs within one: decided by the judge from verified runs, within the budget. cycle_s: everyone once.
+def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: float, between_s: float = 0.0) -> tuple[int, int]:
+    """How many turns there is time for, and ABBAs within one: decided by the judge from verified runs, within the budget. cycle_s: everyone
+    once. between_s: from turn to turn.
 
-    By device clock no more than make the interval as narrow as it is meant to be: a long kernel needs few, and is not worth the wait.
+    By device clock a turn of a long kernel has no more runs than its interval needs, and turns are rather many than long: they are what
+    the interval is made of.
     """
+    left_s = PLANNED_SHARE * budget_s
     if clock is wire.Clock.HOST:
-        return max(TURN_FLOOR, min(TURN_LIMIT, int(budget_s / 2 / max(cycle_s, 1e-9)))), 1
-    cycles = int(budget_s / (2 * max(cycle_s, 1e-9)))
-    return max(SLOW_TURN_COUNT, min(TURN_COUNT, cycles)), max(1, min(_needed(subject_ns), REPEAT_LIMIT, cycles // TURN_COUNT))
+        return max(TURN_FLOOR, min(TURN_LIMIT, int(left_s / max(2 * cycle_s + between_s, 1e-9)))), 1
+    cycles = left_s / max(2 * cycle_s, 1e-9)
+    repeats = max(1, min(_needed(subject_ns), REPEAT_LIMIT, int(cycles / SPREAD_TURN_COUNT)))
+    turns = int(left_s / max(2 * cycle_s * repeats + between_s, 1e-9))
+    return max(SLOW_TURN_COUNT, min(LOOKS[-1], turns)), repeats
 
 
 def _needed(subject_ns: float) -> int:
@@ -271,7 +295,7 @@ def _needed(subject_ns: float) -> int:
     estimator's own) times what single runs of the H200 scatter."""
     scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
     runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
-    return max(1, math.ceil(runs / (2 * TURN_COUNT)))
+    return max(1, math.ceil(runs / (2 * LOOKS[0])))
 
 
 def _turn(
@@ -293,7 +317,6 @@ def _turn(
                 return trials[-1]
     for name, durations in taken.items():
         times.taken_ns.setdefault(name, []).append(durations)
-    gc.collect()
     return merge_trials(trials)
 
 

@@ -6,8 +6,9 @@ How it is taken is in `interleaved.py`; why it is taken so, in docs/decisions/00
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sandbox.judge.run.runner_link import RunnerLink
 from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
@@ -15,9 +16,10 @@ from sandbox.judge.timing.batch import Batch, time_batches
 from sandbox.judge.timing.heartbeat import Heartbeat
 from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Times, TimingSetup, null_runs, take_turns
 from sandbox.judge.timing.noise import NoiseKind
-from sandbox.judge.timing.overhead import subtract_overhead
+from sandbox.judge.timing.overhead import Net, subtract_overhead
 from sandbox.judge.timing.record import record
 from sandbox.judge.timing.speedup import steady
+from sandbox.judge.timing.stopping import Look
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation
 
@@ -25,6 +27,9 @@ CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
 # A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
 EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
+BENCH_SHARE = 0.15  # of the budget, at most, for each do_bench by the host's clock
+# By the host's clock, where the budget is shorter than this, there are fewer null runs next to the subject; those before it count then too.
+SHORT_S, SHORT_NULL_COUNT = 2.0, 2
 BENCH_S, BENCH_LAUNCHES = 10.0, 12
 # A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/judge_process.py).
 BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
@@ -32,11 +37,21 @@ BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 
 def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
     """Emit trials for all certified runs, and the measurement at the end; end early after a trial that failed. own: the baselines'."""
-    trusted, clock = parties.trusted, parties.clock
-    nulls = {copies: null_runs(trusted, own, copies=copies) for copies in {True, parties.copies}}
+    trusted, clock, begun_s = parties.trusted, parties.clock, time.monotonic()
+    short = clock is wire.Clock.HOST and parties.budget_s < SHORT_S
+    bench_budget_ns, null_count = bench_ns(parties), SHORT_NULL_COUNT if short else None
+    nulls = {copies: null_runs(trusted, own, copies=copies, count=null_count) for copies in {True, parties.copies}}
     floors = [*parties.alone.floor_ns, *null_runs(trusted, own, floor=True)]
+    floors += [one for taken in parties.alone.null_ns.values() for one in taken] if short else []
     times, signs = Times(), Heartbeat(wire.Stage.MEASURING, bench.workload.workload_id)
-    for fact in take_turns(parties, bench, own, times, signs):
+
+    def look() -> Look:
+        return _subtracted(parties, times, nulls, floors).net.look
+
+    if clock is wire.Clock.HOST:  # where the budget is short, the rest of the measurement is not much shorter than its turns
+        bench_s = (1 + len(parties.alone.run_ns)) * bench_budget_ns / 1e9
+        parties = replace(parties, budget_s=max(0.0, parties.budget_s - bench_s - (time.monotonic() - begun_s)))
+    for fact in take_turns(parties, bench, own, times, signs, look):
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
@@ -47,11 +62,11 @@ def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, 
     patient = RunOptions(limit_s=BASELINE_S + bench.problem.trial_s)
     reported = {}
     for name in parties.alone.run_ns:
-        reported[name] = _reported(trusted, own, replace(patient, variant=VARIANTS[name]))
+        reported[name] = _reported(trusted, own, replace(patient, variant=VARIANTS[name]), bench_budget_ns)
         yield from signs.emit_if_due()
-    claim = _reported(parties.subject, bench, RunOptions(), statistics.median(times.flat(SUBJECT)))
+    claim = _reported(parties.subject, bench, RunOptions(), bench_budget_ns, statistics.median(times.flat(SUBJECT)))
     for copies, taken in nulls.items():
-        taken += null_runs(trusted, own, copies=copies)
+        taken += null_runs(trusted, own, copies=copies, count=null_count)
     floors += null_runs(trusted, own, floor=True)
     measurement = _measurement(parties, bench, times, nulls, floors)
     record(parties, bench, times, claim, reported)
@@ -77,24 +92,39 @@ def _batches(
     return (yield from time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, signs, copies=parties.copies))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subtracted:
+    """The turns less the protocol, and what was subtracted."""
+
+    net: Net
+    floor_ns: int
+    waited_ns: float
+    early: bool
+
+
+def _subtracted(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> _Subtracted:
+    null_ns = min(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies])))
+    floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
+    waited_ns = 0.0 if parties.clock is wire.Clock.HOST else steady(times.read_ns[SUBJECT]) - parties.alone.read_ns
+    early = is_early(waited_ns, parties.alone.read_ns)
+    net = subtract_overhead(parties, times, nulls, floor_ns, early=early)
+    return _Subtracted(net=net, floor_ns=floor_ns, waited_ns=waited_ns, early=early)
+
+
 def _measurement(
     parties: TimingSetup, bench: WorkloadContext, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]
 ) -> wire.Measurement:
-    clock = parties.clock
-    null_ns = min(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies])))
-    floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
-    waited_ns = 0.0 if clock is wire.Clock.HOST else steady(times.read_ns[SUBJECT]) - parties.alone.read_ns
-    early = is_early(waited_ns, parties.alone.read_ns)
-    net = subtract_overhead(parties, times, nulls, floor_ns, early=early)
+    found = _subtracted(parties, times, nulls, floors)
+    net, floor_ns, turn_count = found.net, found.floor_ns, len(times.taken_ns[SUBJECT])
     return wire.Measurement(
         workload_id=bench.workload.workload_id,
         hidden=bench.workload.hidden,
-        clock=clock,
+        clock=parties.clock,
         certified=net.certified,
         bound_ns=int(statistics.median(times.flat(SUBJECT))) - floor_ns,
         floor_ns=floor_ns,
-        waited_ns=round(waited_ns),
-        done_early=early,
+        waited_ns=round(found.waited_ns),
+        done_early=found.early,
         disturbed=net.unrest is not NoiseKind.NONE,
         baseline_slowed=any(one.slowed for one in net.baselines.values()),
         # On a busy machine the protocol can seem to take longer than protocol and baseline: then the clock has no time for the baseline.
@@ -102,6 +132,10 @@ def _measurement(
         speedups=net.speedups,
         moved_bytes=bench.workload.moved_bytes,
         flops=bench.workload.flops,
+        turn_count=turn_count,
+        left_out_count=turn_count - net.quiet_count if net.quiet_count else 0,
+        half_width=max((one.total for one in net.widths if one is not None), default=None),
+        end=times.end,
     )
 
 
@@ -126,12 +160,19 @@ def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
     return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
 
 
-def _reported(runner: RunnerLink, bench: WorkloadContext, how: RunOptions, launch_ns: float | None = None) -> wire.Samples | None:
+def bench_ns(parties: TimingSetup) -> int:
+    """For how long a runner's do_bench runs."""
+    usual_ns = BENCH_NS[parties.clock]
+    return usual_ns if parties.clock is wire.Clock.DEVICE_EVENTS else min(usual_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
+
+
+def _reported(
+    runner: RunnerLink, bench: WorkloadContext, how: RunOptions, budget_ns: int, launch_ns: float | None = None
+) -> wire.Samples | None:
     """do_bench on inputs like all others, by the runner itself; the subject's is a claim. launch_ns: how long a launch takes, where that
     is known."""
     run(runner, bench, how)
-    trial_s, budget_ns = bench.problem.trial_s, BENCH_NS[runner.device.CLOCK]
-    reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), bench_limit_s(trial_s, launch_ns))
+    reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), bench_limit_s(bench.problem.trial_s, launch_ns))
     if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
         return wire.Samples(durations_ns=reply.samples_ns)
     return None

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from sandbox.judge.timing.baseline_slowdown import BaselineTimes, baseline_times
 from sandbox.judge.timing.interleaved import NULL, OWN_NULL, QUIET_SHARE, SUBJECT, Times, TimingSetup
 from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind, classify_noise, undisturbed_rounds
-from sandbox.judge.timing.speedup import half_width, speedup, steady
+from sandbox.judge.timing.speedup import interval_width, speedup, steady
+from sandbox.judge.timing.stopping import Look, LookAllowance, Width, quantile
 from sandbox.protocol import wire
 
 # By how much two processes that do the same differ, however long they are timed: from gradings of a kernel against itself (record 0014).
@@ -24,12 +25,20 @@ APART_NS = 1_500.0  # where null runs of the two are further apart than this, on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Net:
-    """What a workload's turns come to. certified: the subject's, of the turns that count."""
+    """What a workload's turns come to. certified: the subject's, of the turns that count. quiet_count: of these turns; 0 where so many were
+    not quiet that all count. widths: of the baselines' intervals."""
 
     unrest: NoiseKind
     certified: wire.Samples
     baselines: dict[str, BaselineTimes]
     speedups: tuple[wire.Speedup, ...]
+    quiet_count: int
+    widths: tuple[Width | None, ...]
+
+    @property
+    def look(self) -> Look:
+        """What decides whether more turns are taken."""
+        return Look(quiet_count=self.quiet_count, widths=self.widths)
 
 
 def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int, *, early: bool) -> Net:
@@ -43,7 +52,7 @@ def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, l
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
     less_ns = floors_ns if clock is wire.Clock.HOST else own_ns
     own_nulls = times.taken_ns.get(OWN_NULL, [])
-    kept = _counting(own_nulls, null_turns, alone_ns)
+    quiet = kept = _counting(own_nulls, null_turns, alone_ns)
     if not kept:
         kept = list(range(len(subject_ns)))
         unrest = NoiseKind.OWN if own_nulls and unrest is NoiseKind.NONE else unrest
@@ -51,22 +60,19 @@ def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, l
     baselines = baseline_times(parties, times, nulls[True])
     apart_ns = process_bias_ns([own_nulls[turn] for turn in kept], [null_turns[turn] for turn in kept]) if own_nulls else 0.0
     bias_ns = math.hypot(BIAS_NS[clock], max(0.0, apart_ns - APART_NS))
-    speedups = [
-        speedup(
-            name,
-            [values_ns[turn] for turn in kept],
-            [one.turns_ns[turn] for turn in kept],
-            bias_ns=bias_ns,
-            bias_share=BIAS_SHARE[clock],
-            selection=selection_allowance(values_ns, one.turns_ns, kept),
-        )
-        for name, one in baselines.items()
-    ]
+    found, widths = list[wire.Speedup](), list[Width | None]()
+    for name, one in baselines.items():
+        pair = [values_ns[turn] for turn in kept], [one.turns_ns[turn] for turn in kept]
+        widths.append(interval_width(*pair, bias_ns=bias_ns, bias_share=BIAS_SHARE[clock], allowance=times.allowance))
+        chosen = selection_allowance(values_ns, one.turns_ns, kept, times.allowance)
+        found += speedup(name, *pair, bias_ns=bias_ns, bias_share=BIAS_SHARE[clock], allowance=times.allowance, selection=chosen)
     return Net(
         unrest=unrest,
         certified=wire.Samples(durations_ns=tuple(round(one - own_ns[turn]) for turn in kept for one in subject_ns[turn])),
         baselines=baselines,
-        speedups=tuple(one for found in speedups for one in found),
+        speedups=tuple(found),
+        quiet_count=len(quiet),
+        widths=tuple(widths),
     )
 
 
@@ -77,7 +83,9 @@ def _counting(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alo
     return quiet if len(quiet) >= QUIET_SHARE * len(own) else []
 
 
-def selection_allowance(subject_ns: Sequence[float], baseline_ns: Sequence[float], kept: Sequence[int]) -> float:
+def selection_allowance(
+    subject_ns: Sequence[float], baseline_ns: Sequence[float], kept: Sequence[int], looks: LookAllowance = LookAllowance.NONE
+) -> float:
     """What the choice of the turns that count may have added to the lower bound, in units of the logarithm; 0 where all count.
 
     The best turns, a share p of all, have a mean that is higher by s * phi(z) / p, with z = Phi^-1(1 - p) and s the standard deviation of
@@ -90,7 +98,8 @@ def selection_allowance(subject_ns: Sequence[float], baseline_ns: Sequence[float
         return 0.0
     share, scatter, normal = len(kept) / len(subject_ns), statistics.stdev(logs.values()), statistics.NormalDist()
     narrower = max(0.0, scatter - statistics.stdev(chosen))
-    return scatter * normal.pdf(normal.inv_cdf(1 - share)) / share + half_width(narrower, len(chosen))
+    widened = narrower * quantile(len(chosen), looks) / math.sqrt(len(chosen))
+    return scatter * normal.pdf(normal.inv_cdf(1 - share)) / share + widened
 
 
 def process_bias_ns(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:

@@ -32,6 +32,7 @@ def record(
         "alone": {**asdict(parties.alone), "null_ns": {str(copies): taken for copies, taken in parties.alone.null_ns.items()}},
         "turns": times.taken_ns,
         "planned": times.planned,
+        "end": times.end,
         "reported": {name: statistics.median(one.durations_ns) for name, one in {SUBJECT: claim, **reported}.items() if one is not None},
     }
     path = Path(place) / f"{os.getpid()}-{time.time_ns()}.json"

@@ -1,0 +1,280 @@
+"""Run boxes that were started before there is a job for them, so that nobody waits for the import of torch.
+
+Each is started and has imported everything by itself: its own address layout, its own secrets, its own uid. It is used for one job and then
+removed. Nothing of a submission is in it until it is taken. Boxes of the specifications that were asked for last are kept ready; one is
+started only while nothing is timed on this host, and one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from grader.grading.run_box import RunBox, started
+from grader.isolation import BoxSpec, Isolation
+from grader.isolation.cancellation import finish_despite_cancel
+from grader.observability.observer import WarmNow
+
+AGE_LIMIT_S = 600.0
+LOOK_S = 10.0  # how often ages and the host's memory are looked at
+IMPORT_LIMIT_S = 60.0
+PAUSE_S = 5.0  # after one that did not start
+KEYS_KEPT = 64
+BOX_BYTES = 160 * 1024 * 1024  # of a box that has imported torch
+SPARE_BYTES = 2 * 1024 * 1024 * 1024  # so much of the host's memory stays free
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPlace:
+    """What a box needs of the host: a directory for its {link}, and a slot of its own."""
+
+    link_dir: Path
+    slot: int
+    box_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarmKey:
+    """All in which boxes differ that can be used for the same job. spec: without what is of one box or of one job."""
+
+    spec: BoxSpec
+    fingerprint: str
+
+
+def warm_key(spec: BoxSpec, fingerprint: str) -> WarmKey:
+    """The key of a specification. The wall limit is not in it: a box is told its own with the job."""
+    return WarmKey(replace(spec, box_id="", slot=0, link_dir=None, limits=replace(spec.limits, wall_s=0.0)), fingerprint)
+
+
+def available_bytes() -> int:
+    """The host's memory that can be had without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class WarmBoxes:
+    """Keeps at most `size` boxes ready. Use as an async context; what is left is ended when it is left.
+
+    place: makes what a box needs of the host. fingerprint: of what boxes are made of. memory: free bytes of the host. clock: seconds.
+    """
+
+    def __init__(
+        self,
+        isolation: Isolation,
+        place: Callable[[], AbstractContextManager[WarmPlace]],
+        *,
+        size: int,
+        fingerprint: Callable[[], Awaitable[str]],
+        memory: Callable[[], int] = available_bytes,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._isolation, self._place, self._size = isolation, place, size
+        self._fingerprint, self._memory, self._clock = fingerprint, memory, clock
+        self._wanted: OrderedDict[WarmKey, None] = OrderedDict()  # the last that was asked for at the end
+        self._waiting: dict[WarmKey, _WarmBox] = {}
+        self._timing: set[object] = set()
+        self._changed = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self.hit_count = self.miss_count = 0
+
+    async def __aenter__(self) -> WarmBoxes:
+        if self._size > 0:
+            self._keeper = asyncio.create_task(self._keep())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        for box in self._waiting.values():
+            self._end(box)
+        self._waiting.clear()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    @asynccontextmanager
+    async def run_box(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
+        """A box of this specification: one that waits, or else a new one. Leaving ends it, whatever it was used for."""
+        box = await self._take(spec)
+        if box is None:
+            async with started(self._isolation, spec) as fresh:
+                yield fresh
+            return
+        try:
+            yield replace(box.run_box, wall_s=spec.limits.wall_s)
+        finally:
+            await finish_despite_cancel(box.close())
+
+    @property
+    def now(self) -> WarmNow:
+        """What waits, and how many jobs got one that did."""
+        return WarmNow(waiting_count=len(self._waiting), hit_count=self.hit_count, miss_count=self.miss_count)
+
+    def times(self, attempt: object, *, busy: bool) -> None:
+        """An attempt times something on this host, or no longer: meanwhile no box is started, and one that still imports is ended."""
+        if busy:
+            self._timing.add(attempt)
+        else:
+            self._timing.discard(attempt)
+        self._changed.set()
+
+    async def _take(self, spec: BoxSpec) -> _WarmBox | None:
+        if self._size <= 0:
+            return None
+        key = warm_key(spec, await self._fingerprint())
+        self._wanted[key] = None
+        self._wanted.move_to_end(key)
+        while len(self._wanted) > KEYS_KEPT:
+            self._wanted.popitem(last=False)
+        self._changed.set()
+        # From here to the return nothing is awaited: nobody else can get it.
+        box = self._waiting.pop(key, None)
+        if box is not None and box.gone:
+            self._end(box)
+            box = None
+        if box is None:
+            self.miss_count += 1
+        else:
+            self.hit_count += 1
+        return box
+
+    async def _keep(self) -> None:
+        while True:
+            self._changed.clear()
+            self._drop_outdated()
+            key = self._next_wanted()
+            if key is not None and not self._timing:
+                await self._fill(key)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._changed.wait()
+
+    def _next_wanted(self) -> WarmKey | None:
+        """The specification that was asked for last and has no box, if there is room for one more."""
+        room = min(self._size, len(self._waiting) + max(0, (self._memory() - SPARE_BYTES) // BOX_BYTES))
+        recent = list(reversed(self._wanted))[:room]
+        for key in [one for one in self._waiting if one not in recent]:
+            self._end(self._waiting.pop(key))
+        return next((key for key in recent if key not in self._waiting), None)
+
+    def _drop_outdated(self) -> None:
+        """Those that have waited for too long, or have ended; all of them where memory is short."""
+        short = self._memory() < SPARE_BYTES
+        for key, box in list(self._waiting.items()):
+            if short or box.gone or self._clock() - box.since_s > AGE_LIMIT_S:
+                self._end(self._waiting.pop(key))
+
+    async def _fill(self, key: WarmKey) -> None:
+        """Start one box; it is kept once it says that it has imported everything."""
+        box = _WarmBox(self._isolation, self._place, key.spec, self._clock())
+        kept = False
+        try:
+            kept = await self._imported(box)
+            if kept:
+                self._waiting[key] = box
+        finally:
+            if not kept:
+                self._end(box)
+        if not kept and not self._timing:  # not for a measurement: it does not start here
+            self._wanted.pop(key, None)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _imported(self, box: _WarmBox) -> bool:
+        """Whether it has imported everything before something is timed."""
+        imported = asyncio.create_task(box.imported())
+        try:
+            async with asyncio.timeout(IMPORT_LIMIT_S):
+                while not imported.done():
+                    if self._timing:
+                        return False
+                    self._changed.clear()
+                    changed = asyncio.create_task(self._changed.wait())
+                    await asyncio.wait([imported, changed], return_when=asyncio.FIRST_COMPLETED)
+                    changed.cancel()
+                return imported.result()
+        except TimeoutError:
+            log.warning("warm_box_not_ready", waited_s=IMPORT_LIMIT_S)
+            return False
+        finally:
+            imported.cancel()
+
+    def _end(self, box: _WarmBox) -> None:
+        """End it in the background."""
+        task = asyncio.create_task(box.close())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+class _WarmBox:
+    """A box that one task starts and ends."""
+
+    def __init__(self, isolation: Isolation, place: Callable[[], AbstractContextManager[WarmPlace]], spec: BoxSpec, since_s: float) -> None:
+        self.since_s = since_s
+        self._isolation, self._place, self._spec = isolation, place, spec
+        self._started: asyncio.Future[RunBox] = asyncio.get_running_loop().create_future()
+        self._closing = asyncio.Event()
+        self._holder = asyncio.create_task(self._hold())
+        self._watcher: asyncio.Task[None] | None = None
+        self.gone = False
+
+    @property
+    def run_box(self) -> RunBox:
+        """The box, once it was imported."""
+        return self._started.result()
+
+    async def imported(self) -> bool:
+        """Wait until it has started and imported everything; False where it ended before."""
+        either: list[asyncio.Future[Any]] = [self._started, self._holder]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._started.done():
+            return False
+        ready = asyncio.create_task(self.run_box.pipes.ready.wait())
+        assert self._watcher is not None
+        try:
+            await asyncio.wait([ready, self._watcher], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        return not self.gone
+
+    async def close(self) -> None:
+        """End it, and wait until nothing of it is left."""
+        self._closing.set()
+        await asyncio.wait([self._holder])
+
+    async def _hold(self) -> None:
+        try:
+            with self._place() as place:
+                spec = replace(
+                    self._spec,
+                    box_id=place.box_id,
+                    slot=place.slot,
+                    link_dir=place.link_dir,
+                    limits=replace(self._spec.limits, wall_s=2 * AGE_LIMIT_S),
+                )
+                async with started(self._isolation, spec) as run_box:
+                    self._watcher = asyncio.create_task(self._watch(run_box))
+                    self._started.set_result(run_box)
+                    try:
+                        await self._closing.wait()
+                    finally:
+                        self._watcher.cancel()
+        except Exception as error:  # noqa: BLE001  a job without a warm box starts one, and says what is wrong
+            log.warning("warm_box_failed", error=f"{type(error).__name__}: {error}")
+            self.gone = True
+
+    async def _watch(self, run_box: RunBox) -> None:
+        await run_box.box.wait()
+        self.gone = True

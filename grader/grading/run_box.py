@@ -1,0 +1,78 @@
+"""A run box as an attempt uses it: it imports what it needs, waits, and is given one job.
+
+Two named pipes in its {link} take it through that. It writes to `ready` once it has imported everything, which is believed for scheduling
+only. It reads `go`, asleep and without a timer, until it is given its job. Both are there before it starts, and gone after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.isolation import Box, BoxSpec, Isolation
+
+READY, GO = "ready", "go"  # as `sandbox/runner/run.py` has them
+WAIT = "--wait"
+
+
+class JobPipes:
+    """The pipes of one box. ready: set once it says that it waits."""
+
+    def __init__(self, link_dir: Path) -> None:
+        self._paths = link_dir / READY, link_dir / GO
+        for path, mode in zip(self._paths, (0o622, 0o644), strict=True):  # whatever the server's umask is
+            path.unlink(missing_ok=True)
+            os.mkfifo(path)
+            path.chmod(mode)
+        # Both ends are held: what is written before the box opens its own stays, and nothing blocks. If this process dies, it reads an end.
+        self._ready, self._go = (os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for path in self._paths)
+        self.ready = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._ready, self._hear)
+
+    def give(self) -> None:
+        """There is a job."""
+        os.write(self._go, b"g")
+
+    def close(self) -> None:
+        """Remove them."""
+        asyncio.get_running_loop().remove_reader(self._ready)
+        for descriptor in (self._ready, self._go):
+            os.close(descriptor)
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+    def _hear(self) -> None:
+        self.ready.set()
+        asyncio.get_running_loop().remove_reader(self._ready)  # what else it writes there is of no interest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBox:
+    """A box that waits for its job, and {link} as the host sees it. wall_s: how long it may take for the job."""
+
+    box: Box
+    link_dir: Path
+    wall_s: float
+    pipes: JobPipes
+
+    def give_job(self) -> None:
+        """Let it go on to its judge. Its time counts from here."""
+        self.box.begin(self.wall_s)
+        with suppress(BlockingIOError):  # a pipe is full after thousands of them
+            self.pipes.give()
+
+
+@asynccontextmanager
+async def started(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[RunBox]:
+    """Start a run box; leaving ends it and waits until nothing of it is left."""
+    assert spec.link_dir is not None
+    pipes = JobPipes(spec.link_dir)
+    try:
+        async with isolation.start(spec) as box:
+            yield RunBox(box=box, link_dir=spec.link_dir, wall_s=spec.limits.wall_s, pipes=pipes)
+    finally:
+        pipes.close()

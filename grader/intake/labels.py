@@ -1,0 +1,59 @@
+"""Checks the tags, the parent's name and the annotations of a submission.  Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from grader.api.resource_names import SUBMISSIONS, violation
+from grader.errors import FieldViolation
+
+TAG_LIMIT, ANNOTATION_LIMIT = 16, 16
+TAG_LIMIT_CHARS, ID_LIMIT_CHARS, VALUE_LIMIT_CHARS = 64, 64, 256
+_TAG = re.compile(rf"[A-Za-z0-9._/:=-]{{1,{TAG_LIMIT_CHARS}}}")
+_PLAIN = f"write 1 to {TAG_LIMIT_CHARS} letters, digits and characters of '._/:=-'"
+
+
+def check_labels(tags: Sequence[str], parent: str, annotations: Mapping[str, str]) -> list[FieldViolation]:
+    """What is wrong with them, by field."""
+    return [*_tags(tags), *_parent(parent), *_annotations(annotations)]
+
+
+def check_tag(tag: str, field: str) -> list[FieldViolation]:
+    """What is wrong with one tag."""
+    return [] if _TAG.fullmatch(tag) else [FieldViolation(field, f"{tag[:TAG_LIMIT_CHARS]!r} is not a tag; {_PLAIN}")]
+
+
+def _tags(tags: Sequence[str]) -> list[FieldViolation]:
+    if len(tags) > TAG_LIMIT:
+        return [FieldViolation("tags", f"there are {len(tags)}; send at most {TAG_LIMIT}")]
+    found = []
+    for index, tag in enumerate(tags):
+        found += check_tag(tag, f"tags[{index}]")
+        if tag in tags[:index]:
+            found.append(FieldViolation(f"tags[{index}]", f"{tag[:TAG_LIMIT_CHARS]!r} is sent twice; send it once"))
+    return found
+
+
+def _parent(parent: str) -> list[FieldViolation]:
+    wrong = violation(SUBMISSIONS, parent, "parent") if parent else None
+    if wrong is not None:
+        return [wrong]
+    if len(parent) > len(SUBMISSIONS) + 1 + ID_LIMIT_CHARS or "\0" in parent:
+        return [FieldViolation("parent", "is not the name of a submission; send one as Submit returned it")]
+    return []
+
+
+def _annotations(annotations: Mapping[str, str]) -> list[FieldViolation]:
+    if len(annotations) > ANNOTATION_LIMIT:
+        return [FieldViolation("annotations", f"there are {len(annotations)}; send at most {ANNOTATION_LIMIT}")]
+    found = []
+    for key, value in sorted(annotations.items()):
+        field = f"annotations[{key[:TAG_LIMIT_CHARS]!r}]"
+        if not _TAG.fullmatch(key):
+            found.append(FieldViolation(field, f"this key is not plain; {_PLAIN}"))
+        elif len(value) > VALUE_LIMIT_CHARS:
+            found.append(FieldViolation(field, f"its value has {len(value)} characters; send at most {VALUE_LIMIT_CHARS}"))
+        elif not value.isprintable():
+            found.append(FieldViolation(field, "its value has a character that does not print, such as a line end; leave it out"))
+    return found

@@ -1,0 +1,93 @@
+"""Takes submissions into the queue, one or many at a time: the same checks, quotas, limits and request ids for both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from grader.errors import FieldViolation, InvalidRequest
+from grader.intake.submission_check import Accepted
+from grader.ledger import Ledger
+from grader.model import Submission
+from grader.rules.quotas import Terms
+from grader.server import caller
+from grader.server.submission_admission import SubmissionAdmission
+from grader.v1 import grader_service_pb2 as api
+
+log = structlog.get_logger()
+
+AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time than a thread takes to begin
+BATCH_LIMIT = 100
+BATCH_LIMIT_BYTES = 4 * 1024 * 1024  # half of what gRPC lets in, so that what is too large is refused here, in words
+
+Checked = tuple[Accepted, Terms]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitting:
+    """What is taken, from whom, and how much of it."""
+
+    ledger: Ledger
+    admission: SubmissionAdmission
+    device_kinds: Callable[[], tuple[str, ...]]
+    queue_limit: int
+    user_queue_limit: int | None
+
+    async def take(self, request: api.SubmitRequest) -> Submission:
+        """Check and keep a submission; it is on disk when this returns."""
+        if request.ByteSize() <= AT_ONCE_BYTES:
+            return await self._keep(self._check(request))
+        return await self._keep(await asyncio.to_thread(self._check, request))
+
+    async def take_batch(self, requests: Sequence[api.SubmitRequest]) -> list[Submission | Exception]:
+        """Each by itself, in their order: the submission, or what `take` would have raised."""
+        checked = await asyncio.to_thread(lambda: [self._checked(one) for one in requests])
+        async with asyncio.TaskGroup() as group:  # all wait at once, so that they share a commit
+            tasks = [group.create_task(self._kept(one)) for one in checked]
+        return [task.result() for task in tasks]
+
+    def _check(self, request: api.SubmitRequest) -> Checked:
+        return self.admission.check(request, self.device_kinds())
+
+    async def _keep(self, checked: Checked) -> Submission:
+        accepted, terms = checked
+        submission = await self.ledger.submit(
+            replace(accepted.new, user=caller.current().user),
+            accepted.problem,
+            request_id=accepted.request_id,
+            queue_limit=self.queue_limit,
+            terms=replace(terms, user_queue_limit=self.user_queue_limit),
+        )
+        log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
+        return submission
+
+    def _checked(self, request: api.SubmitRequest) -> Checked | Exception:
+        try:
+            return self._check(request)
+        except Exception as error:  # noqa: BLE001  # it is the result of this request, and the others have their own
+            return error
+
+    async def _kept(self, checked: Checked | Exception) -> Submission | Exception:
+        if isinstance(checked, Exception):
+            return checked
+        try:
+            return await self._keep(checked)
+        except Exception as error:  # noqa: BLE001  # as above
+            return error
+
+
+def check_batch(request: api.BatchSubmitRequest) -> None:
+    """InvalidRequest where it has no requests, or more than a batch may have."""
+    count, size = len(request.requests), request.ByteSize()
+    if not count:
+        text = "there are none; send at least one"
+    elif count > BATCH_LIMIT:
+        text = f"there are {count}; send at most {BATCH_LIMIT} in one call"
+    elif size > BATCH_LIMIT_BYTES:
+        text = f"have {size} bytes together; send at most {BATCH_LIMIT_BYTES} (4 MiB) in one call"
+    else:
+        return
+    raise InvalidRequest([FieldViolation("requests", text)])

@@ -1,0 +1,130 @@
+"""When a measurement has turns enough, and what looking at it early costs its interval (docs/decisions/0057).  Pure.
+
+The rule reads widths only, never who wins, at a few numbers of turns that are fixed before the first one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from sandbox.protocol.wire import MeasurementEnd
+
+LOOKS = (12, 18, 28, 40, 60)  # turns taken
+LOOK_FACTOR = 1.1
+POCOCK_Z = 2.413  # five looks at 5 % in all (Pocock 1977)
+MISS_SHARE = 0.025  # on each side
+DEPENDENCE_LIMIT, INFLATION_LIMIT = 0.6, 3.0
+ROUNDING = 1 + 1e-9
+_NORMAL = statistics.NormalDist()
+
+
+class LookAllowance(Enum):
+    """What an interval pays for how its measurement could end."""
+
+    NONE = "none"  # a number of turns that was fixed before the first
+    FACTOR = "factor"  # looks at the width
+    POCOCK = "pocock"  # looks, whatever they look at: for results that are ranked
+    CUT_SHORT = "cut short"  # by the clock on the wall: after any turn, and the subject could have chosen which
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """Half of an interval of logarithms: what the turns' scatter leaves open, and what more turns would not average out."""
+
+    sampled: float
+    bias: float
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return math.hypot(self.sampled, self.bias)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What is seen of a measurement. quiet_count: the turns that count; 0 where these are too few of those taken. widths: one for each
+    baseline; None where turns have no time."""
+
+    quiet_count: int
+    widths: Sequence[Width | None]
+
+
+def end_of(taken_count: int, limit: int, look: Look, precision: float, most: int = LOOKS[-1]) -> MeasurementEnd | None:
+    """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. most: how many are
+    ever taken."""
+    widths = [one for one in look.widths if one is not None]
+    known = taken_count in LOOKS and look.quiet_count >= LOOKS[0] and 0 < len(widths) == len(look.widths)
+    if known and all(one.sampled <= target(precision, one.bias) for one in widths):
+        return MeasurementEnd.FLOOR if any(one.total > precision * ROUNDING for one in widths) else MeasurementEnd.WIDTH
+    if taken_count < limit:
+        return None
+    return MeasurementEnd.TURNS if limit >= most else MeasurementEnd.BUDGET
+
+
+def target(precision: float, bias: float) -> float:
+    """How narrow turns have to make the interval. Once their part is half of the bias, more turns narrow the whole by less than 11 %."""
+    return math.sqrt(max(precision**2 - bias**2, (bias / 2) ** 2))
+
+
+def sampled_half_width(logs: Sequence[float], allowance: LookAllowance) -> float:
+    """Half of the interval of the mean of turns that were taken one after the other."""
+    plain = statistics.stdev(logs) * quantile(len(logs), allowance) / math.sqrt(len(logs))
+    return plain if allowance is LookAllowance.NONE else plain * math.sqrt(inflation(logs))
+
+
+def quantile(count: int, allowance: LookAllowance) -> float:
+    """By how many standard errors the mean of count turns may miss."""
+    match allowance:
+        case LookAllowance.NONE:
+            return t_quantile(count - 1, MISS_SHARE)
+        case LookAllowance.FACTOR:
+            return LOOK_FACTOR * t_quantile(count - 1, MISS_SHARE)
+        case LookAllowance.POCOCK:
+            return t_quantile(count - 1, _NORMAL.cdf(-POCOCK_Z))
+        case LookAllowance.CUT_SHORT:  # Bonferroni: so many ends
+            return t_quantile(count - 1, MISS_SHARE / LOOKS[-1])
+
+
+def inflation(logs: Sequence[float]) -> float:
+    """How much larger the variance of the mean is than that of independent turns, from the correlation of one turn with the next.
+
+    1/n undoes that estimate's bias in a small sample. A negative correlation is not believed.
+    """
+    mean = statistics.fmean(logs)
+    apart = [one - mean for one in logs]
+    scatter = sum(one * one for one in apart)
+    if scatter == 0:
+        return 1.0
+    lagged = sum(one * following for one, following in itertools.pairwise(apart)) / scatter + 1 / len(logs)
+    share = min(max(lagged, 0.0), DEPENDENCE_LIMIT)
+    return min((1 + share) / (1 - share), INFLATION_LIMIT)
+
+
+@lru_cache(maxsize=256)
+def t_quantile(freedom: int, miss_share: float) -> float:
+    """What Student's t exceeds with this probability; infinite without a degree of freedom."""
+    if freedom < 1:
+        return math.inf
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 1 - 2 * miss_share else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """The probability that |t| < sqrt(freedom) tan(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    cosine = math.cos(angle)
+    term = total = cosine if freedom % 2 else 1.0
+    for order in range(3 if freedom % 2 else 2, freedom - 1, 2):
+        term *= cosine * cosine * (order - 1) / order
+        total += term
+    if freedom % 2 == 0:
+        return math.sin(angle) * total
+    return 2 / math.pi * (angle + (math.sin(angle) * total if freedom > 1 else 0.0))

@@ -1,0 +1,186 @@
+"""Run boxes that wait for a job: silent, alike in nothing that they should not share, and with the limits of a new one. A box that was used
+is not there for the next job; the control is a second call in the same box, which finds all that the first one left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.grading.run_box import started
+from grader.isolation import Box
+from sandbox.protocol import wire
+from tests.harness.grading import Grading, grader, load_problem, processes_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+ADD = (Path(__file__).parents[2] / "kernels_examples" / "vector_add" / "grid_stride.cu").read_text("utf-8")
+SILENT_S = 3.0
+AT_RANDOM, AT_BASE = 25, 7  # of the auxiliary vector, see getauxval(3)
+# Leaves what a box can leave, and says what it finds of a job before it.
+TRACES = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+extern "C" void solve(const float* a, const float* b, float* c, long n, void* stream) {
+    static int count = 0;
+    if (count++ < 2) {
+        const char* found = access("/tmp/trace", F_OK) == 0 && access("/dev/shm/trace", F_OK) == 0 ? "traces" : "none";
+        printf("call %d: %s\\n", count, found);
+        fflush(stdout);
+    }
+    close(open("/tmp/trace", O_CREAT | O_RDWR, 0600));
+    close(shm_open("/trace", O_CREAT | O_RDWR, 0600));
+    for (long i = 0; i < n; ++i) c[i] = a[i] + b[i];
+}
+"""
+
+
+def graded(isolation: str, use: Callable[[Grading], Awaitable[None]], *, warm_count: int = 2) -> None:
+    """Use a fleet with this isolation; skip where that does not work here."""
+
+    async def run() -> None:
+        async with grader(isolation=isolation, lanes=(), device="emulated", warm_count=warm_count) as made:
+            await use(made)
+
+    if isolation == "docker" and not Path("/var/run/docker.sock").exists() and os.environ.get("GRADER_REQUIRE_DOCKER") != "1":
+        pytest.skip("no Docker engine answers here")
+    asyncio.run(run())
+
+
+async def submitted(made: Grading, source: str = ADD, language: str = "cuda") -> str:
+    """Grade it in test mode; what it printed."""
+    found = await made.grade(load_problem("vector_add"), source, language=language, mode=wire.Mode.TEST)
+    assert found.verdict == "ACCEPTED", found.explanation
+    return found.output
+
+
+async def waits(made: Grading, count: int = 1) -> None:
+    async with asyncio.timeout(120):
+        while made.fleet.warm().waiting_count < count:
+            await asyncio.sleep(0.02)
+
+
+def waiting(made: Grading) -> Any:
+    """The box that waits."""
+    (box,) = made.fleet._warm._waiting.values()
+    return box
+
+
+def runner_of(box: Box) -> int:
+    """The process that waits: the youngest of the box."""
+    assert box.uid != os.geteuid()
+    return max(int(line.split()[0]) for line in processes_of({box.uid}))
+
+
+@pytest.fixture(params=["docker", "bubblewrap"])
+def isolation(request: pytest.FixtureRequest) -> str:
+    if os.geteuid() != 0:
+        pytest.skip("boxes have the uid of this user here, so that their processes can't be told apart")
+    name: str = request.param
+    return name
+
+
+def cost(pids: list[int]) -> list[tuple[str, ...]]:
+    """Of each thread: CPU time, and how often it was switched."""
+    found = []
+    for pid in pids:
+        for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
+            times = (task / "stat").read_text().rpartition(")")[2].split()[11:13]
+            switches = [line for line in (task / "status").read_text().splitlines() if "ctxt_switches" in line]
+            found.append((task.name, *times, *switches))
+    return found
+
+
+def test_a_box_that_waits_does_nothing(isolation: str) -> None:
+    """No CPU time and no context switch in any of its threads."""
+
+    async def use(made: Grading) -> None:
+        await submitted(made)
+        await waits(made)
+        await asyncio.sleep(0.5)
+        pids = [int(line.split()[0]) for line in processes_of({waiting(made).run_box.box.uid})]
+        before = cost(pids)
+        await asyncio.sleep(SILENT_S)
+        assert cost(pids) == before and before
+
+    graded(isolation, use)
+
+
+def auxiliary(pid: int) -> dict[int, int]:
+    content = Path(f"/proc/{pid}/auxv").read_bytes()
+    return dict(struct.iter_unpack("QQ", content))
+
+
+def secret(pid: int) -> bytes:
+    """The bytes that the kernel gave it for canaries."""
+    with Path(f"/proc/{pid}/mem").open("rb") as memory:
+        memory.seek(auxiliary(pid)[AT_RANDOM])
+        return memory.read(16)
+
+
+def test_two_boxes_that_wait_share_no_secret_and_no_layout(isolation: str) -> None:
+    """Each was started by itself: another uid, other addresses, other canaries."""
+
+    async def use(made: Grading) -> None:
+        await submitted(made)
+        await waits(made)
+        first = waiting(made)
+        made.fleet._warm._waiting.clear()  # so that another one is started next to it
+        await submitted(made)
+        await waits(made)
+        boxes = [one.run_box.box for one in (first, waiting(made))]
+        one, other = map(runner_of, boxes)
+        assert boxes[0].uid != boxes[1].uid and secret(one) != secret(other)
+        assert all(auxiliary(one)[key] != auxiliary(other)[key] for key in (AT_BASE, AT_RANDOM))
+        await first.close()
+
+    graded(isolation, use)
+
+
+def test_a_box_that_waited_has_the_limits_of_a_new_one(isolation: str) -> None:
+    """Those of the kernel as its processes have them, and its cgroup."""
+
+    def limits(pid: int) -> tuple[str, dict[str, str]]:
+        table = Path(f"/proc/{pid}/limits").read_text()
+        (place,) = [line.partition("::")[2] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines() if line.startswith("0::")] or [
+            ""
+        ]
+        directory = Path("/sys/fs/cgroup") / place.lstrip("/")
+        return table, {name: (directory / name).read_text() for name in ("memory.max", "pids.max") if (directory / name).is_file()}
+
+    async def use(made: Grading) -> None:
+        await submitted(made)
+        await waits(made)
+        box = waiting(made)
+        of_warm = limits(runner_of(box.run_box.box))
+        with made.fleet._warm_place() as place:
+            own = replace(box._spec.limits, wall_s=60.0)
+            spec = replace(box._spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=own)
+            async with started(made.fleet.isolation, spec) as fresh:
+                async with asyncio.timeout(60):
+                    await fresh.pipes.ready.wait()
+                assert limits(runner_of(fresh.box)) == of_warm
+
+    graded(isolation, use)
+
+
+def test_the_next_job_finds_nothing_of_the_one_before(isolation: str) -> None:
+    """Not in /tmp, and not in shared memory: each has a box of its own, though both boxes waited."""
+
+    async def use(made: Grading) -> None:
+        await submitted(made)
+        for _ in range(2):
+            await waits(made)
+            output = await submitted(made, TRACES)
+            assert "call 1: none" in output and "call 2: traces" in output
+        assert made.fleet.warm().hit_count == 2
+
+    graded(isolation, use)

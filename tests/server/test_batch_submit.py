@@ -1,0 +1,137 @@
+"""BatchSubmit: many at once, each as by Submit."""
+
+import uuid
+from dataclasses import dataclass
+
+import grpc
+import pytest
+
+from grader import errors
+from grader.config import Settings
+from grader.ledger import Ledger
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems
+from grader.server.submission_admission import SubmissionAdmission
+from grader.server.submitting import BATCH_LIMIT, Submitting
+from grader.v1 import grader_service_pb2 as api
+from tests.server.keyed import keyed_server
+from tests.server.test_queue_share import until_one_runs
+
+
+async def names(client, **fields):
+    return [one.name for one in (await client.list_submissions(page_size=1000, **fields)).submissions]
+
+
+async def test_each_gets_its_own_result_and_one_that_is_wrong_loses_nothing(client, kernel, finished):
+    """In the order of the requests; errors are those that Submit raises."""
+    wrong = kernel()
+    wrong.sources[0].path = "/a.cu"
+    results = await client.batch_submit([kernel("wrong"), wrong, kernel(problem="none"), kernel(device_kind="cuda"), kernel()])
+    assert [type(one) for one in results[1:4]] == [errors.InvalidSubmission, errors.ProblemNotFound, errors.NoSuchDevice]
+    assert [one.field for one in results[1].violations] == ["sources[0].path"]
+    with pytest.raises(errors.InvalidSubmission) as alone:
+        await client.submit(wrong)
+    assert str(alone.value) == str(results[1])
+    kept = [results[0].name, results[4].name]
+    assert await names(client) == kept[::-1]
+    assert [(await finished(client, one)).report.reason for one in (results[0], results[4])] == ["MISMATCH", ""]
+
+
+async def test_a_large_batch_is_taken_in_its_order_and_answered_without_sources(client, kernel):
+    """As many as may be, of which some are large."""
+    made = [kernel(tags=["t"]) for _ in range(BATCH_LIMIT)]
+    for one in made[::10]:
+        one.sources[0].content += "//" + "x" * 100_000
+    results = await client.batch_submit(made)
+    assert [one.name for one in results] == (await names(client, tag="t"))[::-1]
+    assert not any(one.sources for one in results) and (await client.get_submission(results[0].name)).sources
+
+
+async def test_a_batch_that_is_sent_again_makes_nothing_twice(client, kernel):
+    """By each request's id, also where Submit made it; another kernel under the same id is refused alone."""
+    ids = [str(uuid.uuid4()) for _ in range(3)]
+    first = await client.submit(kernel(), request_id=ids[0])
+    made = await client.batch_submit([kernel(), kernel("wrong")], request_ids=ids[:2])
+    again = await client.batch_submit([kernel(), kernel(), kernel(), kernel()], request_ids=[*ids, ids[2]])
+    assert again[0].name == made[0].name == first.name and isinstance(again[1], errors.RequestIdReused)
+    assert again[2].name == again[3].name and len(await names(client)) == 3
+
+
+@pytest.mark.parametrize(
+    ("count", "content", "said"),
+    [(0, "", "there are none"), (BATCH_LIMIT + 1, "", "there are 101; send at most 100"), (5, "x" * 1_000_000, "4 MiB")],
+)
+async def test_a_batch_has_bounds(client, kernel, count, content, said):
+    """In words; nothing of it is kept."""
+    submission = kernel()
+    submission.sources[0].content += f"// {content}"
+    with pytest.raises(errors.InvalidRequest, match=said) as refused:
+        await client.batch_submit([submission] * count)
+    assert [one.field for one in refused.value.violations] == ["requests"] and await names(client) == []
+
+
+async def test_what_is_larger_than_a_message_may_be_is_refused_by_the_transport(client, kernel):
+    """Before it is read."""
+    submission = kernel()
+    submission.sources[0].content += "x" * 1_000_000
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await client._stub.BatchSubmit(api.BatchSubmitRequest(requests=[api.SubmitRequest(submission=submission)] * 9), timeout=60)
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize(("share", "taken"), [(0.25, 2), (1.0, 8)])
+async def test_the_share_of_the_queue_counts_for_each(settings, kernel, share, taken):
+    """So many of a batch are kept as Submit would have kept. The control: with a larger share more of them."""
+    async with (
+        keyed_server(settings, queue_limit=8, user_queue_share=share, drain_s=0.0) as server,
+        server.client(await server.key("ann")) as client,
+    ):
+        for _ in range(4):  # the fake grades four at a time
+            await until_one_runs(client, kernel)
+        results = await client.batch_submit([kernel("hang") for _ in range(12)])
+        refused = [one for one in results if isinstance(one, Exception)]
+        assert {type(one) for one in refused} == {errors.QueueShareUsed} and len(refused) == 12 - taken
+        assert results[taken:] == refused and refused[0].limit == taken and refused[0].retry_s > 0
+
+
+async def test_a_server_that_is_read_only_takes_none(place, kernel):
+    """The batch as a whole is refused."""
+    from grader.server.service import GraderServicer
+
+    async with Ledger.open(place / "ledger") as ledger:
+        service = GraderServicer(ledger, Problems(), worker=None)
+        with pytest.raises(errors.ReadOnly):
+            await service.BatchSubmit(api.BatchSubmitRequest(requests=[api.SubmitRequest(submission=kernel())]), None)
+
+
+@dataclass(frozen=True)
+class Breaking(SubmissionAdmission):
+    """Fails, by a bug, at kernels of which the source says so."""
+
+    def check(self, request, device_kinds):
+        if "bug" in request.submission.sources[0].content:
+            raise ZeroDivisionError
+        return super().check(request, device_kinds)
+
+
+async def test_a_bug_that_one_meets_is_its_own_result(settings, place, kernel):
+    """The others are kept."""
+    problems = Problems.load(settings.problems)
+    async with Ledger.open(place / "ledger") as ledger:
+        submitting = Submitting(
+            ledger=ledger,
+            admission=Breaking(problems=problems, competitions=Competitions()),
+            device_kinds=lambda: ("emulated",),
+            queue_limit=9,
+            user_queue_limit=None,
+        )
+        results = await submitting.take_batch([api.SubmitRequest(submission=kernel(order)) for order in ("accept", "bug", "wrong")])
+        assert isinstance(results[1], ZeroDivisionError) and await ledger.queued_count() == 2
+
+
+def test_a_batch_of_the_limit_fits_into_a_message():
+    """Of our own bounds the smaller one speaks first."""
+    from grader.server.connections import grpc_options
+    from grader.server.submitting import BATCH_LIMIT_BYTES
+
+    assert dict(grpc_options(Settings()))["grpc.max_receive_message_length"] > BATCH_LIMIT_BYTES

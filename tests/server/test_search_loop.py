@@ -1,0 +1,158 @@
+"""examples/search_loop against a server whose grading is a fake: what a user would start a search from."""
+
+import asyncio
+import math
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from examples.search_loop import main as example
+from grader.api.client import GraderClient
+from grader.errors import QueueFull
+from grader.server.running import serving
+from grader.v1 import report_pb2, submission_pb2
+from sandbox.protocol import wire
+from tests import fakes
+
+MAIN = Path(example.__file__)
+LINES = 150
+# The fastest is TILE 16 with two rows; TILE 32 is wrong, and more than two rows do not compile.
+TIMES_NS = {(4, 1): 8000, (2, 1): 16000, (8, 1): 4000, (4, 2): 9000, (16, 1): 2000, (8, 2): 3500, (16, 2): 1000}
+
+
+def variant(source):
+    return tuple(int(re.search(rf"constexpr int {name} = (\d+);", source)[1]) for name in ("TILE", "ROWS"))
+
+
+class TileGrade(fakes.FakeGrade):
+    """Its times are those of a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.variants = []
+
+    async def _facts(self, lease):
+        found = variant(lease.submission.new.sources[0].content)
+        self.variants.append(found)
+        yield fakes.ENVIRONMENT
+        if found[1] > 2:
+            yield wire.Build(outcome=wire.BuildOutcome.REJECTED, duration_ns=1, log="too many")
+            yield wire.Finished(job_id="job")
+            return
+        yield wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
+        yield wire.Load(outcome=wire.LoadOutcome.LOADED)
+        wrong = found[0] == 32
+        shown = [one.workload_id for one in lease.problem.spec.workloads if not one.hidden]
+        yield wire.Plan(trials=tuple((one, wire.TrialPhase.VERIFY, 1) for one in shown), measured=tuple(shown))
+        for workload_id in shown:
+            outcome = wire.TrialOutcome.MISMATCHED if wrong else wire.TrialOutcome.PASSED
+            yield fakes.trial(workload_id, outcome=outcome)
+            if not wrong:
+                times = wire.Samples(durations_ns=(TIMES_NS.get(found, 9000),) * 3)
+                yield replace(fakes.measurement(workload_id), certified=times, reported=times)
+        yield wire.Finished(job_id="job")
+
+
+async def run(address, *options):
+    """What it prints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(MAIN), "--server", address, *options,
+        env={**os.environ, "PYTHONPATH": str(MAIN.parents[2])}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, out.decode()
+
+
+@pytest.fixture
+async def searched(settings, place, tmp_path):
+    """What a search printed, a client of its server, what was graded, and the plot."""
+    fakes.write_problem(place / "problems", "tril_matmul")
+    grade = TileGrade()
+    async with (
+        serving(settings.model_copy(update={"queue_limit": 100}), fakes.wiring(grade)) as running,
+        GraderClient(running.address) as client,
+    ):
+        code, out = await run(running.address, "--out", str(tmp_path / "rounds.svg"))
+        assert code == 0, out
+        yield out, client, grade, (tmp_path / "rounds.svg").read_text()
+
+
+async def test_the_search_finds_the_fastest_tile_and_stops(searched):
+    """By rounds of neighbours; what is wrong or does not compile is no candidate, and nothing is tried twice."""
+    out, _, grade, _ = searched
+    assert "best: TILE 16 ROWS 2, 8.00 times as fast as the first" in out
+    assert len(grade.variants) == len(set(grade.variants)) and (32, 1) in grade.variants
+    assert "WRONG_ANSWER" in out and "COMPILE_ERROR" in out and "inf us" in out
+
+
+async def test_its_submissions_are_found_by_tag_with_parent_and_annotations(searched):
+    """Each has the search's tag and its round's, and was made from the best of the rounds before."""
+    out, client, grade, _ = searched
+    run_tag = re.search(r"tag (search-\w+):1", out)[1]
+    made = (await client.list_submissions(tag=run_tag, page_size=100)).submissions
+    assert len(made) == len(grade.variants)
+    named = {one.name: (int(one.annotations["TILE"]), int(one.annotations["ROWS"])) for one in made}
+    (first,) = [one for one in made if f"{run_tag}:1" in one.tags]
+    assert named[first.name] == example.START and not first.parent
+    for one in made:
+        if one.name != first.name:
+            assert named[one.name] in example.neighbours(named[one.parent])
+
+
+async def test_its_plot_has_the_rounds(searched):
+    """Three lines, drawn as SVG, each with a mark a round and one in the legend."""
+    out, _, _, drawing = searched
+    points = [one for one in ElementTree.fromstring(drawing).iter() if "point" in (one.get("class") or "")]
+    missing = 2  # of the last round, in which no kernel is right
+    assert len(points) == 3 * (out.count("round ") + 1) - missing and "best so far" in drawing
+
+
+async def test_a_server_that_has_no_such_problem_is_an_error(settings):
+    """In one line, with what to do."""
+    async with serving(settings, fakes.wiring()) as running:
+        code, out = await run(running.address)
+    assert code == 1 and "ProblemNotFound" in out and "Traceback" not in out
+
+
+class FullQueue:
+    """A client of a server that has room for one at a time."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def batch_submit(self, submissions, *, request_ids):
+        self.asked.append(list(request_ids))
+        first = submission_pb2.Submission(name=f"submissions/{request_ids[0]}")
+        return [first, *(QueueFull(1, retry_s=0.0) for _ in submissions[1:])]
+
+
+async def test_those_for_which_there_was_no_room_are_sent_again():
+    """With their own request ids, so that none is taken twice; each is followed under the name that it got."""
+    client = FullQueue()
+    made = {(tile, 1): submission_pb2.Submission() for tile in (2, 4, 8)}
+    of_name = await example.Search(client, "")._submit(made)
+    ids = client.asked[0]
+    assert client.asked == [ids, ids[1:], ids[2:]]
+    assert of_name == {f"submissions/{one}": variant for one, variant in zip(ids, made, strict=True)}
+
+
+def test_a_report_that_is_not_accepted_is_never_the_fastest():
+    """Whatever times are in it."""
+    report = report_pb2.Report(verdict="VERDICT_ACCEPTED")
+    report.measurements.add().certified.median_duration.FromNanoseconds(4000)
+    report.measurements.add().certified.median_duration.FromNanoseconds(1000)
+    assert example.time_us(report) == pytest.approx(2.0)
+    report.verdict = report_pb2.VERDICT_WRONG_ANSWER
+    assert example.time_us(report) == math.inf
+
+
+def test_the_template_is_the_first_variant_and_the_example_is_short():
+    """`tril_matmul.cu` can be graded as it is."""
+    assert example.source(example.START) == example.TEMPLATE.read_text()
+    assert variant(example.source((16, 2))) == (16, 2)
+    assert len(MAIN.read_text().splitlines()) < LINES

@@ -1,0 +1,181 @@
+"""Tags, parent and annotations of a submission: what is taken, and who sees them."""
+
+import aiohttp
+import pytest
+
+from grader import errors
+from grader.api import messages, stable_json
+from grader.rules.disclosure import Redactor
+from grader.server import caller
+from grader.server.service import GraderServicer
+from grader.v1 import grader_service_pb2 as api
+from tests.server.keyed import keyed_server
+from tests.server.site import END, site
+from tests.server.test_access import VIEWERS
+
+NOTE = "note4711"
+LABELS = {"tags": ("tag4711",), "annotations": {"why": NOTE}}
+OWNERS = {"owner", "administrator", "no keys"}
+
+
+def labelled(kernel, **fields):
+    submission = kernel()
+    for field, value in fields.items():
+        if isinstance(value, str):
+            setattr(submission, field, value)
+        elif isinstance(value, dict):
+            getattr(submission, field).update(value)
+        else:
+            getattr(submission, field).extend(value)
+    return submission
+
+
+def shown(submission):
+    return list(submission.tags), submission.parent, dict(submission.annotations)
+
+
+async def test_they_come_back_from_every_call(client, kernel):
+    """Tags in order; a list has them too, and one by tag has those with the tag."""
+    parent = await client.submit(kernel())
+    asked = labelled(kernel, tags=["b", "a/1"], parent=parent.name, annotations={"tile": "16"})
+    made = await client.submit(asked)
+    expected = (["a/1", "b"], parent.name, {"tile": "16"})
+    assert shown(made) == shown(await client.get_submission(made.name)) == expected
+    assert [shown(one) for one in (await client.list_submissions(tag="b")).submissions] == [expected]
+    assert [one.name for one in (await client.list_submissions()).submissions] == [made.name, parent.name]
+    assert not (await client.list_submissions(tag="a")).submissions
+
+
+async def test_pages_by_tag_follow_each_other(client, kernel):
+    """A token is good with the same tag only."""
+    made = [(await client.submit(labelled(kernel, tags=["t"]))).name for _ in range(3)]
+    first = await client.list_submissions(tag="t", page_size=2)
+    second = await client.list_submissions(tag="t", page_size=2, page_token=first.next_page_token)
+    assert [one.name for one in (*first.submissions, *second.submissions)] == made[::-1]
+    with pytest.raises(errors.InvalidRequest, match="page_token"):
+        await client.list_submissions(tag="u", page_token=first.next_page_token)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({"tags": [""]}, "tags[0]", "1 to 64"),
+        ({"tags": ["ok", "a b"]}, "tags[1]", "letters, digits"),
+        ({"tags": ["a,b"]}, "tags[0]", "letters, digits"),
+        ({"tags": ["a\n"]}, "tags[0]", "letters, digits"),
+        ({"tags": ["é"]}, "tags[0]", "letters, digits"),
+        ({"tags": ["x" * 65]}, "tags[0]", "1 to 64"),
+        ({"tags": ["a", "a"]}, "tags[1]", "sent twice"),
+        ({"tags": [f"t{index}" for index in range(17)]}, "tags", "at most 16"),
+        ({"parent": "s1"}, "parent", "submissions/<id>"),
+        ({"parent": "submissions/" + "x" * 65}, "parent", "as Submit returned it"),
+        ({"parent": "submissions/none"}, "parent", "no submission 'submissions/none'"),
+        ({"annotations": {"": "x"}}, "annotations['']", "not plain"),
+        ({"annotations": {"a b": "x"}}, "annotations['a b']", "not plain"),
+        ({"annotations": {"a": "x\ny"}}, "annotations['a']", "does not print"),
+        ({"annotations": {"a": "\0"}}, "annotations['a']", "does not print"),
+        ({"annotations": {"a": "x" * 257}}, "annotations['a']", "at most 256"),
+        ({"annotations": {f"k{index}": "" for index in range(17)}}, "annotations", "at most 16"),
+    ],
+)
+async def test_what_is_not_plain_or_too_much_is_refused_by_its_field(client, kernel, fields, field, said):
+    """With what to send in its place; nothing is kept."""
+    with pytest.raises(errors.InvalidSubmission) as refused:
+        await client.submit(labelled(kernel, **fields))
+    assert [one.field for one in refused.value.violations] == [field] and said in refused.value.violations[0].description
+    assert not (await client.list_submissions()).submissions
+
+
+async def test_as_much_as_may_be_is_taken(client, kernel):
+    """The control."""
+    tags = [f"{index:02}._/:=-".ljust(64, "x") for index in range(16)]
+    annotations = dict.fromkeys(tags, "é" * 256)
+    made = await client.submit(labelled(kernel, tags=tags, annotations=annotations))
+    assert shown(made) == (tags, "", annotations)
+
+
+async def test_a_list_by_a_tag_that_is_none_is_refused(client):
+    """By its field."""
+    with pytest.raises(errors.InvalidRequest, match="tag: 'a b' is not a tag"):
+        await client.list_submissions(tag="a b")
+
+
+async def test_a_parent_of_another_user_is_as_one_that_is_not_there(settings, kernel):
+    """And one's own is taken."""
+    async with (
+        keyed_server(settings) as server,
+        server.client(await server.key("ann")) as ann,
+        server.client(await server.key("bob")) as bob,
+    ):
+        made = await ann.submit(kernel())
+        assert (await ann.submit(labelled(kernel, parent=made.name))).parent == made.name
+        with pytest.raises(errors.InvalidSubmission, match="you have no submission"):
+            await bob.submit(labelled(kernel, parent=made.name))
+
+
+@pytest.fixture
+async def ended(tmp_path):
+    """A submission of ann with all of them, to a competition that everybody may read by now."""
+    async with site(tmp_path, open_server=True, visibility="after_end") as here:
+        parent_id = await here.enter("ann", 1.0)
+        here.made = await here.enter("ann", 2.0, labels={**LABELS, "parent_id": parent_id})
+        here.clock.now = END
+        yield here
+
+
+async def answers(here, viewer):
+    """All that the API says to this viewer about the submission."""
+    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
+    caller.enter(viewer)
+    name, competition = f"submissions/{here.made}", "competitions/spring"
+    events = service.WatchSubmission(api.WatchSubmissionRequest(name=name), None)
+    return [
+        await service.GetSubmission(api.GetSubmissionRequest(name=name, view="REPORT_VIEW_FULL"), None),
+        await service.ListSubmissions(api.ListSubmissionsRequest(competition=competition), None),
+        await service.GetLeaderboard(api.GetLeaderboardRequest(competition=competition), None),
+        *[event async for event in events],
+    ]
+
+
+async def test_only_the_owner_and_administrators_see_them(ended):
+    """Although everybody sees sources and report. The control: those who may see all three do."""
+    for name, viewer in VIEWERS.items():
+        got = await answers(ended, viewer)
+        assert got[0].sources and got[0].report.verdict and got[1].submissions
+        text = "\n".join(map(str, got))
+        seen = {one for one in ("tag4711", "parent: ", NOTE) if one in text}
+        assert seen == ({"tag4711", "parent: ", NOTE} if name in OWNERS else set()), name
+
+
+async def test_a_board_and_events_never_have_them(ended):
+    """For nobody: the board is everybody's."""
+    for viewer in VIEWERS.values():
+        assert "4711" not in "\n".join(map(str, (await answers(ended, viewer))[2:]))
+
+
+async def test_others_do_not_learn_a_tag_by_asking_for_it(ended):
+    """A list by tag has the caller's own, also where all submissions of the competition may be seen."""
+    service = GraderServicer(ended.ledger, ended.problems, worker=None, competitions=ended.competitions)
+    found = {}
+    for name, viewer in VIEWERS.items():
+        caller.enter(viewer)
+        for user in ("", "ann"):
+            request = api.ListSubmissionsRequest(tag="tag4711", competition="competitions/spring", user=user)
+            found[name, user] = len((await service.ListSubmissions(request, None)).submissions)
+    assert {name for (name, _), count in found.items() if count} == OWNERS and set(found.values()) == {0, 1}
+
+
+async def test_pages_do_not_show_them(ended):
+    """Neither as text nor in the raw data, to anybody who can open a page."""
+    async with aiohttp.ClientSession() as session:
+        for path in (f"/submissions/{ended.made}", f"/submissions/{ended.made}/sources", "/competitions/spring"):
+            async with session.get(ended.url(path)) as answer:
+                assert answer.status == 200 and "4711" not in await answer.text()
+
+
+async def test_what_is_not_asked_for_as_the_owners_does_not_have_them(ended):
+    """The message of a submission leaves them out by default, so that a new caller of it shows nothing."""
+    submission = await ended.ledger.get(ended.made)
+    redactor = Redactor.of(await ended.ledger.problem(submission.problem_digest))
+    assert "4711" not in stable_json.to_text(stable_json.to_data(messages.submission_to_proto(submission, redactor, full=True)))
+    assert "4711" in stable_json.to_text(stable_json.to_data(messages.submission_to_proto(submission, redactor, owned=True)))

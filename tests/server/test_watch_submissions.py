@@ -1,0 +1,432 @@
+"""WatchSubmissions: one stream for many submissions."""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack, aclosing
+from typing import ClassVar
+
+import grpc
+import pytest
+
+from grader import errors
+from grader.api.client import GraderClient
+from grader.ledger import Ledger
+from grader.ledger.changes import Changes
+from grader.ledger.news import News, NewsKind
+from grader.model import Caller, Failure, Scope, SubmissionState
+from grader.server.service import WATCH_POLL_S
+from grader.server.submission_updates import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, SubmissionUpdates, revision
+from grader.v1 import grader_service_pb2 as api
+from grader.v1 import grader_service_pb2_grpc, submission_pb2
+from tests import fakes
+from tests.server.keyed import keyed_server
+
+QUEUED, RUNNING = submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING
+SUCCEEDED, CANCELLED = submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_CANCELLED
+SOON_S = 60.0
+NEVER_S = 3600.0
+ANN = Caller(user="ann", scopes=frozenset({Scope.SUBMIT, Scope.READ}), key_id="ann")
+
+
+async def until(updates, name, state):
+    """Read on to this state of this submission."""
+    async with asyncio.timeout(SOON_S):
+        async for update in updates:
+            if update.submission.name == name and update.submission.state == state:
+                return update
+    raise AssertionError(f"{name} was never {state}")
+
+
+# -- over the wire ----------------------------------------------------------------------------------------------------------
+
+
+async def test_each_is_followed_to_its_report_and_then_the_stream_ends(client, kernel):
+    """States in their order, each once; reports and nothing of sources with the last; others are not there."""
+    made = await client.batch_submit([kernel(order, tags=["run"]) for order in ("accept", "wrong", "slow", "accept")])
+    await client.submit(kernel(tags=["other"]))
+    updates = [one async for one in client.watch_many(tag="run")]
+    assert {one.submission.name for one in updates} == {one.name for one in made}
+    for submission in made:
+        own = [one for one in updates if one.submission.name == submission.name]
+        assert [one.revision for one in own] == sorted({one.revision for one in own})
+        assert own[-1].submission.state == SUCCEEDED
+        shown = await client.get_submission(submission.name)
+        assert own[-1].submission.report == shown.report and own[-1].submission.tags == ["run"]
+        assert not any(one.submission.sources for one in own) and not any(one.submission.HasField("report") for one in own[:-1])
+
+
+async def test_names_are_followed_too_also_those_that_have_the_tag(client, kernel):
+    """Finished ones are sent once."""
+    made = await client.batch_submit([kernel(tags=["run"]), kernel(), kernel()])
+    names = [one.name for one in made[:2]]
+    assert {one.submission.name async for one in client.watch_many(names=names)} == set(names)
+    assert {one.submission.name async for one in client.watch_many(names=names, tag="run")} == {names[0]}
+    again = [one async for one in client.watch_many(names=[*names, names[0]])]
+    assert sorted(one.submission.name for one in again) == sorted(names) and {one.submission.state for one in again} == {SUCCEEDED}
+
+
+async def test_without_any_the_stream_ends_at_once_or_waits_for_the_first(client, kernel):
+    """It does not end by itself unless it is asked to."""
+    assert [one async for one in client.watch_many(tag="run")] == []
+    async with aclosing(client.watch_many(tag="run", until_idle=False)) as updates:
+        for _ in range(2):
+            first = asyncio.ensure_future(anext(updates))
+            await asyncio.wait([first], timeout=0.3)
+            assert not first.done()
+            made = await client.submit(kernel(tags=["run"]))
+            assert (await asyncio.wait_for(first, SOON_S)).submission.name == made.name
+            await until(updates, made.name, SUCCEEDED)
+
+
+async def test_what_is_cancelled_is_finished(client, kernel):
+    """While it runs, and while it waits."""
+    made = await client.batch_submit([kernel("hang", tags=["run"]) for _ in range(6)])
+    async with aclosing(client.watch_many(tag="run")) as updates:
+        await until(updates, made[0].name, RUNNING)
+        for one in made:
+            await client.cancel(one.name)
+        async with asyncio.timeout(SOON_S):
+            last = {one.submission.name: one.submission.state async for one in updates}
+    assert set(last) >= {one.name for one in made[1:]} and set(last.values()) == {CANCELLED}
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (api.WatchSubmissionsRequest(), "tag"),
+        (api.WatchSubmissionsRequest(tag="a b"), "tag"),
+        (api.WatchSubmissionsRequest(names=["s1"]), "names[0]"),
+        (api.WatchSubmissionsRequest(names=["submissions/x"] * (NAME_LIMIT + 1)), "names"),
+        (api.WatchSubmissionsRequest(tag="a", seen_revisions={"x": 1}), "seen_revisions"),
+        (api.WatchSubmissionsRequest(tag="a", seen_revisions={"submissions/x": -1}), "seen_revisions"),
+        (api.WatchSubmissionsRequest(tag="a", seen_revisions={f"submissions/{one}": 1 for one in range(NAME_LIMIT + 1)}), "seen_revisions"),
+    ],
+)
+async def test_a_request_that_is_wrong_is_refused_by_its_field(client, request_, field):
+    """Before anything is read."""
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        async for _ in client._stub.WatchSubmissions(request_, timeout=60):
+            pass
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT and refused.value.details().startswith(f"{field}: ")
+
+
+async def test_what_was_seen_is_not_sent_again(client, kernel):
+    """By its revision; a state that is newer is."""
+    made = await client.batch_submit([kernel(tags=["run"]), kernel(tags=["run"])])
+    updates = [one async for one in client.watch_many(tag="run")]
+    last = {one.submission.name: one.revision for one in updates}
+
+    async def left(seen):
+        request = api.WatchSubmissionsRequest(tag="run", seen_revisions=seen, until_idle=True)
+        return [one.submission.name async for one in client._stub.WatchSubmissions(request, timeout=60)]
+
+    assert await left(last) == []
+    assert await left({**last, made[1].name: last[made[1].name] - 1}) == [made[1].name]
+    assert await left({}) == [one.name for one in made]
+
+
+class BreakingUpdates(grader_service_pb2_grpc.GraderServiceServicer):
+    """Breaks each stream after two updates, of which the first is the last of the stream before."""
+
+    def __init__(self):
+        self.seen = []
+
+    async def WatchSubmissions(self, request, context):
+        self.seen.append(dict(request.seen_revisions))
+        number = len(request.seen_revisions)
+        for one in (max(number, 1), number + 1):
+            yield api.SubmissionUpdate(submission=submission_pb2.Submission(name=f"submissions/{one}"), revision=1)
+        if number < 3:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+
+async def test_a_client_takes_a_broken_stream_up_again(place):
+    """It says what it has seen, and passes nothing on twice."""
+    server, breaking = grpc.aio.server(), BreakingUpdates()
+    grader_service_pb2_grpc.add_GraderServiceServicer_to_server(breaking, server)
+    server.add_insecure_port(f"unix:{place}/b")
+    await server.start()
+    async with GraderClient(f"unix:{place}/b") as client:
+        names = [one.submission.name async for one in client.watch_many(tag="run")]
+    await server.stop(0)
+    assert names == [f"submissions/{number}" for number in range(1, 5)]
+    assert breaking.seen == [{f"submissions/{one}": 1 for one in range(1, number)} for number in range(1, 5)]
+
+
+async def test_a_stream_goes_on_when_the_server_comes_back(serve, kernel, settings):
+    """The client is told that it leaves, and takes it up with the next one."""
+    async with AsyncExitStack() as stack, GraderClient(settings.listen) as client:
+        first = await stack.enter_async_context(AsyncExitStack())
+        await first.enter_async_context(serve(fakes.FakeGrade(), capacity=1))
+        made = await client.batch_submit([kernel("hang", tags=["run"]), kernel(tags=["run"])])
+        updates = await stack.enter_async_context(aclosing(client.watch_many(tag="run")))
+        await until(updates, made[0].name, RUNNING)
+        await first.aclose()
+        await stack.enter_async_context(serve(fakes.FakeGrade()))
+        assert (await until(updates, made[1].name, SUCCEEDED)).submission.report.summary
+        await client.cancel(made[0].name)
+        await until(updates, made[0].name, CANCELLED)
+
+
+# -- whose they are ---------------------------------------------------------------------------------------------------------
+
+
+async def test_others_are_not_followed(settings, kernel):
+    """A name of another user is not there; a tag has one's own. The control: the owner, and an administrator by name."""
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(keyed_server(settings))
+        scopes = {"ann": (Scope.SUBMIT, Scope.READ), "bob": (Scope.SUBMIT, Scope.READ), "root": tuple(Scope)}
+        people = {name: await stack.enter_async_context(server.client(await server.key(name, allowed))) for name, allowed in scopes.items()}
+        made, own = await people["ann"].submit(kernel(tags=["run"])), await people["bob"].submit(kernel(tags=["run"]))
+        for name in (made.name, "submissions/nothing"):
+            with pytest.raises(errors.SubmissionNotFound):
+                _ = [one async for one in people["bob"].watch_many(names=[own.name, name])]
+        assert {one.submission.name async for one in people["bob"].watch_many(tag="run")} == {own.name}
+        assert {one.submission.name async for one in people["ann"].watch_many(tag="run")} == {made.name}
+        assert {one.submission.name async for one in people["root"].watch_many(names=[made.name, own.name])} == {made.name, own.name}
+        assert [one async for one in people["root"].watch_many(tag="run")] == []
+
+
+async def test_a_new_one_of_another_user_is_not_followed(settings, kernel):
+    """With the same tag, while the stream is open."""
+    async with (
+        keyed_server(settings) as server,
+        server.client(await server.key("ann")) as ann,
+        server.client(await server.key("bob")) as bob,
+        aclosing(ann.watch_many(tag="run", until_idle=False)) as updates,
+    ):
+        first = asyncio.ensure_future(anext(updates))
+        other = await bob.submit(kernel(tags=["run"]))
+        _ = [one async for one in bob.watch_many(names=[other.name])]
+        own = await ann.submit(kernel(tags=["run"]))
+        assert (await asyncio.wait_for(first, SOON_S)).submission.name == own.name
+
+
+async def test_a_user_has_so_many_streams_and_no_more(client, kernel):
+    """RESOURCE_EXHAUSTED; one that ends makes room."""
+    await client.submit(kernel("hang", tags=["run"]))
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(aclosing(client.watch_many(tag="run"))) for _ in range(WATCH_LIMIT)]
+        await asyncio.gather(*(anext(one) for one in streams))
+        with pytest.raises(errors.TooManyWatches) as refused:
+            await anext(client.watch_many(tag="run"))
+        assert refused.value.limit == WATCH_LIMIT and refused.value.retry_s > 0
+        await streams[0].aclose()
+        async with asyncio.timeout(SOON_S):
+            while True:
+                try:
+                    await anext(client.watch_many(tag="run"))
+                    break
+                except errors.TooManyWatches:  # the server has not heard of it yet
+                    await asyncio.sleep(0)
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------------
+
+
+class CountingLedger(Ledger):
+    """Counts reads."""
+
+    reads: ClassVar = Counter()
+
+    async def heads(self, submission_ids):
+        self.reads["heads"] += 1
+        return await super().heads(submission_ids)
+
+    async def with_reports(self, submission_ids):
+        self.reads["reports"] += 1
+        return await super().with_reports(submission_ids)
+
+    async def events(self, submission_id, **options):
+        self.reads["events"] += 1
+        return await super().events(submission_id, **options)
+
+
+@pytest.fixture
+async def ledger(place):
+    CountingLedger.reads.clear()
+    async with CountingLedger.open(place / "ledger") as opened:
+        yield opened
+
+
+async def show(submission):
+    return submission_pb2.Submission(
+        name=f"submissions/{submission.submission_id}",
+        state=f"SUBMISSION_STATE_{submission.state.name}",
+        parent="p",
+        annotations={"a": "b"},
+    )
+
+
+def streaming(ledger, *, poll_s=NEVER_S, leaving=None, user="ann", tag_limit=NAME_LIMIT, **request):
+    updates = SubmissionUpdates(ledger, show, leaving or asyncio.Event(), poll_s, tag_limit=tag_limit)
+    return aclosing(updates.stream(api.WatchSubmissionsRequest(**request), Caller(user=user, scopes=ANN.scopes, key_id=user)))
+
+
+async def submit(ledger, count=1, **fields):
+    new = fakes.new_submission(**{"user": "ann", "tags": ("run",), **fields})
+    return [await ledger.submit(new, fakes.problem()) for _ in range(count)]
+
+
+async def test_facts_cost_a_watch_of_many_no_read(ledger):
+    """However many; only a change of state is looked at. The control: that one is."""
+    await submit(ledger, 20)
+    async with streaming(ledger, tag="run") as updates:
+        for _ in range(20):
+            await anext(updates)
+        following = asyncio.ensure_future(anext(updates))
+        held = await ledger.lease("w", ttl_s=60)
+        assert (await asyncio.wait_for(following, SOON_S)).submission.state == RUNNING
+        following = asyncio.ensure_future(anext(updates))
+        await asyncio.wait([following], timeout=0.3)
+        before = Counter(ledger.reads)
+        for _ in range(100):
+            await ledger.append(held, [fakes.trial()])
+        await asyncio.wait([following], timeout=0.3)
+        assert Counter(ledger.reads) == before and not following.done()
+        await ledger.settle(held, fakes.report())
+        assert (await asyncio.wait_for(following, SOON_S)).submission.state == SUCCEEDED
+        assert Counter(ledger.reads) - before == Counter(heads=1, reports=1)
+
+
+async def test_what_changes_together_is_read_together(ledger):
+    """A hundred that are taken up at once are a few reads, not a hundred."""
+    await submit(ledger, 100)
+    async with streaming(ledger, tag="run") as updates:
+        for _ in range(100):
+            await anext(updates)
+        following = asyncio.ensure_future(anext(updates))
+        before = Counter(ledger.reads)
+        held = [await ledger.lease("w", ttl_s=60) for _ in range(100)]
+        moved = [await asyncio.wait_for(following, SOON_S), *[await asyncio.wait_for(anext(updates), SOON_S) for _ in range(99)]]
+        assert {one.submission.state for one in moved} == {RUNNING} and len({one.submission.name for one in moved}) == len(held)
+        assert (Counter(ledger.reads) - before)["heads"] <= 5
+
+
+async def test_a_stream_looks_at_most_ten_times_a_second(ledger):
+    """Also where something changes without a pause, and its reader is quick: looks are bounded by the time, not by the changes."""
+    await submit(ledger, 60)
+    loop, before = asyncio.get_running_loop(), Counter(ledger.reads)
+    async with streaming(ledger, tag="run", until_idle=True) as updates:
+        reading = asyncio.ensure_future(collect(updates))
+        began_s = loop.time()
+        for _ in range(60):
+            await ledger.settle(await ledger.lease("w", ttl_s=60), fakes.report())
+        updates_seen = await asyncio.wait_for(reading, SOON_S)
+        took_s = loop.time() - began_s
+    assert sum(one.submission.state == SUCCEEDED for one in updates_seen) == 60
+    assert (Counter(ledger.reads) - before)["heads"] <= took_s / PAUSE_S + 3
+
+
+async def collect(updates):
+    return [one async for one in updates]
+
+
+async def test_an_update_is_small(ledger):
+    """Without parent and annotations; what has finished and was seen is not read whole."""
+    (made,) = await submit(ledger)
+    held = await ledger.lease("w", ttl_s=60)
+    await ledger.settle(held, fakes.report())
+    async with streaming(ledger, tag="run", until_idle=True) as updates:
+        (update,) = [one async for one in updates]
+    assert update == api.SubmissionUpdate(
+        submission=submission_pb2.Submission(name=f"submissions/{made.submission_id}", state=SUCCEEDED), revision=4
+    )
+    ledger.reads.clear()
+    async with streaming(ledger, tag="run", until_idle=True, seen_revisions={update.submission.name: 4}) as updates:
+        assert [one async for one in updates] == [] and ledger.reads == Counter(heads=1)
+
+
+async def test_of_a_tag_with_very_many_the_newest_are_sent(ledger):
+    """In the order in which they were made, and then those that follow."""
+    made = await submit(ledger, 5)
+    async with streaming(ledger, tag_limit=3, tag="run") as updates:
+        names = [(await anext(updates)).submission.name for _ in range(3)]
+        following = asyncio.ensure_future(anext(updates))
+        more = await submit(ledger, 4)
+        names.append((await asyncio.wait_for(following, SOON_S)).submission.name)
+        names += [(await asyncio.wait_for(anext(updates), SOON_S)).submission.name for _ in range(3)]
+    assert names == [f"submissions/{one.submission_id}" for one in (*made[2:], *more)]
+
+
+async def test_a_server_that_only_reads_looks_by_itself(place):
+    """It hears nothing from the one that writes."""
+    async with Ledger.open(place / "l") as writes, Ledger.open(place / "l") as reads, streaming(reads, poll_s=0.2, tag="run") as updates:
+        following = asyncio.ensure_future(anext(updates))
+        await asyncio.wait([following], timeout=0.2)
+        (made,) = await submit(writes)
+        assert (await asyncio.wait_for(following, SOON_S)).submission.name == f"submissions/{made.submission_id}"
+        await writes.cancel(made.submission_id)
+        assert (await asyncio.wait_for(anext(updates), SOON_S)).submission.state == CANCELLED
+
+
+async def test_a_server_that_leaves_sends_what_is_there_and_ends_the_stream(ledger):
+    """So that the client comes again."""
+    leaving = asyncio.Event()
+    await submit(ledger)
+    async with streaming(ledger, leaving=leaving, tag="run") as updates:
+        leaving.set()
+        assert (await anext(updates)).submission.state == QUEUED
+        with pytest.raises(errors.ShuttingDown):
+            await anext(updates)
+
+
+@pytest.fixture
+def url(postgres):
+    with postgres.lent() as url:
+        yield url
+
+
+async def test_servers_on_one_database_hear_of_each_others(url):
+    """Although neither polls: new ones with the tag, and each change of their states."""
+    async with Ledger.open(url) as here, Ledger.open(url) as there, streaming(here, tag="run") as updates:
+        following = asyncio.ensure_future(anext(updates))
+        await asyncio.wait([following], timeout=0.3)
+        (made,) = await submit(there)
+        assert (await asyncio.wait_for(following, SOON_S)).submission.state == QUEUED
+        held = await there.lease("w", ttl_s=60)
+        assert (await asyncio.wait_for(anext(updates), SOON_S)).submission.state == RUNNING
+        await there.append(held, [fakes.trial()])
+        await there.settle(held, fakes.report())
+        last = await asyncio.wait_for(anext(updates), SOON_S)
+        assert last.submission.state == SUCCEEDED and last.submission.name.endswith(made.submission_id)
+
+
+async def test_a_revision_grows_with_every_change(ledger):
+    """Through attempts that are given back, to each end; the same whoever reads it."""
+    (made,) = await submit(ledger)
+    found = [made]
+    for _ in range(2):
+        held = await ledger.lease("w", ttl_s=60)
+        found += [held.submission, await ledger.release(held, Failure(reason="X", message="x"), counted=False)]
+    found.append(await ledger.cancel(made.submission_id))
+    assert [one.state for one in found] == [
+        *[SubmissionState.QUEUED, SubmissionState.RUNNING] * 2, SubmissionState.QUEUED, SubmissionState.CANCELLED,
+    ]  # fmt: skip
+    numbers = [revision(one) for one in found]
+    assert numbers == sorted(set(numbers)) and numbers[0] == 1
+    assert [revision(one) for one in await ledger.heads([made.submission_id])] == numbers[-1:]
+
+
+def test_a_watch_looks_by_itself_now_and_then():
+    """For what it missed, as a watch of one does."""
+    assert WATCH_POLL_S <= 60
+
+
+async def test_after_news_was_missed_everything_is_looked_at_again():
+    """As where the connection to PostgreSQL was away. The control: news of one is of one, and a new one of another tag is none."""
+    changes = Changes()
+    with changes.of_many("ann", "run") as many:
+        many.follow(["a", "b"])
+        many.maybe_new = False
+        assert many.take(9) == ["a", "b"] and not many.pending
+        changes.hear(News(kind=NewsKind.CHANGED, submission_id="b"))
+        changes.hear(News(kind=NewsKind.CHANGED, submission_id="c"))
+        assert many.take(9) == ["b"] and not many.pending
+        changes.made(fakes.new_submission(user="ann", tags=("other",)))
+        changes.made(fakes.new_submission(user="bob", tags=("run",)))
+        assert not many.pending
+        changes.hear(News(kind=NewsKind.MISSED))
+        assert many.maybe_new and set(many.take(9)) == {"a", "b"}
+    changes.hear(News(kind=NewsKind.MISSED))
+    assert many.take(9) == []

@@ -1,0 +1,139 @@
+"""How precisely and for how long a submission is measured: what may be asked for, what is done, and what a report says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from grader.api.messages import event_to_proto
+from grader.cli import submit
+from grader.cli.exits import Misuse
+from grader.cli.sources import Handed
+from grader.dispatch.local_fleet import PROFILES, read_profile
+from grader.errors import InvalidSubmission
+from grader.grading.ports import MeasurementSettings
+from grader.intake import submission_check
+from grader.model import Event, Problem, Submission, SubmissionState
+from grader.rules.disclosure import Redactor
+from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
+from grader.views import formatting
+from sandbox.protocol import wire
+from tests import fakes
+
+PROFILE = read_profile(PROFILES / "limits.toml")
+PROBLEM = fakes.problem()
+NOW = datetime(2026, 11, 25, tzinfo=UTC)
+
+
+def checked(mode: str, precision: float | None = None, measure_s: float | None = None) -> submission_check.Accepted:
+    """What becomes of a request that asks for this."""
+    source = submission_pb2.SourceFile(path="kernel.cu", content=fakes.new_submission(PROBLEM.problem_id).sources[0].content)
+    asked = submission_pb2.Submission(
+        problem=f"problems/{PROBLEM.problem_id}", language="cuda", sources=[source], mode=f"MODE_{mode}", precision=precision
+    )
+    if measure_s is not None:
+        asked.measure_duration.FromNanoseconds(round(measure_s * 1e9))
+
+    def find(_: str) -> Problem:
+        return PROBLEM
+
+    return submission_check.check(grader_service_pb2.SubmitRequest(submission=asked), find, ("emulated",))
+
+
+@pytest.mark.parametrize(
+    ("mode", "precision", "measure_s"), [("BENCHMARK", 0.005, 3.5), ("BENCHMARK", None, 30.0), ("SWEEP", 0.2, None), ("RANKED", None, None)]
+)
+def test_what_may_be_asked_for(mode: str, precision: float | None, measure_s: float | None) -> None:
+    """It is kept with the submission."""
+    new = checked(mode, precision, measure_s).new
+    assert (new.precision, new.measure_s) == (precision, measure_s)
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "field", "text"),
+    [
+        ("RANKED", {"precision": 0.01}, "precision", "the same for everybody"),
+        ("RANKED", {"measure_s": 30.0}, "measure_duration", "the same for everybody"),
+        ("TEST", {"precision": 0.01}, "precision", "this is MODE_TEST"),
+        ("PROFILE", {"measure_s": 1.0}, "measure_duration", "this is MODE_PROFILE"),
+        ("SWEEP", {"measure_s": 1.0}, "measure_duration", "set `sweep.measure_duration`"),
+        ("BENCHMARK", {"precision": 0.0}, "precision", "from 0.001 to 0.2"),
+        ("BENCHMARK", {"precision": 1.0}, "precision", "from 0.001 to 0.2"),
+        ("BENCHMARK", {"precision": float("nan")}, "precision", "from 0.001 to 0.2"),
+        ("BENCHMARK", {"measure_s": 0.0}, "measure_duration", "from 0.1 s to 30 s"),
+        ("BENCHMARK", {"measure_s": 31.0}, "measure_duration", "from 0.1 s to 30 s"),
+    ],
+)
+def test_what_may_not_be_asked_for(mode: str, asked: dict[str, float], field: str, text: str) -> None:
+    """The error names the field and says what to do. Ranked results are measured alike, in competitions too."""
+    with pytest.raises(InvalidSubmission) as refused:
+        checked(mode, **asked)
+    assert [one.field for one in refused.value.violations] == [field] and text in refused.value.violations[0].description
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_gpu", "asked", "expected"),
+    [
+        ("benchmark", True, {}, (10.0, 0.01)),
+        ("benchmark", False, {}, (1.0, 0.01)),  # two public workloads
+        ("benchmark", False, {"measure_s": 8.0}, (8.0, 0.01)),
+        ("benchmark", True, {"measure_s": 0.5, "precision": 0.1}, (0.5, 0.1)),
+        ("ranked", True, {}, (10.0, 0.005)),
+        ("ranked", False, {}, (10.0, 0.005)),
+        ("ranked", True, {"measure_s": 0.5, "precision": 0.1}, (10.0, 0.005)),  # were it ever kept with one
+    ],
+)
+def test_what_is_done(mode: str, on_gpu: bool, asked: dict[str, float], expected: tuple[float, float]) -> None:
+    """A benchmark on the emulated device takes two seconds for all workloads together; ranked mode is as the server says."""
+    new = replace(fakes.new_submission(), mode=wire.Mode(mode), **asked)
+    spec = replace(PROBLEM.spec, workloads=tuple(wire.Workload(workload_id=name, axes={}, hidden=name == "c") for name in "abc"))
+    found = MeasurementSettings.of(new, spec, PROFILE, on_gpu=on_gpu)
+    assert (found.measure_s, found.precision) == expected
+
+
+def test_a_box_lives_as_long_as_it_is_measured() -> None:
+    """Also where the submission asks for longer than the server's budget; where for less, its limits stay."""
+
+    def wall_s(measure_s: float | None) -> float:
+        return PROFILE.run_limits(PROBLEM.spec, wire.Mode.BENCHMARK, on_gpu=True, measure_s=measure_s).wall_s
+
+    assert wall_s(30.0) >= wall_s(None) + 2 * 20 * len(PROBLEM.spec.workloads) and wall_s(0.1) == wall_s(None)
+
+
+def test_the_command_line_asks_in_percent_and_seconds() -> None:
+    """--precision 0.5 --measure-s 3; nothing is sent where neither is given."""
+    handed = Handed(problem_id="p", language="cuda", sources=())
+    order = submit.SubmitOptions(files=(Path("k.cu"),), problem=None, language="", entry="", device_kind="", mode="benchmark")
+    asked = submit.build_submission(handed, replace(order, precision_percent=0.5, measure_s=3.0))
+    assert asked.precision == pytest.approx(0.005) and asked.measure_duration.ToSeconds() == 3
+    bare = submit.build_submission(handed, order)
+    assert not bare.HasField("precision") and not bare.HasField("measure_duration")
+    for wrong in (float("nan"), float("inf"), 1e12):
+        with pytest.raises(Misuse, match="--measure-s"):
+            submit.build_submission(handed, replace(order, measure_s=wrong))
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [("width", "as narrow as asked"), ("floor", "no more precise"), ("turns", "no more turns"), ("budget", "its time was over")],
+)
+def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
+    """Turns taken and left out, the half-width reached, and the reason; of a hidden workload none of them, for they tell its size."""
+    measurement = replace(fakes.measurement(), turn_count=18, left_out_count=2, half_width=0.0093, end=wire.MeasurementEnd(end))
+
+    def shown(found: wire.Measurement) -> report_pb2.Measurement:
+        event = Event(sequence=1, event_time=NOW, attempt=1, fact=found)
+        submission = Submission(
+            submission_id="s", new=fakes.new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=NOW
+        )
+        return event_to_proto(event, submission, Redactor.of(PROBLEM)).measurement
+
+    message = shown(measurement)
+    assert (message.turn_count, message.left_out_turn_count, message.half_width) == (18, 2, 0.0093)
+    assert message.end == report_pb2.MeasurementEnd.Value(f"MEASUREMENT_END_{end.upper()}")
+    assert formatting.turns(message).startswith("18 turns, 2 left out, \N{PLUS-MINUS SIGN}0.93 % (") and text in formatting.turns(message)
+    hidden = shown(replace(measurement, hidden=True))
+    assert formatting.turns(hidden) == "" and not hidden.HasField("half_width") and not hidden.end

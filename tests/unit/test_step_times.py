@@ -1,0 +1,130 @@
+"""What the time of a grading went into: measured without gaps, shown to a millisecond, drawn as one bar."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from grader.api.messages import submission_to_proto
+from grader.cli.step_bar import WIDTH, step_bar
+from grader.grading import step_clock
+from grader.grading.step_clock import StepClock
+from grader.model import Submission, SubmissionState
+from grader.rules.disclosure import Redactor
+from grader.v1 import report_pb2, submission_pb2
+from grader.verdict.fold import fold
+from grader.views.step_times import NAMES, OTHER, step_times
+from sandbox.protocol import wire
+from sandbox.protocol.wire import Stage, Step
+from tests import fakes
+
+CREATED = datetime(2026, 11, 25, tzinfo=UTC)
+MS = 1_000_000
+
+
+def progress(stage: Stage) -> wire.Progress:
+    return wire.Progress(stage=stage)
+
+
+def test_steps_follow_each_other_without_gaps() -> None:
+    """What is entered twice is one step; a judge's facts begin theirs, and what says nothing of a step begins none."""
+    ticks = itertools.count(100)
+    clock = StepClock(lambda: next(ticks))
+    for step in (Step.DEVICE, Step.ARTIFACT, Step.ARTIFACT):
+        clock.enter(step)
+    facts = [progress(stage) for stage in (Stage.BASELINE, Stage.LOADING, Stage.VERIFYING, Stage.VERIFYING, Stage.MEASURING, Stage.WAITING)]
+    for fact in (*facts, fakes.trial(), progress(Stage.VERIFYING), wire.Finished(job_id="j")):
+        clock.follow(fact)
+    spans = clock.timeline().spans
+    steps = [Step.DEVICE, Step.ARTIFACT, Step.BASELINE, Step.LOAD, Step.VERIFY, Step.MEASURE, Step.VERIFY, Step.CLOSE]
+    assert [one.step for one in spans] == steps and spans[0].begin_ns == 1
+    assert all(one.begin_ns + one.duration_ns == after.begin_ns for one, after in itertools.pairwise(spans))
+    found = wire.decode(wire.encode(wire.AttemptTimeline(spans=spans)))
+    assert found == wire.AttemptTimeline(spans=spans)
+
+
+def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last step then takes all that is left."""
+    monkeypatch.setattr(step_clock, "SPAN_LIMIT", 3)
+    ticks = itertools.count()
+    clock = StepClock(lambda: next(ticks))
+    for step in (Step.BOX, Step.LOAD, Step.VERIFY, Step.MEASURE, Step.BOX):
+        clock.enter(step)
+    spans = clock.timeline().spans
+    assert [one.step for one in spans] == [Step.BOX, Step.LOAD, Step.VERIFY] and sum(one.duration_ns for one in spans) == 3
+
+
+def timeline(*spans: tuple[Step, int, int]) -> wire.AttemptTimeline:
+    return wire.AttemptTimeline(
+        spans=tuple(wire.Span(step=step, begin_ns=begin_ns, duration_ns=duration_ns) for step, begin_ns, duration_ns in spans)
+    )
+
+
+def shown(*, attempt: int = 1, secret: bool = False) -> submission_pb2.Submission:
+    """A graded submission that waited for two seconds, as the API shows it."""
+    rejected = wire.Build(outcome=wire.BuildOutcome.REJECTED)
+    report = fold([fakes.ENVIRONMENT, rejected, timeline((Step.BOX, 0, 400_000), (Step.COMPILE, 400_000, 1_500_400_000))])
+    found = Submission(
+        submission_id="s1",
+        new=fakes.new_submission(),
+        problem_digest="d",
+        state=SubmissionState.SUCCEEDED,
+        create_time=CREATED,
+        attempt_count=attempt,
+        start_time=CREATED + timedelta(seconds=2),
+        end_time=CREATED + timedelta(seconds=4),
+        report=report,
+    )
+    return submission_to_proto(found, Redactor(hidden={}, secret=secret))
+
+
+def spans(found: submission_pb2.Submission) -> list[tuple[str, int, int]]:
+    named = report_pb2.Step.Name
+    return [(named(one.step), one.begin.ToNanoseconds() // MS, one.duration.ToNanoseconds() // MS) for one in found.report.timeline]
+
+
+def test_the_queue_comes_first_and_all_is_to_a_millisecond() -> None:
+    assert spans(shown()) == [("STEP_QUEUED", 0, 2000), ("STEP_BOX", 2000, 0), ("STEP_COMPILE", 2000, 1500)]
+
+
+def test_of_a_later_attempt_the_wait_is_not_known() -> None:
+    """The attempts before it are in the time since it was made."""
+    assert spans(shown(attempt=2)) == [("STEP_BOX", 0, 0), ("STEP_COMPILE", 0, 1500)]
+
+
+def test_how_long_a_secret_workload_took_is_not_told() -> None:
+    """The control is above."""
+    assert spans(shown(secret=True)) == [] and list(step_times(shown(secret=True))) == ["queue", "grade"]
+
+
+def test_the_steps_of_several_processes_are_added_up() -> None:
+    """In the order of their first; what a newer server calls otherwise is not lost."""
+    found = submission_pb2.Submission()
+    for step, seconds in (
+        (report_pb2.STEP_LOAD, 1),
+        (report_pb2.STEP_VERIFY, 2),
+        (report_pb2.STEP_LOAD, 3),
+        (99, 4),
+        (report_pb2.STEP_BOX, 0),
+    ):
+        found.report.timeline.add(step=step, duration=Duration(seconds=seconds))  # type: ignore[arg-type]
+    assert step_times(found) == {"load": 4.0, "verify": 2.0, OTHER: 4.0}
+    assert step_times(submission_pb2.Submission()) == {}
+    assert set(NAMES) == set(report_pb2.Step.values()) - {report_pb2.STEP_UNSPECIFIED}
+    assert {one.name for one in Step} == {name.removeprefix("STEP_") for name in report_pb2.Step.DESCRIPTOR.values_by_name} - {
+        "UNSPECIFIED"
+    }
+
+
+@pytest.mark.parametrize("lengths", [{"a": 1.0}, {"a": 0.001, "b": 5.0, "c": 0.001}, {str(number): 1.0 for number in range(7)}])
+def test_a_bar_is_as_wide_as_all_steps_together(lengths: dict[str, float]) -> None:
+    bar, words = step_bar(lengths).plain.split("\n")
+    assert bar.count("\u2588") == WIDTH and words.startswith(f"{sum(lengths.values()):.2f} s = ")
+    assert all(f"{name} {length:.2f}" in words for name, length in lengths.items())
+
+
+def test_nothing_is_drawn_of_no_time() -> None:
+    assert not step_bar({})

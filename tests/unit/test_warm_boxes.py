@@ -1,0 +1,334 @@
+"""Boxes that wait for a job: when there is one, whose it is, and that none is used twice or left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader.dispatch import warm_boxes
+from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPlace, available_bytes, warm_key
+from grader.grading.run_box import GO, READY, JobPipes, started
+from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Limits, Purpose
+from sandbox.protocol.wire import BoxCause
+from tests import fakes
+
+LIMITS = Limits(
+    wall_s=900.0, cpu_s=1.0, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1
+)  # fmt: skip
+SPEC = BoxSpec(box_id="job-run", purpose=Purpose.RUN, argv=("{python}", "--language", "cuda"), limits=LIMITS, slot=7)
+
+
+class WaitingBox(fakes.FakeBox):
+    """Also counts how often it was given a time, and can end by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began_with_s = 0.0
+
+    def end(self) -> None:
+        self._killed.set()
+
+
+class Boxes:
+    """An isolation whose run boxes say that they have imported everything. broken: none starts."""
+
+    NAME, SAFE = "fake", True
+
+    def __init__(self) -> None:
+        self.specs: list[BoxSpec] = []
+        self.open: list[BoxSpec] = []
+        self.boxes: list[WaitingBox] = []
+        self.imports = asyncio.Event()
+        self.imports.set()
+        self.broken = False
+        self.print = "one"
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        if self.broken:
+            raise IsolationBroken("no box")
+        self.specs.append(spec)
+        self.open.append(spec)
+        self.boxes.append(box := WaitingBox())
+        imported = asyncio.create_task(self._imported(spec))
+        try:
+            yield box
+        finally:
+            imported.cancel()
+            self.open.remove(spec)
+
+    async def _imported(self, spec: BoxSpec) -> None:
+        await self.imports.wait()
+        assert spec.link_dir is not None
+        (spec.link_dir / READY).open("wb", buffering=0).write(b"r")
+
+    async def fingerprint(self) -> str:
+        return self.print
+
+
+@pytest.fixture
+async def boxes() -> Boxes:
+    return Boxes()
+
+
+@pytest.fixture
+def make(tmp_path: Path, boxes: Boxes) -> Callable[..., WarmBoxes]:
+    """Makes a pool of two on a host with enough memory."""
+    numbers = itertools.count()
+
+    @contextmanager
+    def place() -> Iterator[WarmPlace]:
+        number = next(numbers)
+        (tmp_path / f"warm{number}").mkdir()
+        yield WarmPlace(link_dir=tmp_path / f"warm{number}", slot=100 + number, box_id=f"warm-{number}")
+
+    def made(size: int = 2, **more: object) -> WarmBoxes:
+        more.setdefault("memory", lambda: SPARE_BYTES + 10 * BOX_BYTES)
+        return WarmBoxes(boxes, place, size=size, fingerprint=boxes.fingerprint, **more)  # type: ignore[arg-type]
+
+    return made
+
+
+def of(tmp_path: Path, language: str = "cuda", number: int = 0, wall_s: float = 900.0) -> BoxSpec:
+    """What a job asks for."""
+    link_dir = tmp_path / f"job{language}{number}"
+    link_dir.mkdir(exist_ok=True)
+    return replace(SPEC, argv=("{python}", "--language", language), link_dir=link_dir, limits=replace(LIMITS, wall_s=wall_s))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:
+    """Take a box and leave it; where its {link} was."""
+    async with pool.run_box(spec) as taken:
+        taken.give_job()
+        return taken.link_dir
+
+
+def waiting(boxes: Boxes, count: int) -> Callable[[], bool]:
+    return lambda: len(boxes.open) == count
+
+
+async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> None:
+    """A slot, a name and a directory of its own: nothing of a job was there before. Its time is the job's, from when it is given one."""
+    async with make() as pool:
+        assert await used(pool, of(tmp_path)) == of(tmp_path).link_dir
+        await until(lambda: pool._waiting)
+        async with pool.run_box(of(tmp_path, number=1, wall_s=33.0)) as taken:
+            assert taken.link_dir == tmp_path / "warm0" and (pool.hit_count, pool.miss_count) == (1, 1)
+            box = boxes.boxes[1]
+            assert taken.box is box and box.began_with_s == 0.0
+            taken.give_job()
+            assert box.began_with_s == 33.0
+            spec = boxes.specs[1]
+            assert (spec.box_id, spec.slot, spec.argv, spec.link_dir) == ("warm-0", 100, SPEC.argv, tmp_path / "warm0")
+    assert boxes.open == []
+
+
+async def test_without_a_pool_every_job_starts_its_own(make, boxes, tmp_path) -> None:
+    """The control."""
+    async with make(0) as pool:
+        for number in range(3):
+            assert (await used(pool, of(tmp_path, number=number))).name == f"jobcuda{number}"
+        await asyncio.sleep(0.02)
+    assert len(boxes.specs) == 3 and pool.hit_count == 0
+
+
+async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
+    """Two jobs at the same time get two; one that was taken is ended, also where it was never given its job."""
+    async with make(1) as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+        async with pool.run_box(of(tmp_path)) as first, pool.run_box(of(tmp_path, number=1)) as second:
+            assert first.box is not second.box and first.link_dir != second.link_dir
+        await until(lambda: pool._waiting)
+        entered = pool.run_box(of(tmp_path, number=2))
+        one = await entered.__aenter__()
+        await entered.__aexit__(None, None, None)  # cancelled between the two
+        assert all(spec.link_dir != one.link_dir for spec in boxes.open)
+
+
+@pytest.mark.parametrize("differs", ["argv", "limits", "environment", "fingerprint"])
+async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path, differs) -> None:
+    async with make() as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+        other = of(tmp_path, number=1)
+        match differs:
+            case "argv":
+                other = replace(other, argv=(*other.argv, "--preload", "torch"))
+            case "limits":
+                other = replace(other, limits=replace(other.limits, memory_bytes=2))
+            case "environment":
+                other = replace(other, environment=(("A", "b"),))
+            case "fingerprint":
+                boxes.print = "two"
+        assert await used(pool, other) == other.link_dir
+
+
+async def test_those_that_were_asked_for_last_are_kept(make, boxes, tmp_path) -> None:
+    """A pool of two, and three languages."""
+    async with make(2) as pool:
+        for language in ("cuda", "torch", "python"):
+            await used(pool, of(tmp_path, language))
+        wanted = {warm_key(of(tmp_path, language), "one") for language in ("torch", "python")}
+        await until(lambda: set(pool._waiting) == wanted)
+        assert len(boxes.open) == 2
+
+
+async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path) -> None:
+    """One that still imports is ended, and started again afterwards; one that waits already stays."""
+    async with make(2) as pool:
+        pool.times("a", busy=True)
+        await used(pool, of(tmp_path))
+        await asyncio.sleep(0.05)
+        assert boxes.open == []
+        boxes.imports.clear()
+        pool.times("a", busy=False)
+        await until(waiting(boxes, 1))
+        pool.times("a", busy=True)
+        pool.times("b", busy=True)
+        await until(waiting(boxes, 0))
+        boxes.imports.set()
+        pool.times("a", busy=False)
+        await asyncio.sleep(0.05)
+        assert boxes.open == []
+        pool.times("b", busy=False)
+        await until(lambda: pool._waiting)
+        pool.times("c", busy=True)
+        await asyncio.sleep(0.05)
+        assert len(boxes.open) == 1
+        assert (await used(pool, of(tmp_path))).name.startswith("warm")
+
+
+async def test_a_box_that_ended_while_it_waited_is_not_given_out(make, boxes, tmp_path) -> None:
+    """Somebody killed it, or the engine was started again."""
+    async with make(1) as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+        boxes.boxes[-1].end()
+        await asyncio.sleep(0.02)
+        assert (await used(pool, of(tmp_path, number=1))).name == "jobcuda1"
+
+
+async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) -> None:
+    """It is replaced after ten minutes."""
+    monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
+    now = [0.0]
+    async with make(1, clock=lambda: now[0]) as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+        first = boxes.boxes[-1]
+        now[0] = 601.0
+        await until(lambda: boxes.boxes[-1] is not first and pool._waiting)
+        assert len(boxes.open) == 1
+
+
+async def test_the_pool_shrinks_with_the_hosts_memory(make, boxes, tmp_path, monkeypatch) -> None:
+    """One box less than fits is not started; none stays where the host has too little."""
+    monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
+    free = [SPARE_BYTES + BOX_BYTES - 1]
+    async with make(2, memory=lambda: free[0]) as pool:
+        await used(pool, of(tmp_path))
+        await asyncio.sleep(0.05)
+        assert boxes.open == []
+        free[0] += 1
+        await until(lambda: pool._waiting)
+        free[0] = SPARE_BYTES - 1
+        await until(waiting(boxes, 0))
+    assert available_bytes() > 0
+
+
+async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxes, tmp_path, monkeypatch) -> None:
+    """It is not tried again and again, until a job asks for one."""
+    monkeypatch.setattr(warm_boxes, "PAUSE_S", 0.0)
+    async with make(1) as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+        boxes.broken = True
+        await used(pool, of(tmp_path))
+        await until(lambda: not pool._wanted)
+        with pytest.raises(IsolationBroken):
+            await used(pool, of(tmp_path))
+        boxes.broken = False
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+
+
+async def test_one_that_never_says_that_it_waits_is_ended(make, boxes, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(warm_boxes, "IMPORT_LIMIT_S", 0.05)
+    boxes.imports.clear()
+    async with make(1) as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: len(boxes.specs) == 2)
+        await until(waiting(boxes, 0))
+        assert not pool._waiting
+
+
+async def test_nothing_is_left_when_the_server_ends(make, boxes, tmp_path) -> None:
+    """Boxes that wait, and one that still imports."""
+    async with make(2) as pool:
+        await used(pool, of(tmp_path, "cuda"))
+        await until(lambda: pool._waiting)
+        boxes.imports.clear()
+        await used(pool, of(tmp_path, "torch"))
+        await until(waiting(boxes, 2))
+    assert boxes.open == []
+
+
+# -- the pipes -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_box_reads_its_job_even_where_it_was_given_before_it_came(tmp_path) -> None:
+    """The server holds both ends; it gives no other job, and removes the pipes."""
+    pipes = JobPipes(tmp_path)
+    pipes.give()
+    assert await asyncio.to_thread(_read, tmp_path / GO) == b"g"
+    (tmp_path / READY).open("wb", buffering=0).write(b"r" * 4096)
+    await asyncio.wait_for(pipes.ready.wait(), 30)
+    assert (tmp_path / READY).stat().st_mode & 0o777 == 0o622 and (tmp_path / GO).stat().st_mode & 0o777 == 0o644
+    pipes.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb", buffering=0) as pipe:
+        return pipe.read(1)
+
+
+async def test_a_box_whose_server_dies_reads_an_end(tmp_path) -> None:
+    pipes = JobPipes(tmp_path)
+    reading = os.open(tmp_path / GO, os.O_RDONLY)
+    pipes.close()
+    assert await asyncio.to_thread(os.read, reading, 1) == b""
+    os.close(reading)
+
+
+async def test_a_box_cannot_have_more_of_the_pipes_than_it_is_given(boxes, tmp_path) -> None:
+    """A pipe that an earlier process left is replaced; what a box writes to `ready` later fills a pipe and nothing else."""
+    (tmp_path / GO).write_text("left")
+    async with started(boxes, replace(SPEC, link_dir=tmp_path)) as run:
+        await asyncio.wait_for(run.pipes.ready.wait(), 30)
+        flooding = os.open(tmp_path / READY, os.O_WRONLY | os.O_NONBLOCK)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(flooding, bytes(4096))
+        os.close(flooding)
+        run.give_job()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_how_a_box_ends_is_not_changed_by_waiting(boxes, tmp_path) -> None:
+    async with started(boxes, replace(SPEC, link_dir=tmp_path)) as run:
+        assert await run.box.kill() == BoxExit(cause=BoxCause.KILLED)

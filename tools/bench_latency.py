@@ -1,0 +1,309 @@
+"""How long a warm server takes from Submit to a verdict, and what the time goes into.
+
+    python -m tools.bench_latency [--isolations docker bubblewrap] [--modes test benchmark ranked] [--kernels PATH...] [--rounds 6]
+    python -m tools.bench_latency --variants 50 [--modes test] [--isolations bubblewrap]
+
+Each isolation has a server of its own. Every kernel is first graded once, so that judges are warm. Then it is graded --rounds times with
+a comment that nobody handed in before (cold), and --rounds times unchanged (cached). p50 and p95 of each step are those of the report's
+own timeline; a step that takes less than 5 ms everywhere is left out. Ranked mode, which takes minutes, is graded once.
+
+--variants: so many variants of a tiled matmul are handed in together, of which some are wrong or do not compile; first cold, then again.
+Prints submissions per minute, and the share of the lane's time in which a kernel was verified or measured. Times are comparable within
+one run only: this machine may have other work. On the emulated device a time says nothing of a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import math
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from grader.api.client import GraderClient
+from grader.errors import GraderError
+from grader.v1 import report_pb2, submission_pb2
+from grader.views.step_times import step_times
+from tools.page import Table, facts
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "kernels_examples"
+# What a raw CUDA kernel, a wrong and a right torch extension, a Triton kernel and a model cost; as the first figures of this had them.
+KERNELS = (
+    "vector_add/grid_stride.cu",
+    "tril_matmul/stale_memory.cu",
+    "tril_matmul/correct_2d.cu",
+    "row_softmax/triton_row.py",
+    "row_softmax/model.py",
+)
+START_S = 300.0
+SHOWN_S = 0.005
+WORK = frozenset({report_pb2.STEP_VERIFY, report_pb2.STEP_MEASURE, report_pb2.STEP_BASELINE})
+MATMUL = """// variant {note}
+extern "C" __global__ void k(const float* a, const float* b, float* c, int m, int n, int q) {{
+  __shared__ float ta[{tile}][{tile}], tb[{tile}][{tile}];
+  int y = blockIdx.y * {tile} + threadIdx.y, x = blockIdx.x * {tile} + threadIdx.x;
+  float s = 0;
+  for (int p = 0; p < q; p += {tile}) {{
+    ta[threadIdx.y][threadIdx.x] = (y < m && p + threadIdx.x < q) ? a[y * q + p + threadIdx.x] : 0;
+    tb[threadIdx.y][threadIdx.x] = (p + threadIdx.y < q && x < n) ? b[(p + threadIdx.y) * n + x] : 0;
+    __syncthreads();
+    #pragma unroll {unroll}
+    for (int j = 0; j < {tile}; ++j) s += ta[threadIdx.y][j] * tb[j][threadIdx.x]{wrong};
+    __syncthreads();
+  }}
+  if (y < m && x < n{edge}) c[y * n + x] = s;
+}}
+extern "C" void solve(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t q, cudaStream_t stream) {{
+  dim3 threads({tile}, {tile}), blocks((n + {tile} - 1) / {tile}, (m + {tile} - 1) / {tile});
+  k<<<blocks, threads, 0, stream>>>(a, b, c, m, n, q){end}
+}}
+"""
+MATMUL_PROBLEM = "matmul_fp32"
+
+
+@dataclass(kw_only=True)
+class GradedKernel:
+    """One grading: wall seconds from Submit to its end, its verdict, and the seconds of each step."""
+
+    wall_s: float
+    verdict: str
+    steps: dict[str, float]
+    lane_s: float = 0.0  # from having the device to giving it back
+    work_s: float = 0.0  # of these, verifying or timing
+
+
+@dataclass(kw_only=True)
+class LatencyCell:
+    """All gradings of one kernel in one mode, cold or cached."""
+
+    isolation: str
+    kernel: str
+    mode: str
+    state: str
+    graded: list[GradedKernel] = field(default_factory=list)
+
+    def total(self, share: float) -> float:
+        """A quantile of the wall times, in seconds."""
+        return quantile([one.wall_s for one in self.graded], share)
+
+    def step(self, name: str, share: float) -> float:
+        """A quantile of a step's times, in seconds."""
+        return quantile([one.steps.get(name, 0.0) for one in self.graded], share)
+
+
+@dataclass(kw_only=True)
+class VariantRound:
+    """Variants that were handed in together."""
+
+    isolation: str
+    mode: str
+    state: str
+    count: int
+    seconds: float
+    per_minute: float
+    working_share: float  # of the lane's time
+    verdicts: dict[str, int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    given = _parser().parse_args(arguments)
+    cells, rounds = asyncio.run(_measured(given))
+    if given.json:
+        sys.stdout.write(json.dumps({"cells": [asdict(one) for one in cells], "rounds": [asdict(one) for one in rounds]}) + "\n")
+        return 0
+    head = facts(f"python -m tools.bench_latency {shlex.join(sys.argv[1:] if arguments is None else arguments)}")
+    head |= {"cores": str(os.cpu_count()), "load before": given.load}
+    parts = [Table(headings=("what", "which"), rows=[(key, value) for key, value in head.items()]).lines()]
+    parts += [_table(cells)] if cells else []
+    parts += [_rounds_table(rounds)] if rounds else []
+    sys.stdout.write("\n\n".join("\n".join(part) for part in parts) + "\n")
+    return 0
+
+
+async def _measured(given: argparse.Namespace) -> tuple[list[LatencyCell], list[VariantRound]]:
+    cells: list[LatencyCell] = []
+    rounds: list[VariantRound] = []
+    for isolation in given.isolations:
+        async with _server(isolation, given.server) as client:
+            if given.variants:
+                rounds += [one for mode in given.modes for one in await _variants(client, isolation, mode, given.variants)]
+                continue
+            for kernel, mode in itertools.product(given.kernels, given.modes):
+                cells += await _cells(client, isolation, kernel, mode, given.rounds)
+                _tell(cells[-1])
+    return cells, rounds
+
+
+async def _cells(client: GraderClient, isolation: str, kernel: str, mode: str, rounds: int) -> list[LatencyCell]:
+    path = EXAMPLES / kernel
+    source, problem, mark = path.read_text("utf-8"), path.parent.name, "#" if path.suffix == ".py" else "//"
+    cold = LatencyCell(isolation=isolation, kernel=kernel, mode=mode, state="cold")
+    cached = LatencyCell(isolation=isolation, kernel=kernel, mode=mode, state="cached")
+    count = 1 if mode == "ranked" else rounds
+    await _graded(client, problem, path.name, source, mode)  # the judge and the cache are warm after this
+    for number in range(count):
+        text = f"{source}\n{mark} {time.time_ns()} {number}\n"
+        cold.graded.append(await _graded(client, problem, path.name, text, mode))
+    for _ in range(count):
+        cached.graded.append(await _graded(client, problem, path.name, source, mode))
+    return [cold, cached]
+
+
+async def _variants(client: GraderClient, isolation: str, mode: str, count: int) -> list[VariantRound]:
+    """The same variants twice: cold, then cached."""
+    run, found = f"{time.time_ns()}", []
+    await _graded(client, MATMUL_PROBLEM, "k.cu", variant(0, "warm"), mode)
+    for state in ("cold", "cached"):
+        begun_s = time.monotonic()
+        graded = await asyncio.gather(
+            *(_graded(client, MATMUL_PROBLEM, "k.cu", variant(number, f"{run} {number}"), mode) for number in range(count))
+        )
+        seconds = time.monotonic() - begun_s
+        verdicts = {name: sum(one.verdict == name for one in graded) for name in sorted({one.verdict for one in graded})}
+        lane_s = sum(one.lane_s for one in graded)
+        found.append(
+            VariantRound(
+                isolation=isolation,
+                mode=mode,
+                state=state,
+                count=count,
+                seconds=seconds,
+                per_minute=60 * count / seconds,
+                working_share=sum(one.work_s for one in graded) / lane_s if lane_s else 0.0,
+                verdicts=verdicts,
+            )
+        )
+    return found
+
+
+def variant(number: int, note: str) -> str:
+    """A matmul: of ten, one is wrong, one leaves a column unwritten, and one does not compile."""
+    kind = ("", "", "", "", "", "", "", "wrong", "unwritten", "broken")[number % 10]
+    return MATMUL.format(
+        note=note,
+        tile=(4, 8, 16)[number % 3],
+        unroll=(1, 2, 4)[number // 3 % 3],
+        wrong=" * 1.01f" if kind == "wrong" else "",
+        edge=" && x != 5" if kind == "unwritten" else "",
+        end="" if kind == "broken" else ";",
+    )
+
+
+async def _graded(client: GraderClient, problem: str, path: str, text: str, mode: str) -> GradedKernel:
+    source = submission_pb2.SourceFile(path=path, content=text)
+    asked = submission_pb2.Submission(problem=f"problems/{problem}", sources=[source], mode=f"MODE_{mode.upper()}")
+    begun_s = time.monotonic()
+    found = await client.submit(asked)
+    async for event in client.watch(found.name):
+        if event.WhichOneof("event") == "submission":
+            found = event.submission
+    wall_s = time.monotonic() - begun_s
+    if found.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
+        raise RuntimeError(f"{path} was not graded: {found.error.message}")
+    spans = found.report.timeline
+    taken = max((index for index, one in enumerate(spans) if one.step == report_pb2.STEP_DEVICE), default=len(spans))
+    return GradedKernel(
+        wall_s=wall_s,
+        verdict=report_pb2.Verdict.Name(found.report.verdict).removeprefix("VERDICT_"),
+        steps=step_times(found),
+        lane_s=_seconds(spans[taken + 1 :]) if found.report.build.outcome == report_pb2.BUILD_OUTCOME_BUILT else 0.0,
+        work_s=_seconds(one for one in spans if one.step in WORK),
+    )
+
+
+def _seconds(spans: Iterable[report_pb2.Span]) -> float:
+    return sum(one.duration.ToNanoseconds() for one in spans) / 1e9
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The nearest rank."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else math.nan
+
+
+@asynccontextmanager
+async def _server(isolation: str, options: str) -> AsyncIterator[GraderClient]:
+    """A server of this isolation with all examples, warm where its first call is answered."""
+    with tempfile.TemporaryDirectory(prefix="grader-latency-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        command = [sys.executable, "-m", "grader.server.main", "--listen", f"unix:{directory}/s", "--state-dir", str(directory / "state")]
+        command += ["--problems", str(EXAMPLES), "--sandbox", isolation, "--log-level", "warning", "--drain-s", "1"]
+        command += ["--device", "emulated", *shlex.split(options)]
+        with (directory / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                async with GraderClient(f"unix:{directory}/s") as client:
+                    await _answers(client, process, directory / "log")
+                    yield client
+            finally:
+                process.terminate()
+                process.wait(60)
+
+
+async def _answers(client: GraderClient, process: subprocess.Popen[bytes], log: Path) -> None:
+    end_s = time.monotonic() + START_S
+    while True:
+        try:
+            await client.list_problems()
+            return
+        except GraderError as error:
+            if time.monotonic() > end_s or process.poll() is not None:
+                raise RuntimeError(f"the server does not start: {error}\n{log.read_text()[-2000:]}") from None
+            await asyncio.sleep(0.1)
+
+
+def _table(cells: Sequence[LatencyCell]) -> list[str]:
+    names = dict.fromkeys(name for cell in cells for one in cell.graded for name in one.steps)
+    shown = [name for name in names if any(cell.step(name, 0.95) >= SHOWN_S for cell in cells)]
+    made = Table(
+        headings=("kernel", "isolation", "mode", "build", "verdict", "n", "total s p50", "p95", *(f"{name} p50/p95" for name in shown))
+    )
+    for cell in cells:
+        verdicts = "/".join(sorted({one.verdict for one in cell.graded}))
+        steps = [f"{cell.step(name, 0.5):.2f}/{cell.step(name, 0.95):.2f}" for name in shown]
+        totals = (f"{cell.total(0.5):.2f}", f"{cell.total(0.95):.2f}")
+        made.add(cell.kernel, cell.isolation, cell.mode, cell.state, verdicts, len(cell.graded), *totals, *steps)
+    return made.lines()
+
+
+def _rounds_table(rounds: Sequence[VariantRound]) -> list[str]:
+    made = Table(headings=("isolation", "mode", "build", "variants", "seconds", "per minute", "lane at work", "verdicts"))
+    for one in rounds:
+        verdicts = ", ".join(f"{count} {name}" for name, count in one.verdicts.items())
+        figures = (f"{one.seconds:.1f}", f"{one.per_minute:.1f}", f"{100 * one.working_share:.0f} %")
+        made.add(one.isolation, one.mode, one.state, one.count, *figures, verdicts)
+    return made.lines()
+
+
+def _tell(cell: LatencyCell) -> None:
+    median_s = statistics.median(one.wall_s for one in cell.graded)
+    sys.stderr.write(f"{cell.isolation} {cell.mode} {cell.kernel}: {median_s:.2f} s cached\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tools.bench_latency", description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    made.add_argument("--isolations", nargs="+", default=["docker", "bubblewrap"], metavar="NAME", help="(docker bubblewrap)")
+    made.add_argument("--modes", nargs="+", choices=("test", "benchmark", "ranked"), default=["test", "benchmark"], help="(test benchmark)")
+    made.add_argument("--kernels", nargs="+", default=list(KERNELS), metavar="PATH", help="below kernels_examples (five of each kind)")
+    made.add_argument("--rounds", type=int, default=6, metavar="N", help="gradings of each kernel, cold and again cached (6)")
+    made.add_argument("--variants", type=int, default=0, metavar="N", help="instead: so many variants of a matmul at once")
+    made.add_argument("--server", default="", metavar="OPTIONS", help="further options of grader-server, such as '--warm-boxes 0'")
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    made.set_defaults(load=" ".join(f"{one:.1f}" for one in os.getloadavg()))
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())
