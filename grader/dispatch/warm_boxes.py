@@ -1,8 +1,8 @@
 """Run boxes that were started before there is a job for them, so that nobody waits for the import of torch.
 
 Each is started and has imported everything by itself: its own address layout, its own secrets, its own uid. It is used for one job and then
-removed. Nothing of a submission is in it until it is taken. Boxes of the specifications that were asked for last are kept ready; one is
-started only while nothing is timed on this host, and one at a time.
+removed. Nothing of a submission is in it until it is taken. Boxes of the specifications that were asked for last are kept ready, of each
+that was asked for twice; one is started only while nothing is timed on this host, and one at a time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ LOOK_S = 10.0  # how often ages and the host's memory are looked at
 IMPORT_LIMIT_S = 60.0
 PAUSE_S = 5.0  # after one that did not start
 KEYS_KEPT = 64
+REPEATED = 2  # times that a specification was asked for: what was wanted once is often wanted never again
 BOX_BYTES = 160 * 1024 * 1024  # of a box that has imported torch
 SPARE_BYTES = 2 * 1024 * 1024 * 1024  # so much of the host's memory stays free
 
@@ -67,7 +68,8 @@ def available_bytes() -> int:
 class WarmBoxes:
     """Keeps at most `size` boxes ready. Use as an async context; what is left is ended when it is left.
 
-    place: makes what a box needs of the host. fingerprint: of what boxes are made of. memory: free bytes of the host. clock: seconds.
+    from_count: how often a specification was asked for before a box of it waits. place: makes what a box needs of the host.
+    fingerprint: of what boxes are made of. memory: free bytes of the host. clock: seconds.
     """
 
     def __init__(
@@ -79,10 +81,12 @@ class WarmBoxes:
         fingerprint: Callable[[], Awaitable[str]],
         memory: Callable[[], int] = available_bytes,
         clock: Callable[[], float] = time.monotonic,
+        from_count: int = REPEATED,
     ) -> None:
         self._isolation, self._place, self._size = isolation, place, size
         self._fingerprint, self._memory, self._clock = fingerprint, memory, clock
-        self._wanted: OrderedDict[WarmKey, None] = OrderedDict()  # the last that was asked for at the end
+        self._from_count = from_count
+        self._wanted: OrderedDict[WarmKey, int] = OrderedDict()  # how often each was asked for; the last one at the end
         self._waiting: dict[WarmKey, _WarmBox] = {}
         self._timing: set[object] = set()
         self._changed = asyncio.Event()
@@ -112,6 +116,7 @@ class WarmBoxes:
             async with started(self._isolation, spec) as fresh:
                 yield fresh
             return
+        box.run_box.box.begin(spec.limits.wall_s)  # it may sleep for long until its job, and once more from then on
         try:
             yield replace(box.run_box, wall_s=spec.limits.wall_s)
         finally:
@@ -134,8 +139,7 @@ class WarmBoxes:
         if self._size <= 0:
             return None
         key = warm_key(spec, await self._fingerprint())
-        self._wanted[key] = None
-        self._wanted.move_to_end(key)
+        self._wanted[key] = self._wanted.pop(key, 0) + 1
         while len(self._wanted) > KEYS_KEPT:
             self._wanted.popitem(last=False)
         self._changed.set()
@@ -165,7 +169,7 @@ class WarmBoxes:
     def _next_wanted(self) -> WarmKey | None:
         """The specification that was asked for last and has no box, if there is room for one more."""
         room = min(self._size, len(self._waiting) + max(0, (self._memory() - SPARE_BYTES) // BOX_BYTES))
-        recent = list(reversed(self._wanted))[:room]
+        recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
         for key in [one for one in self._waiting if one not in recent]:
             self._end(self._waiting.pop(key))
         return next((key for key in recent if key not in self._waiting), None)

@@ -171,8 +171,11 @@ async def _judged(lane: Lane, job: wire.Job, taken: RunBox, *, met_before: bool)
     gone, hidden_at_ns, box = False, None, taken.box
     # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
     async with closed_link(box, Path(job.link_path)):
-        taken.give_job()
+        asleep = True
         async for fact in lane.judge(job):
+            if asleep and isinstance(fact, wire.Progress) and fact.stage is wire.Stage.LOADING:
+                taken.give_job()  # not before: nothing of a box runs while a baseline is timed alone
+                asleep = False
             if isinstance(fact, wire.Broken):
                 raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
             gone = gone or lost_runner(fact)

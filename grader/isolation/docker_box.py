@@ -21,7 +21,7 @@ from grader.isolation.supervision import SupervisedBox
 from sandbox.protocol.wire import BoxCause
 
 WAIT_GRACE_S = 120
-IDLE_LIMIT_S = 3600  # no box waits for so long for what it is to do
+IDLE_LIMIT_S = 24 * 3600  # no box waits for so long for what it is to do
 SAMPLE_S = 0.25
 REMOVE_ATTEMPTS = 3
 

@@ -59,10 +59,10 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             if _measured(job):
                 clock = _JobClock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
                 yield from _time_alone(job, clock, task)
-            # Up to here it is our own code that takes its time, and a box that has ended is seen at once.
+            # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
+            yield wire.Progress(stage=wire.Stage.LOADING)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
             open_links.enter_context(device.round_free_memory())
-            yield wire.Progress(stage=wire.Stage.LOADING)
             work = runner_job(task.spec, job.language, job.entry, device, public_templates(task))
             subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             # From here on the runner has run untrusted code: believe nothing it says.

@@ -1,6 +1,7 @@
 """Workers that Ray places on the nodes of a cluster on this host, and a server that knows nothing of Ray."""
 
 import asyncio
+import builtins
 import json
 import os
 import shlex
@@ -32,9 +33,10 @@ ROOT = Path(__file__).parents[2]
 def cluster(tmp_path_factory):
     """A head, and two nodes that have room for both lanes."""
     os.environ |= {"GRADER_STATE_DIR": str(tmp_path_factory.mktemp("workers")), "GRADER_CACHE_DIR": str(cache_directory())}
-    made = RayCluster(2)
+    printing, made = print, RayCluster(2)
     yield made
     made.close()
+    builtins.print = printing  # Ray replaces it in every process that connects
     for name in ("GRADER_STATE_DIR", "GRADER_CACHE_DIR"):
         os.environ.pop(name)
 

@@ -26,6 +26,9 @@ from tests.harness.messages import LENGTH_BYTES, SECRET, SOCKET, Answer, BuildRe
 LANE_COUNT = 2
 LOOK_S = 1.0
 
+# With GRADER_TEST_WARM=2 all attacks and honest kernels run in boxes that waited; it costs imports of torch that a sample has no use for.
+WARM_COUNT = int(os.environ.get("GRADER_TEST_WARM", "0"))
+
 
 class IsolationLanes:
     """The lanes of one isolation. Each is a fleet of its own, so that a test can name what is graded next on the same judge."""
@@ -60,7 +63,9 @@ class IsolationLanes:
                 self._changed.notify()
 
     async def _start(self) -> Grading:
-        return await self._stack.enter_async_context(grader(isolation=self._isolation, lanes=(), artifacts=self._artifacts, warm_count=2))
+        return await self._stack.enter_async_context(
+            grader(isolation=self._isolation, lanes=(), artifacts=self._artifacts, warm_count=WARM_COUNT)
+        )
 
 
 class GradingService:

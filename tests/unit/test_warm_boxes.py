@@ -90,7 +90,7 @@ def make(tmp_path: Path, boxes: Boxes) -> Callable[..., WarmBoxes]:
         yield WarmPlace(link_dir=tmp_path / f"warm{number}", slot=100 + number, box_id=f"warm-{number}")
 
     def made(size: int = 2, **more: object) -> WarmBoxes:
-        more.setdefault("memory", lambda: SPARE_BYTES + 10 * BOX_BYTES)
+        more = {"memory": lambda: SPARE_BYTES + 10 * BOX_BYTES, "from_count": 1} | more
         return WarmBoxes(boxes, place, size=size, fingerprint=boxes.fingerprint, **more)  # type: ignore[arg-type]
 
     return made
@@ -128,7 +128,8 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
         async with pool.run_box(of(tmp_path, number=1, wall_s=33.0)) as taken:
             assert taken.link_dir == tmp_path / "warm0" and (pool.hit_count, pool.miss_count) == (1, 1)
             box = boxes.boxes[1]
-            assert taken.box is box and box.began_with_s == 0.0
+            assert taken.box is box and box.began_with_s == 33.0
+            box.began_with_s = 0.0
             taken.give_job()
             assert box.began_with_s == 33.0
             spec = boxes.specs[1]
@@ -175,6 +176,17 @@ async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path,
             case "fingerprint":
                 boxes.print = "two"
         assert await used(pool, other) == other.link_dir
+
+
+async def test_what_was_asked_for_once_has_no_box_that_waits(make, boxes, tmp_path) -> None:
+    """It is often asked for never again. The second time it has; the control has from the first time on."""
+    async with make(2, from_count=2) as pool:
+        await used(pool, of(tmp_path, "cuda"))
+        await used(pool, of(tmp_path, "torch"))
+        await asyncio.sleep(0.05)
+        assert boxes.open == []
+        await used(pool, of(tmp_path, "cuda"))
+        await until(lambda: set(pool._waiting) == {warm_key(of(tmp_path, "cuda"), "one")})
 
 
 async def test_those_that_were_asked_for_last_are_kept(make, boxes, tmp_path) -> None:

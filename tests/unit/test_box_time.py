@@ -1,0 +1,79 @@
+"""A box's wall time: from its start, or from when it is told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any
+
+from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation.supervision import SupervisedBox
+from sandbox.protocol.wire import BoxCause
+
+LIMITS = Limits(
+    wall_s=60.0, cpu_s=1.0, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1
+)  # fmt: skip
+
+
+class Nothing(SupervisedBox):
+    """A box without processes, which ends only at a limit."""
+
+    def __init__(self, wall_s: float) -> None:
+        spec = BoxSpec(box_id="b", purpose=Purpose.RUN, argv=(), limits=replace(LIMITS, wall_s=wall_s), slot=0)
+        super().__init__(spec, 1, watch_memory=False)
+
+    async def start(self) -> None:
+        self._ending.begin()
+
+    def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        return ()
+
+    def _members(self) -> set[int]:
+        return set()
+
+    async def _stop(self) -> None:
+        pass
+
+    async def _settle(self) -> int | None:
+        return None
+
+    async def _clear(self) -> None:
+        pass
+
+
+async def supervised(box: Nothing) -> asyncio.Task[None]:
+    await box.start()
+    return asyncio.create_task(box.supervise())
+
+
+async def test_the_time_of_a_box_ends_it() -> None:
+    """The control."""
+    box = Nothing(0.01)
+    task = await supervised(box)
+    assert (await asyncio.wait_for(box.wait(), 60)).cause is BoxCause.WALL_LIMIT
+    await task
+
+
+async def test_a_box_that_waited_has_all_of_its_time() -> None:
+    """Also where it was told before it was watched; what it may take is said with the job, and counts from there."""
+    box = Nothing(0.01)
+    await box.start()
+    box.begin(60.0)
+    task = asyncio.create_task(box.supervise())
+    await asyncio.sleep(0.1)
+    assert box._ending.cause is None
+    waited_ns = box._ending._began_ns
+    box.begin(0.01)
+    end = await asyncio.wait_for(box.wait(), 60)
+    assert end.cause is BoxCause.WALL_LIMIT and box._ending._began_ns > waited_ns
+    await task
+
+
+async def test_a_time_that_is_told_later_may_be_shorter() -> None:
+    box = Nothing(60.0)
+    task = await supervised(box)
+    await asyncio.sleep(0)
+    box.begin(0.01)
+    assert (await asyncio.wait_for(box.wait(), 60)).cause is BoxCause.WALL_LIMIT
+    await task
