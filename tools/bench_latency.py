@@ -4,10 +4,10 @@
     python -m tools.bench_latency --variants 50 [--modes test] [--isolations bubblewrap]
 
 Each isolation has a server of its own. Every kernel is first graded once, so that judges are warm. Then it is graded --rounds times with
-a comment that nobody handed in before (cold), and --rounds times unchanged (cached). p50 and p95 of each step are those of the report's
+a comment that is new (cold), and --rounds times unchanged (cached). p50 and p95 of each step are those of the report's
 own timeline; a step that takes less than 5 ms everywhere is left out. Ranked mode, which takes minutes, is graded once.
 
---variants: so many variants of a tiled matmul are handed in together, of which some are wrong or do not compile; first cold, then again.
+--variants: so many variants of a tiled matmul are submitted together, of which some are wrong or do not compile; first cold, then again.
 Prints submissions per minute, and the share of the lane's time in which a kernel was verified or measured. Times are comparable within
 one run only: this machine may have other work. On the emulated device a time says nothing of a GPU.
 """
@@ -18,11 +18,9 @@ import argparse
 import asyncio
 import itertools
 import json
-import math
 import os
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,10 +30,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from grader.api.client import GraderClient
-from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
 from grader.views.step_times import step_times
 from tools.page import Table, facts
+from tools.service import host
+from tools.service.load import percentile
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "kernels_examples"
@@ -47,7 +46,6 @@ KERNELS = (
     "row_softmax/triton_row.py",
     "row_softmax/model.py",
 )
-START_S = 300.0
 SHOWN_S = 0.005
 WORK = frozenset({report_pb2.STEP_VERIFY, report_pb2.STEP_MEASURE, report_pb2.STEP_BASELINE})
 MATMUL = """// variant {note}
@@ -94,18 +92,18 @@ class LatencyCell:
     state: str
     graded: list[GradedKernel] = field(default_factory=list)
 
-    def total(self, share: float) -> float:
-        """A quantile of the wall times, in seconds."""
-        return quantile([one.wall_s for one in self.graded], share)
+    def total(self, percent: int) -> float:
+        """A percentile of the wall times, in seconds."""
+        return percentile([one.wall_s for one in self.graded], percent)
 
-    def step(self, name: str, share: float) -> float:
-        """A quantile of a step's times, in seconds."""
-        return quantile([one.steps.get(name, 0.0) for one in self.graded], share)
+    def step(self, name: str, percent: int) -> float:
+        """A percentile of a step's times, in seconds."""
+        return percentile([one.steps.get(name, 0.0) for one in self.graded], percent)
 
 
 @dataclass(kw_only=True)
 class VariantRound:
-    """Variants that were handed in together."""
+    """Variants that were submitted together."""
 
     isolation: str
     mode: str
@@ -228,52 +226,33 @@ def _seconds(spans: Iterable[report_pb2.Span]) -> float:
     return sum(one.duration.ToNanoseconds() for one in spans) / 1e9
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The nearest rank."""
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else math.nan
-
-
 @asynccontextmanager
 async def _server(isolation: str, options: str) -> AsyncIterator[GraderClient]:
     """A server of this isolation with all examples, warm where its first call is answered."""
     with tempfile.TemporaryDirectory(prefix="grader-latency-") as name:
         directory = Path(name)
         directory.chmod(0o755)
-        command = [sys.executable, "-m", "grader.server.main", "--listen", f"unix:{directory}/s", "--state-dir", str(directory / "state")]
-        command += ["--problems", str(EXAMPLES), "--sandbox", isolation, "--log-level", "warning", "--drain-s", "1"]
-        command += ["--device", "emulated", *shlex.split(options)]
-        with (directory / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-            try:
-                async with GraderClient(f"unix:{directory}/s") as client:
-                    await _answers(client, process, directory / "log")
-                    yield client
-            finally:
-                process.terminate()
-                process.wait(60)
-
-
-async def _answers(client: GraderClient, process: subprocess.Popen[bytes], log: Path) -> None:
-    end_s = time.monotonic() + START_S
-    while True:
+        words = ["--listen", f"unix:{directory}/s", "--problems", str(EXAMPLES), "--sandbox", isolation, "--device", "emulated"]
+        server = host.Process("grader.server.main", [*words, "--log-level", "warning", *shlex.split(options)], directory / "state")
+        server.start()
         try:
-            await client.list_problems()
-            return
-        except GraderError as error:
-            if time.monotonic() > end_s or process.poll() is not None:
-                raise RuntimeError(f"the server does not start: {error}\n{log.read_text()[-2000:]}") from None
-            await asyncio.sleep(0.1)
+            async with GraderClient(f"unix:{directory}/s") as client:
+                await host.until_answering(server, client)
+                yield client
+        finally:
+            server.stop()
 
 
 def _table(cells: Sequence[LatencyCell]) -> list[str]:
     names = dict.fromkeys(name for cell in cells for one in cell.graded for name in one.steps)
-    shown = [name for name in names if any(cell.step(name, 0.95) >= SHOWN_S for cell in cells)]
+    shown = [name for name in names if any(cell.step(name, 95) >= SHOWN_S for cell in cells)]
     made = Table(
         headings=("kernel", "isolation", "mode", "build", "verdict", "n", "total s p50", "p95", *(f"{name} p50/p95" for name in shown))
     )
     for cell in cells:
         verdicts = "/".join(sorted({one.verdict for one in cell.graded}))
-        steps = [f"{cell.step(name, 0.5):.2f}/{cell.step(name, 0.95):.2f}" for name in shown]
-        totals = (f"{cell.total(0.5):.2f}", f"{cell.total(0.95):.2f}")
+        steps = [f"{cell.step(name, 50):.2f}/{cell.step(name, 95):.2f}" for name in shown]
+        totals = (f"{cell.total(50):.2f}", f"{cell.total(95):.2f}")
         made.add(cell.kernel, cell.isolation, cell.mode, cell.state, verdicts, len(cell.graded), *totals, *steps)
     return made.lines()
 

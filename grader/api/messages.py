@@ -6,7 +6,7 @@ import math
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import fmean, median, quantiles
 from typing import cast
 
@@ -132,8 +132,10 @@ def submission_to_proto(
         message.score_kind = score_kind_to_proto(redactor.ranking.score_kind)
         message.score_baseline = redactor.ranking.baseline if redactor.ranking.score_kind is ScoreKind.SPEEDUP else ""
     if submission.report is not None:
-        message.report.CopyFrom(report_to_proto(submission.report, redactor, full=full))
-        _add_queued(message)
+        # Of a later attempt the time in the queue is not known: the attempts before it are in the time since it was made.
+        began = submission.start_time if submission.attempt_count == 1 else None
+        queued = None if began is None else began - submission.create_time
+        message.report.CopyFrom(report_to_proto(submission.report, redactor, full=full, queued=queued))
     if submission.failure is not None:
         message.error.CopyFrom(failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure))
     return message
@@ -199,8 +201,9 @@ def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> 
     return message
 
 
-def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False) -> report_pb2.Report:
-    """A report as submitters see it; single samples only in full."""
+def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False, queued: timedelta | None = None) -> report_pb2.Report:
+    """A report as submitters see it; single samples only in full. queued: how long its submission waited, where that is known."""
+    timeline = () if treatment(Report, "timeline", redactor.report_exposure) is Treatment.OMITTED else report.timeline
     return report_pb2.Report(
         verdict=f"VERDICT_{report.verdict.name}",
         reason=report.reason,
@@ -218,32 +221,26 @@ def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False) -
         process_count=report.process_count,
         rule=report.rule,
         profile=profile_to_proto(report.profile) if report.profile else None,
-        timeline=[] if treatment(Report, "timeline", redactor.report_exposure) is Treatment.OMITTED else map(_span, report.timeline),
+        timeline=_timeline(timeline, queued) if timeline else (),
     )
 
 
-def _span(span: wire.Span) -> report_pb2.Span:
-    """To a millisecond: more is noise, and would carry more of what a kernel may know."""
-    return report_pb2.Span(
-        step=f"STEP_{span.step.name}", begin=_duration(_whole_ms(span.begin_ns)), duration=_duration(_whole_ms(span.duration_ns))
-    )
+def _timeline(spans: Iterable[wire.Span], queued: timedelta | None) -> list[report_pb2.Span]:
+    """To a millisecond: more is noise, and would carry more of what a kernel may know. queued: put before the others; None: not known."""
+    queued_ns = max(round(queued.total_seconds() * 1e9), 0) if queued is not None else 0
+    first = [] if queued is None else [wire.Span(step=wire.Step.QUEUED, begin_ns=-queued_ns, duration_ns=queued_ns)]
+    return [
+        report_pb2.Span(
+            step=f"STEP_{one.step.name}",
+            begin=_duration(_whole_ms(one.begin_ns) + _whole_ms(queued_ns)),
+            duration=_duration(_whole_ms(one.duration_ns)),
+        )
+        for one in (*first, *spans)
+    ]
 
 
 def _whole_ms(time_ns: int) -> int:
     return round(time_ns / 1e6) * 1_000_000
-
-
-def _add_queued(message: submission_pb2.Submission) -> None:
-    """Put the time in the queue before the others, if that was all before the attempt that the report is of."""
-    if message.attempt_count != 1 or not message.report.timeline or not message.HasField("start_time"):
-        return
-    queued_ns = _whole_ms(message.start_time.ToNanoseconds() - message.create_time.ToNanoseconds())
-    spans = [report_pb2.Span(step="STEP_QUEUED", begin=_duration(0), duration=_duration(max(queued_ns, 0)))]
-    for span in message.report.timeline:
-        begin_ns = span.begin.ToNanoseconds() + max(queued_ns, 0)
-        spans.append(report_pb2.Span(step=span.step, begin=_duration(begin_ns), duration=span.duration))
-    message.report.ClearField("timeline")
-    message.report.timeline.extend(spans)
 
 
 def state_to_proto(state: SubmissionState) -> submission_pb2.SubmissionState:

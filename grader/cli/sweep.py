@@ -21,7 +21,7 @@ from grader.cli import extras, sources
 from grader.cli.exits import Exit, GraderFailed, Misuse
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
-from grader.cli.submit import SubmitOptions, build_submission, cancel_quietly, exit_of, follow, problem_at
+from grader.cli.submit import SubmitOptions, build_submission, cancel_quietly, exit_of, follow, nanoseconds, problem_at
 from grader.cli.text import one_line, plain
 from grader.cli.written_files import open_directory
 from grader.plots.frames import ChartAxis
@@ -57,7 +57,7 @@ def sweep_message(
             raise Misuse(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
         message.axes[name] = int(size)
     if seconds is not None:
-        message.measure_duration.FromNanoseconds(round(seconds * 1e9))
+        message.measure_duration.FromNanoseconds(nanoseconds(seconds, "--seconds"))
     return message
 
 

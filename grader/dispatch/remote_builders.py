@@ -15,7 +15,7 @@ import structlog
 
 from grader.artifacts import Made
 from grader.dispatch.build_messages import BuildReceived, build_message
-from grader.dispatch.worker_stream import ProtocolViolation, WorkerStream
+from grader.dispatch.worker_stream import ProtocolViolation, WorkerStream, admit, dismiss
 from grader.fleet.v1 import fleet_pb2
 from grader.grading.build import build_input
 from grader.model import Lease
@@ -108,14 +108,11 @@ class RemoteBuilders:
 
     def join(self, builder: RemoteBuilder) -> None:
         """It is in; an older stream of the same node is ended."""
-        if (before := self._builders.get(builder.node)) is not None:
-            before.lose("was replaced by a new connection of the same node")
-        self._builders[builder.node] = builder
+        admit(self._builders, builder)
 
     def leave(self, builder: RemoteBuilder) -> None:
         """Its stream is over."""
-        if self._builders.get(builder.node) is builder:
-            del self._builders[builder.node]
+        dismiss(self._builders, builder)
 
     def all(self) -> list[RemoteBuilder]:
         """Each of them."""

@@ -25,7 +25,7 @@ from grader.artifacts.store import write_whole
 from grader.dispatch.build_messages import build_pieces
 from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
 from grader.dispatch.remote_builders import RemoteBuilder, RemoteBuilders
-from grader.dispatch.worker_stream import NAME_LIMIT_CHARS, ProtocolViolation, WorkerStream
+from grader.dispatch.worker_stream import NAME_LIMIT_CHARS, ProtocolViolation, WorkerStream, admit, dismiss
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
@@ -278,26 +278,19 @@ class RemoteFleet:
             self._builders.join(stream := RemoteBuilder(node, standing, self._changed))
             log.info("builder_joined", node=node, build_capacity=standing.build_capacity, toolchain=standing.toolchain)
         else:
-            stream = self._join_grading(RemoteWorker(node, standing, self._changed, self._files, self._builders))
+            admit(self._workers, stream := RemoteWorker(node, standing, self._changed, self._files, self._builders))
+            self._remember(stream)
+            log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
         stream.cordon(self._cordoned)
         return stream
-
-    def _join_grading(self, worker: RemoteWorker) -> RemoteWorker:
-        if (before := self._workers.get(worker.node)) is not None:
-            before.lose("was replaced by a new connection of the same node")
-        self._workers[worker.node] = worker
-        self._remember(worker)
-        standing = worker.standing
-        log.info("worker_joined", node=worker.node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
-        return worker
 
     def leave(self, stream: WorkerStream) -> None:
         """Its stream is over."""
         stream.lose("closed its connection")
         if isinstance(stream, RemoteBuilder):
             self._builders.leave(stream)
-        elif self._workers.get(stream.node) is stream:
-            del self._workers[stream.node]
+        elif isinstance(stream, RemoteWorker):
+            dismiss(self._workers, stream)
         log.info("worker_left", node=stream.node, why=stream.gone)
         self._changed.set()
 

@@ -11,16 +11,15 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import structlog
 
-from grader.grading.run_box import RunBox, started
+from grader.grading.run_box import HeldRunBox, RunBox, started
 from grader.isolation import BoxSpec, Isolation
-from grader.isolation.cancellation import finish_despite_cancel
 from grader.observability.observer import WarmNow
 
 AGE_LIMIT_S = 600.0
@@ -53,7 +52,7 @@ class WarmKey:
 
 
 def warm_key(spec: BoxSpec, fingerprint: str) -> WarmKey:
-    """The key of a specification. The wall limit is not in it: a box is told its own with the job."""
+    """The key of a specification. The wall limit is not in it: a box gets its own with the job."""
     return WarmKey(replace(spec, box_id="", slot=0, link_dir=None, limits=replace(spec.limits, wall_s=0.0)), fingerprint)
 
 
@@ -120,7 +119,7 @@ class WarmBoxes:
         try:
             yield replace(box.run_box, wall_s=spec.limits.wall_s)
         finally:
-            await finish_despite_cancel(box.close())
+            await box.close()
 
     @property
     def now(self) -> WarmNow:
@@ -129,6 +128,8 @@ class WarmBoxes:
 
     def times(self, attempt: object, *, busy: bool) -> None:
         """An attempt times something on this host, or no longer: meanwhile no box is started, and one that still imports is ended."""
+        if busy is (attempt in self._timing):  # as after most facts
+            return
         if busy:
             self._timing.add(attempt)
         else:
@@ -183,7 +184,7 @@ class WarmBoxes:
 
     async def _fill(self, key: WarmKey) -> None:
         """Start one box; it is kept once it says that it has imported everything."""
-        box = _WarmBox(self._isolation, self._place, key.spec, self._clock())
+        box = _WarmBox(partial(self._start, key.spec), self._clock())
         kept = False
         try:
             kept = await self._imported(box)
@@ -217,36 +218,43 @@ class WarmBoxes:
 
     def _end(self, box: _WarmBox) -> None:
         """End it in the background."""
-        task = asyncio.create_task(box.close())
+        task = asyncio.create_task(_ended(box))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
+    @asynccontextmanager
+    async def _start(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
+        limits = replace(spec.limits, wall_s=2 * AGE_LIMIT_S)
+        with self._place() as place:
+            own = replace(spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=limits)
+            async with started(self._isolation, own) as run_box:
+                yield run_box
 
-class _WarmBox:
-    """A box that one task starts and ends."""
 
-    def __init__(self, isolation: Isolation, place: Callable[[], AbstractContextManager[WarmPlace]], spec: BoxSpec, since_s: float) -> None:
-        self.since_s = since_s
-        self._isolation, self._place, self._spec = isolation, place, spec
-        self._started: asyncio.Future[RunBox] = asyncio.get_running_loop().create_future()
-        self._closing = asyncio.Event()
-        self._holder = asyncio.create_task(self._hold())
+class _WarmBox(HeldRunBox):
+    """A box that waits. gone: it has ended, or has never started."""
+
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[RunBox]], since_s: float) -> None:
+        super().__init__(start)
+        self.since_s, self.gone = since_s, False
         self._watcher: asyncio.Task[None] | None = None
-        self.gone = False
+        self.open()
 
     @property
     def run_box(self) -> RunBox:
         """The box, once it was imported."""
-        return self._started.result()
+        return self.box.result()
 
     async def imported(self) -> bool:
         """Wait until it has started and imported everything; False where it ended before."""
-        either: list[asyncio.Future[Any]] = [self._started, self._holder]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not self._started.done():
+        try:
+            run_box = await asyncio.shield(self.box)
+        except Exception as error:  # noqa: BLE001  a job without a warm box starts one, and says what is wrong
+            _complain(error)
+            self.gone = True
             return False
-        ready = asyncio.create_task(self.run_box.pipes.ready.wait())
-        assert self._watcher is not None
+        self._watcher = asyncio.create_task(self._watch(run_box))
+        ready = asyncio.create_task(run_box.pipes.ready.wait())
         try:
             await asyncio.wait([ready, self._watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -255,30 +263,22 @@ class _WarmBox:
 
     async def close(self) -> None:
         """End it, and wait until nothing of it is left."""
-        self._closing.set()
-        await asyncio.wait([self._holder])
-
-    async def _hold(self) -> None:
-        try:
-            with self._place() as place:
-                spec = replace(
-                    self._spec,
-                    box_id=place.box_id,
-                    slot=place.slot,
-                    link_dir=place.link_dir,
-                    limits=replace(self._spec.limits, wall_s=2 * AGE_LIMIT_S),
-                )
-                async with started(self._isolation, spec) as run_box:
-                    self._watcher = asyncio.create_task(self._watch(run_box))
-                    self._started.set_result(run_box)
-                    try:
-                        await self._closing.wait()
-                    finally:
-                        self._watcher.cancel()
-        except Exception as error:  # noqa: BLE001  a job without a warm box starts one, and says what is wrong
-            log.warning("warm_box_failed", error=f"{type(error).__name__}: {error}")
-            self.gone = True
+        if self._watcher is not None:
+            self._watcher.cancel()
+        await super().close()
 
     async def _watch(self, run_box: RunBox) -> None:
         await run_box.box.wait()
         self.gone = True
+
+
+async def _ended(box: _WarmBox) -> None:
+    """End a box that nobody uses."""
+    try:
+        await box.close()
+    except Exception as error:  # noqa: BLE001  as above
+        _complain(error)
+
+
+def _complain(error: Exception) -> None:
+    log.warning("warm_box_failed", error=f"{type(error).__name__}: {error}")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import TypeVar
 
 from grader import devices
 from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneState
 
 CAPACITY_LIMIT, KIND_LIMIT, LANE_LIMIT, NAME_LIMIT_CHARS = 1024, 256, 256, 100
+
+
+S = TypeVar("S", bound="WorkerStream")
 
 
 class ProtocolViolation(Exception):
@@ -60,6 +64,19 @@ class WorkerStream:
 
     def _say(self, **message: object) -> None:
         self.outbox.put_nowait(fleet_pb2.AttachResponse(**message))  # type: ignore[arg-type]
+
+
+def admit(streams: dict[str, S], stream: S) -> None:
+    """It is in; an older stream of the same node is ended."""
+    if (before := streams.get(stream.node)) is not None:
+        before.lose("was replaced by a new connection of the same node")
+    streams[stream.node] = stream
+
+
+def dismiss(streams: dict[str, S], stream: S) -> None:
+    """It is over, unless it was replaced before."""
+    if streams.get(stream.node) is stream:
+        del streams[stream.node]
 
 
 def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from functools import partial
 from pathlib import Path
 
-from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
+from grader.errors import JudgeBroken, ProblemBroken
 from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv
 from grader.grading.claims import ProfileClaims
@@ -30,18 +30,18 @@ from grader.grading.profile import (
     unavailable_tools,
 )
 from grader.grading.redaction import after_hidden, run_end
-from grader.grading.run_box import WAIT, RunBox
+from grader.grading.run_box import HeldRunBox, RunBox
 from grader.grading.step_clock import StepClock
 from grader.grading.sweep import SweepPart, swept
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Purpose
-from grader.isolation.cancellation import finish_despite_cancel
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease
 from sandbox.protocol import wire
+from sandbox.protocol.job_pipes import WAIT
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
 from sandbox.protocol.wire import BuildOutcome, Step
 
-STALE_S = 120.0  # a box that has waited for so long is replaced: what it has left of its own limits would be the kernel's
+STALE_S = 120.0  # a box that has waited for so long is replaced; the next one may have waited less
 LOOK_S = 0.01
 PROFILE_BOX = 1  # the number of the run box for profilers: the one before verified
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
@@ -197,7 +197,7 @@ async def started_early(
     """
     early = _EarlyBox(start)
     if seat.idle or seat.gpu is not None:
-        early.open(seat)
+        early.open_for(seat)
 
     @asynccontextmanager
     async def take() -> AsyncIterator[RunBox]:
@@ -205,7 +205,7 @@ async def started_early(
         if early.opened and not await early.serves(seat):
             await early.close()
             early = _EarlyBox(start)
-        early.open(seat)
+        early.open_for(seat)
         try:
             yield await early.box
         finally:
@@ -218,27 +218,19 @@ async def started_early(
         await early.close()
 
 
-class _EarlyBox:
-    """A box that one task opens and closes, so that it may be begun in one place and ended in another."""
+class _EarlyBox(HeldRunBox):
+    """The box of a seat, which may be another one's by the time that it is taken."""
 
     def __init__(self, start: Callable[[], AbstractAsyncContextManager[RunBox]]) -> None:
-        self._start = start
-        self._finished = asyncio.Event()
-        self._holder: asyncio.Task[None] | None = None
+        super().__init__(start)
         self._gpu: GpuAccess | None = None
         self._since = 0.0
-        self.box: asyncio.Future[RunBox] = asyncio.get_running_loop().create_future()
 
-    @property
-    def opened(self) -> bool:
-        """Whether it was begun."""
-        return self._holder is not None
-
-    def open(self, seat: LaneReservation) -> None:
+    def open_for(self, seat: LaneReservation) -> None:
         """Begin it, unless it was."""
-        if self._holder is None:
+        if not self.opened:
             self._gpu, self._since = seat.gpu, asyncio.get_running_loop().time()
-            self._holder = asyncio.create_task(self._hold())
+            self.open()
 
     async def serves(self, seat: LaneReservation) -> bool:
         """Whether it is of this seat's device, fresh and alive; one that could not be started reports it to anybody who takes it."""
@@ -251,35 +243,6 @@ class _EarlyBox:
         gone = ended.done()
         ended.cancel()
         return not gone
-
-    async def close(self) -> None:
-        """End it, and wait until nothing of it is left."""
-        self._finished.set()
-        if self._holder is None:
-            return
-        await finish_despite_cancel(_end(self._holder))
-        if self.box.done() and not self.box.cancelled():
-            self.box.exception()  # seen: anybody who asked for the box got it
-        self._holder.result()
-
-    async def _hold(self) -> None:
-        try:
-            async with self._start() as box:
-                self.box.set_result(box)
-                await self._finished.wait()
-        except IsolationBroken as error:
-            self._failed(SandboxBroken(str(error)))
-        except Exception as error:  # noqa: BLE001  anybody who takes the box gets it
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        if self.box.done():
-            raise error
-        self.box.set_exception(error)
-
-
-async def _end(holder: asyncio.Task[None]) -> None:
-    await asyncio.wait([holder])
 
 
 def problem_for(device_kind: str, spec: wire.ProblemSpec) -> wire.ProblemSpec:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation import Box, BoxSpec, Isolation
-
-READY, GO = "ready", "go"  # as `sandbox/runner/run.py` has them
-WAIT = "--wait"
+from grader.errors import SandboxBroken
+from grader.isolation import Box, BoxSpec, Isolation, IsolationBroken
+from grader.isolation.cancellation import finish_despite_cancel
+from sandbox.protocol.job_pipes import GO, READY
 
 
 class JobPipes:
@@ -76,3 +76,53 @@ async def started(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[RunBox]:
             yield RunBox(box=box, link_dir=spec.link_dir, wall_s=spec.limits.wall_s, pipes=pipes)
     finally:
         pipes.close()
+
+
+class HeldRunBox:
+    """A run box that one task opens and closes, so that it may be begun in one place and ended in another. box: once it has started, or
+    why it has not."""
+
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[RunBox]]) -> None:
+        self._start = start
+        self._finished = asyncio.Event()
+        self._holder: asyncio.Task[None] | None = None
+        self.box: asyncio.Future[RunBox] = asyncio.get_running_loop().create_future()
+
+    @property
+    def opened(self) -> bool:
+        """Whether it was begun."""
+        return self._holder is not None
+
+    def open(self) -> None:
+        """Begin it, unless it was."""
+        if self._holder is None:
+            self._holder = asyncio.create_task(self._hold())
+
+    async def close(self) -> None:
+        """End it, and wait until nothing of it is left."""
+        self._finished.set()
+        if self._holder is None:
+            return
+        await finish_despite_cancel(_end(self._holder))
+        if self.box.done() and not self.box.cancelled():
+            self.box.exception()  # seen: anybody who asked for the box got it
+        self._holder.result()
+
+    async def _hold(self) -> None:
+        try:
+            async with self._start() as box:
+                self.box.set_result(box)
+                await self._finished.wait()
+        except IsolationBroken as error:
+            self._failed(SandboxBroken(str(error)))
+        except Exception as error:  # noqa: BLE001  anybody who takes the box gets it
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if self.box.done():
+            raise error
+        self.box.set_exception(error)
+
+
+async def _end(holder: asyncio.Task[None]) -> None:
+    await asyncio.wait([holder])

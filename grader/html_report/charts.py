@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from markupsafe import Markup
 
 from grader.plots.bars import TimelineSegment, interval_bar, interval_positions, timeline
@@ -56,7 +55,3 @@ def roofline_chart(measurements: Sequence[report_pb2.Measurement], ceilings: Map
         )
     units = [RooflineCeiling(*one) for one in figures.compute_ceilings(ceilings, dtype)]
     return Markup(roofline(points, units, ceilings.get(figures.BYTES_PER_S, 0.0), title="Roofline"))
-
-
-def _seconds(time: Timestamp) -> float:
-    return time.seconds + time.nanos / 1e9

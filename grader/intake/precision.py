@@ -17,7 +17,8 @@ def check_precision(asked: submission_pb2.Submission, mode: wire.Mode) -> list[F
         FieldViolation(field, _not_in(mode, modes)) for field, modes in _TIMED.items() if asked.HasField(field) and mode not in modes
     ]
     if asked.HasField("precision") and not PRECISION_LEAST <= asked.precision <= PRECISION_MOST:
-        text = f"is {asked.precision:g}; it has to be from {PRECISION_LEAST:g} to {PRECISION_MOST:g}, such as 0.01 for one percent"
+        bounds = f"from {PRECISION_LEAST:g} to {PRECISION_MOST:g} ({100 * PRECISION_LEAST:g} to {100 * PRECISION_MOST:g} %)"
+        text = f"is {asked.precision:g} ({100 * asked.precision:g} %); it has to be {bounds}, such as 0.01 for one percent"
         violations.append(FieldViolation("precision", text))
     if asked.HasField("measure_duration"):
         seconds = asked.measure_duration.seconds + asked.measure_duration.nanos / 1e9

@@ -122,7 +122,7 @@ def take_host(walk: Walk) -> None:
         walk.take_tree(tree)
     _take_gcc(walk)
     if (cuda := cuda_home()) is not None:
-        walk.note("nvcc", _asked(str(cuda / "bin" / "nvcc"), "--version"))
+        walk.note("nvcc", asked(str(cuda / "bin" / "nvcc"), "--version"))
         for name in CUDA_TREES:
             walk.take_tree(str(cuda.resolve() / name))
     walk.note(sys.version)
@@ -146,12 +146,12 @@ def _take_gcc(walk: Walk) -> None:
     if compiler is None:
         walk.note("no g++")
         return
-    walk.note("g++", _asked(compiler, "--version"))
+    walk.note("g++", asked(compiler, "--version"))
     walk.take_file(Path(compiler).resolve())
     for name in ("as", "ld"):
-        found = shutil.which(_asked(compiler, f"-print-prog-name={name}").strip(), path=search_path())
+        found = shutil.which(asked(compiler, f"-print-prog-name={name}").strip(), path=search_path())
         walk.take_file(Path(found or name).resolve())
-    directories = dict(line.split(": ", 1) for line in _asked(compiler, "-print-search-dirs").splitlines() if ": " in line)
+    directories = dict(line.split(": ", 1) for line in asked(compiler, "-print-search-dirs").splitlines() if ": " in line)
     if own := directories.get("install"):
         walk.take_tree(str(Path(own)))
     listed = directories.get("libraries", "").removeprefix("=").split(":")
@@ -174,7 +174,7 @@ def _package(name: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
-def _asked(program: str, question: str) -> str:
+def asked(program: str, question: str) -> str:
     """What a compiler of this host answers; an error's text is an answer too."""
     environment = {"PATH": search_path(), "LANG": "C.UTF-8"}
     done = subprocess.run(

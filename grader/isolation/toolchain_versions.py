@@ -6,12 +6,11 @@ import hashlib
 import importlib.metadata
 import platform
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from grader.isolation.fingerprint import ASK_TIMEOUT_S, PACKAGES, SKIPPED
+from grader.isolation.fingerprint import PACKAGES, SKIPPED, asked
 from grader.isolation.toolchain import cuda_home, library_binds, search_path
 
 NOT_THERE = "none"
@@ -31,8 +30,8 @@ def _facts() -> list[str]:
     return [
         platform.machine(),
         "".join(platform.libc_ver()),
-        _asked(shutil.which("g++", path=search_path())),
-        _asked(str(cuda / "bin" / "nvcc") if cuda is not None else None),
+        asked(compiler, "--version") if (compiler := shutil.which("g++", path=search_path())) else NOT_THERE,
+        asked(str(cuda / "bin" / "nvcc"), "--version") if cuda is not None else NOT_THERE,
         str(cuda),
         sys.version,
         sys.prefix,
@@ -58,12 +57,3 @@ def _version(package: str) -> str:
         return f"{package} {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:
         return f"{package} {NOT_THERE}"
-
-
-def _asked(compiler: str | None) -> str:
-    if compiler is None:
-        return NOT_THERE
-    done = subprocess.run(
-        [compiler, "--version"], env={"PATH": search_path(), "LANG": "C.UTF-8"}, capture_output=True, timeout=ASK_TIMEOUT_S, check=False
-    )
-    return done.stdout.decode(errors="replace")

@@ -13,7 +13,7 @@ from grader.model import NewSubmission
 
 
 class ManyChanges:
-    """Collects what changed of many submissions until it is read. user, tag: of which new submissions it is told; tag "": of none."""
+    """Collects what changed of many submissions until it is read. user, tag: which new submissions it hears of; tag "": none."""
 
     def __init__(self, user: str, tag: str) -> None:
         self._user, self._tag = user, tag
@@ -85,7 +85,7 @@ class Changes:
 
     @contextmanager
     def of_many(self, user: str, tag: str) -> Iterator[ManyChanges]:
-        """What changes of many submissions: facts that are appended to one are not told."""
+        """What changes of many submissions: not that facts were appended to one."""
         many = ManyChanges(user, tag)
         self._many.add(many)
         try:

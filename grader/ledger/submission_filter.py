@@ -17,7 +17,7 @@ class SubmissionFilter:
     user: str = ""
     competition_id: str = ""
     seen_by: str | None = None
-    open_competitions: Collection[str] = ()  # what was handed in to these everybody may see; tags are not shown with it
+    open_competitions: Collection[str] = ()  # submissions to these everybody may see; their tags are not shown
     tag: str = ""
 
     def where(self) -> list[sa.ColumnElement[bool]]:

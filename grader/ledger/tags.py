@@ -28,7 +28,7 @@ _NEWEST, _FOLLOWING = (_TAGGED.order_by(order) for order in (submission_tags.c.n
 
 
 def check_parent(connection: sa.Connection, new: NewSubmission) -> None:
-    """InvalidSubmission where the parent is no submission of the same user; the same text where it is somebody else's."""
+    """InvalidSubmission where this user has no such submission; the text is the same where it is somebody else's."""
     if not new.parent_id:
         return
     if connection.execute(_PARENT, {"by_parent": new.parent_id, "by_user": new.user}).first() is None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import islice
 
 from sandbox.protocol.wire import LOG_LIMIT_BYTES
@@ -81,6 +82,7 @@ class CompilerDiagnostic:
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
 
+@lru_cache(maxsize=64)  # a build is shown many times, and a long log takes ms
 def compiler_diagnostics(log: str) -> tuple[CompilerDiagnostic, ...]:
     """At most DIAGNOSTIC_LIMIT records in the log's order; of more, errors before warnings and those before notes."""
     reader = _LogReader()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.v1 import report_pb2
 
@@ -55,7 +56,7 @@ class Throughput:
 
 def throughput(measurement: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Throughput | None:
     """What the certified time means; None where nothing is declared, or the time was not resolved."""
-    seconds = _seconds(measurement.certified.median_duration)
+    seconds = seconds_of(measurement.certified.median_duration)
     if not measurement.HasField("declared_work") or seconds <= 0:
         return None
     work = measurement.declared_work
@@ -91,7 +92,7 @@ def reported_speedup(measurement: report_pb2.Measurement, baseline: str) -> floa
     """The speedup that do_bench shows: a claim of the kernel's process, next to the certified one. None where a time is missing."""
     if not measurement.HasField("reported") or baseline not in measurement.reported_baselines:
         return None
-    own, other = (_seconds(one.median_duration) for one in (measurement.reported, measurement.reported_baselines[baseline]))
+    own, other = (seconds_of(one.median_duration) for one in (measurement.reported, measurement.reported_baselines[baseline]))
     return other / own if own > 0 and other > 0 else None
 
 
@@ -102,5 +103,6 @@ def _limit(of_memory: CeilingShare | None, shares: tuple[CeilingShare, ...]) -> 
     return max(known, key=lambda one: one.share).unit if known else ""
 
 
-def _seconds(duration: Duration) -> float:
-    return duration.seconds + duration.nanos / 1e9
+def seconds_of(time: Duration | Timestamp) -> float:
+    """A protobuf duration or moment in seconds."""
+    return float(time.seconds) + time.nanos / 1e9

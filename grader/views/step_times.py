@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from grader.v1 import report_pb2, submission_pb2
+from grader.views.figures import seconds_of
 
 NAMES = {
     report_pb2.STEP_QUEUED: "queue",
@@ -32,12 +30,8 @@ def step_times(found: submission_pb2.Submission) -> dict[str, float]:
     lengths: dict[str, float] = {}
     for span in found.report.timeline:
         name = NAMES.get(span.step, OTHER)
-        lengths[name] = lengths.get(name, 0.0) + max(_seconds(span.duration), 0.0)
+        lengths[name] = lengths.get(name, 0.0) + max(seconds_of(span.duration), 0.0)
     if not lengths and found.HasField("start_time") and found.HasField("end_time"):
-        start_s = _seconds(found.start_time)
-        lengths = {"queue": start_s - _seconds(found.create_time), "grade": _seconds(found.end_time) - start_s}
-    return {name: seconds for name, seconds in lengths.items() if seconds > 0}
-
-
-def _seconds(time: Timestamp | Duration) -> float:
-    return float(time.seconds) + time.nanos / 1e9
+        start_s = seconds_of(found.start_time)
+        lengths = {"queue": start_s - seconds_of(found.create_time), "grade": seconds_of(found.end_time) - start_s}
+    return {name: length for name, length in lengths.items() if length > 0}

@@ -197,6 +197,7 @@ def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
         from ray._private.services import canonicalize_bootstrap_address
     except ImportError:
         raise SettingsInvalid("ray", "Ray is not installed; pip install 'grader[ray]'") from None
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # else print is another function from then on
     try:
         _, is_client, target = address.partition("://")
         wait_for_answer(target if is_client else canonicalize_bootstrap_address(address), answer_s)
@@ -208,7 +209,7 @@ def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
 
 
 def wait_for_answer(target: str | None, answer_s: float) -> None:
-    """Wait until a gRPC server answers there; ConnectionError. ray.init itself tries for five minutes, and can't be told to give up before.
+    """Wait until a gRPC server answers there; ConnectionError. ray.init itself tries for five minutes, and has no option for less.
 
     None: no address, where ray.init starts what it connects to.
     """

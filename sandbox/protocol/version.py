@@ -10,7 +10,15 @@ import hashlib
 import sys
 from pathlib import Path
 
-PARTS = ("protocol/wire.py", "protocol/gate.py", "protocol/arena.py", "launch/loop.py", "runner/run.py", "builder/build.py")
+PARTS = (
+    "protocol/wire.py",
+    "protocol/gate.py",
+    "protocol/arena.py",
+    "protocol/job_pipes.py",
+    "launch/loop.py",
+    "runner/run.py",
+    "builder/build.py",
+)
 DIGITS = 16
 
 

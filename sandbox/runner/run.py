@@ -21,12 +21,12 @@ from sandbox.launch.kernel import Loaded
 from sandbox.launch.loop import Profile, failure, serve
 from sandbox.protocol import arena as link_protocol
 from sandbox.protocol.gate import Answer, Gate, Status
+from sandbox.protocol.job_pipes import GO, READY, WAIT
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
 from sandbox.runner.profile import launch_in_range, profile
 
-PROFILE, PROFILER_RANGE, WAIT = "--profile", "--profiler-range", "--wait"
-READY, GO = "ready", "go"  # pipes in the directory that --wait names
+PROFILE, PROFILER_RANGE = "--profile", "--profiler-range"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 
 

@@ -163,8 +163,9 @@ def test_a_box_that_waited_has_the_limits_of_a_new_one(isolation: str) -> None:
         box = waiting(made)
         of_warm = limits(runner_of(box.run_box.box))
         with made.fleet._warm_place() as place:
-            own = replace(box._spec.limits, wall_s=60.0)
-            spec = replace(box._spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=own)
+            (key,) = made.fleet._warm._waiting
+            own = replace(key.spec.limits, wall_s=60.0)
+            spec = replace(key.spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=own)
             async with started(made.fleet.isolation, spec) as fresh:
                 async with asyncio.timeout(60):
                     await fresh.pipes.ready.wait()

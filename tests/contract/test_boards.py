@@ -239,7 +239,7 @@ async def test_where_nothing_differs_nothing_is_found(ledger, slowdowns, count, 
 
 
 async def test_a_frozen_board_does_not_use_later_reports(ledger):
-    """What was handed in since the freeze shows in nothing."""
+    """Submissions since the freeze change nothing that is shown."""
     await filled(ledger, rows_on_gpus({SLOW_GPU: 1.08, FAST_GPU: 1.0}, start=COMPETITION.freeze_time))
     assert await differing(ledger) == DIFFERENT
     assert await differing(ledger, device="NVIDIA H100", before=COMPETITION.freeze_time) == []

@@ -33,10 +33,9 @@ ROOT = Path(__file__).parents[2]
 def cluster(tmp_path_factory):
     """A head, and two nodes that have room for both lanes."""
     os.environ |= {"GRADER_STATE_DIR": str(tmp_path_factory.mktemp("workers")), "GRADER_CACHE_DIR": str(cache_directory())}
-    printing, made = print, RayCluster(2)
+    made = RayCluster(2)
     yield made
     made.close()
-    builtins.print = printing  # Ray replaces it in every process that connects
     for name in ("GRADER_STATE_DIR", "GRADER_CACHE_DIR"):
         os.environ.pop(name)
 
@@ -55,10 +54,10 @@ def words(cluster, *more):
 
 
 def placed(cluster, capsys):
-    """The lanes with a worker that runs. What SIGTERM does stays as it was, though ray.init replaces it."""
-    former = signal.getsignal(signal.SIGTERM)
+    """The lanes with a worker that runs. What SIGTERM and print do stays as it was, though Ray replaces both."""
+    former = signal.getsignal(signal.SIGTERM), builtins.print
     assert place.main(words(cluster, "--list")) == 0
-    assert signal.getsignal(signal.SIGTERM) is former
+    assert (signal.getsignal(signal.SIGTERM), builtins.print) == former
     return {name: facts for name, facts in json.loads(capsys.readouterr().out).items() if facts.get("pid")}
 
 

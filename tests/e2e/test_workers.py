@@ -146,7 +146,7 @@ def test_workers_are_replaced_one_after_the_other_while_submissions_come(fleet, 
 def test_a_workers_judge_that_is_killed_costs_an_attempt_and_leaves_no_box(fleet, cli, waiting) -> None:
     """The submission is graded again, at the same worker, and gets its verdict; the box of the first attempt is gone."""
     source, gate = waiting
-    made = fleet("--sandbox", "process", "--warm-boxes", "0")  # a box that waits for the next job is no box of this one
+    made = fleet("--sandbox", "process", "--warm-boxes", "0")  # so that every box belongs to this submission
     left = cli("submit", source, "--problem", "vector_add", "--server", made.api, "--mode", "test", "--no-wait", "--json").json["name"]
     asyncio.run(_verifying(made.api, left))
     judge, boxes = _judge_and_boxes(made.workers["one"].process.pid)

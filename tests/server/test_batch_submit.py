@@ -106,7 +106,7 @@ async def test_a_server_that_is_read_only_takes_none(place, kernel):
 
 @dataclass(frozen=True)
 class Breaking(SubmissionAdmission):
-    """Fails, by a bug, at kernels of which the source says so."""
+    """Fails, by a bug, at kernels whose source asks for it."""
 
     def check(self, request, device_kinds):
         if "bug" in request.submission.sources[0].content:

@@ -76,7 +76,7 @@ async def test_without_any_the_stream_ends_at_once_or_waits_for_the_first(client
             made = await client.submit(kernel(tags=["run"]))
             seen = (await asyncio.wait_for(first, SOON_S)).submission
             assert seen.name == made.name
-            if seen.state != SUCCEEDED:  # what is graded before the stream looks is told once
+            if seen.state != SUCCEEDED:  # what is graded before the stream looks is sent once
                 await until(updates, made.name, SUCCEEDED)
 
 
@@ -156,7 +156,7 @@ async def test_a_client_takes_a_broken_stream_up_again(place):
 
 
 async def test_a_stream_goes_on_when_the_server_comes_back(serve, kernel, settings):
-    """The client is told that it leaves, and takes it up with the next one."""
+    """The client hears that it leaves, and continues with the next one."""
     async with AsyncExitStack() as stack, GraderClient(settings.listen) as client:
         first = await stack.enter_async_context(AsyncExitStack())
         await first.enter_async_context(serve(fakes.FakeGrade(), capacity=1))
@@ -395,7 +395,7 @@ async def test_servers_on_one_database_hear_of_each_others(url):
 
 
 async def test_a_revision_grows_with_every_change(ledger):
-    """Through attempts that are given back, to each end; the same whoever reads it."""
+    """Through attempts that are given back, to each end; the same for every reader."""
     (made,) = await submit(ledger)
     found = [made]
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A box's wall time: from its start, or from when it is told what to do."""
+"""A box's wall time: from its start, or from when it is given its job."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_the_time_of_a_box_ends_it() -> None:
 
 
 async def test_a_box_that_waited_has_all_of_its_time() -> None:
-    """Also where it was told before it was watched; what it may take is said with the job, and counts from there."""
+    """Also where the job came before it was watched; its limit comes with the job, and counts from there."""
     box = Nothing(0.01)
     await box.start()
     box.begin(60.0)
@@ -70,7 +70,7 @@ async def test_a_box_that_waited_has_all_of_its_time() -> None:
     await task
 
 
-async def test_a_time_that_is_told_later_may_be_shorter() -> None:
+async def test_a_time_that_comes_later_may_be_shorter() -> None:
     box = Nothing(60.0)
     task = await supervised(box)
     await asyncio.sleep(0)

@@ -52,6 +52,7 @@ def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  
         ((*RANGE[:2], "--start", "1073741824", "--stop", "2000000000", "--factor", "9"), "choose a smaller stop"),
         ((*RANGE, "--at", "rows"), "write it such as rows=4096"),
         ((*RANGE, "--seconds", "1000"), "at most 30 s"),
+        ((*RANGE, "--seconds", "inf"), "--seconds: inf is not a number of seconds"),
     ],
 )
 def test_what_cannot_be_swept_is_misuse_that_says_why(address, kernels, words, said):  # noqa: F811

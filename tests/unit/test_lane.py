@@ -62,7 +62,6 @@ PROBLEM = wire.ProblemSpec(
     trial_count=3,
     trial_s=NEVER_S,
 )
-TIGHT = replace(PROBLEM, trial_s=0.1)
 
 
 def honest(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -76,13 +75,18 @@ def judged(
     problem: wire.ProblemSpec = PROBLEM,
     serve: Callable[..., None] = serve,
     baseline: Baseline | None = None,
+    on_fact: Callable[[wire.Fact], None] = lambda fact: None,
 ) -> list[wire.Fact]:
-    """The facts of a job whose runner is kernel, served by `serve`; in mode TEST, which needs no baseline, or else in BENCHMARK."""
+    """The facts of a job whose runner is kernel, served by `serve`; in mode TEST, which needs no baseline, or else in BENCHMARK. on_fact
+    has each of them while the judge goes on."""
     (tmp_path / "artifact").write_bytes(b"no elf")
     job = _job(tmp_path, problem, wire.Mode.BENCHMARK if baseline else wire.Mode.TEST)
     thread = threading.Thread(target=_run, args=(job.link_path, kernel, serve), daemon=True)
     thread.start()
-    facts = list(judge(job, EmulatedDevice(), baseline))  # type: ignore[arg-type]
+    facts = []
+    for fact in judge(job, EmulatedDevice(), baseline):  # type: ignore[arg-type]
+        facts.append(fact)
+        on_fact(fact)
     thread.join(5)
     return facts
 
@@ -202,12 +206,11 @@ def test_writing_nothing_is_unwritten_even_when_the_answer_lies_there(tmp_path: 
         (lambda i, o: o[0][1:].copy_((i[0] * 2 + i[1])[1:]), "unwritten"),
         (lambda i, o: (_ for _ in ()).throw(RuntimeError("boom")), "raised"),
         (lambda i, o: (_ for _ in ()).throw(LaunchRefused(Status.WRONG_DTYPE, "half")), "wrong_dtype"),
-        (lambda i, o: time.sleep(1.5), "timed_out"),
     ],
 )
 def test_a_wrong_kernel_stops_at_its_first_trial(tmp_path: Path, kernel: Kernel, outcome: str) -> None:
     """Each mistake has its own outcome, and nothing runs after it."""
-    assert outcomes(judged(tmp_path, kernel, problem=TIGHT if outcome == "timed_out" else PROBLEM)) == [outcome]
+    assert outcomes(judged(tmp_path, kernel)) == [outcome]
 
 
 def test_saying_done_before_the_work_gains_nothing(tmp_path: Path) -> None:
@@ -451,13 +454,19 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
 
 
 def test_a_runner_that_did_not_answer_is_not_asked_again(tmp_path: Path) -> None:
-    """Its late answer would look like one to a call that was never made."""
+    """Its late answer would look like one to a call that was never made. It comes when the judge has given it up: how long that takes
+    depends on how busy this machine is."""
+    given_up = threading.Event()
 
     def late(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        time.sleep(1.0)
+        given_up.wait(NEVER_S)
         honest(inputs, outputs)
 
-    facts = judged(tmp_path, late, problem=TIGHT)
+    def on_fact(fact: wire.Fact) -> None:
+        if isinstance(fact, wire.Trial):
+            given_up.set()
+
+    facts = judged(tmp_path, late, problem=replace(PROBLEM, trial_s=0.1), on_fact=on_fact)
     assert outcomes(facts) == ["timed_out"] and not any(isinstance(fact, wire.Violation) for fact in facts)
 
 

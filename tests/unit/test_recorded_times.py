@@ -209,7 +209,7 @@ def test_a_turn_is_cut_without_losing_runs() -> None:
 
 
 def test_the_replay_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A row for each size and rule; anything else is told how."""
+    """A row for each size and rule; other arguments print the usage."""
     assert print_replay([str(QUIET)]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("| add_", "| mm_"))]
     assert len(rows) == 4 * len(RULES) and sum("| 36 |" in row for row in rows) == len(rows)

@@ -495,7 +495,7 @@ def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
     [
         ("torch.float16", "holds a dtype"),
         ("made()", "whose class is not at the top level of a file of the problem"),
-        ("[len]", "holds a builtin_function_or_method"),
+        ("[print]", "holds a builtin_function_or_method"),
         ("Loop()", "nested more than"),
     ],
 )

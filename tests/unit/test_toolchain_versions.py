@@ -53,5 +53,8 @@ def test_it_changes_with_what_builds(library: Path, monkeypatch: pytest.MonkeyPa
     assert toolchain_versions() != before
 
 
-def test_it_does_not_import_torch_and_names_what_is_not_there() -> None:
-    assert module._version("no-such-package") == "no-such-package none" and module._asked(None) == "none"
+def test_a_compiler_that_is_not_there_counts_too(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a package does."""
+    before = toolchain_versions()
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert toolchain_versions() != before and module._version("no-such-package") == "no-such-package none"

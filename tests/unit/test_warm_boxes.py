@@ -14,8 +14,10 @@ import pytest
 
 from grader.dispatch import warm_boxes
 from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPlace, available_bytes, warm_key
-from grader.grading.run_box import GO, READY, JobPipes, started
+from grader.errors import SandboxBroken
+from grader.grading.run_box import JobPipes, started
 from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Limits, Purpose
+from sandbox.protocol.job_pipes import GO, READY
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
@@ -37,7 +39,7 @@ class WaitingBox(fakes.FakeBox):
 
 
 class Boxes:
-    """An isolation whose run boxes say that they have imported everything. broken: none starts."""
+    """An isolation whose run boxes say that they have imported everything. broken: none starts. stuck: none can be removed."""
 
     NAME, SAFE = "fake", True
 
@@ -47,7 +49,7 @@ class Boxes:
         self.boxes: list[WaitingBox] = []
         self.imports = asyncio.Event()
         self.imports.set()
-        self.broken = False
+        self.broken = self.stuck = False
         self.print = "one"
 
     @asynccontextmanager
@@ -63,6 +65,8 @@ class Boxes:
         finally:
             imported.cancel()
             self.open.remove(spec)
+            if self.stuck:
+                raise IsolationBroken("it is still there")
 
     async def _imported(self, spec: BoxSpec) -> None:
         await self.imports.wait()
@@ -276,6 +280,18 @@ async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxe
         boxes.broken = False
         await used(pool, of(tmp_path))
         await until(lambda: pool._waiting)
+
+
+async def test_a_box_that_can_not_be_removed_is_the_fault_of_the_job_that_had_it(make, boxes, tmp_path) -> None:
+    """As with a new one. One that nobody has is logged, and stops no server."""
+    async with make(1) as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+        boxes.stuck = True
+        with pytest.raises(SandboxBroken, match="still there"):
+            await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+    assert boxes.open == []
 
 
 async def test_one_that_never_says_that_it_waits_is_ended(make, boxes, tmp_path, monkeypatch) -> None:

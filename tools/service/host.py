@@ -79,7 +79,7 @@ class Process:
     def __init__(self, module: str, words: Sequence[str], state_dir: Path) -> None:
         self._log = state_dir.with_suffix(".log")
         self._environment = {**os.environ, MARK: str(state_dir.parent)}
-        self._command = [sys.executable, "-m", f"tools.service.{module}", *words, "--state-dir", str(state_dir)]
+        self._command = [sys.executable, "-m", module, *words, "--state-dir", str(state_dir)]
         self._command += ["--log-format", "json", "--drain-s", "5"]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -121,17 +121,17 @@ class Server(Process):
     def __init__(self, kind: str, wait_ms: float, state_dir: Path, problems: Path, words: Sequence[str] = ()) -> None:
         self.address = f"127.0.0.1:{free_port()}"
         given = [kind, str(wait_ms), "--listen", self.address, "--problems", str(problems), *words]
-        super().__init__("stub_server", given, state_dir)
+        super().__init__("tools.service.stub_server", given, state_dir)
 
 
 class Worker(Process):
     """A stub worker of a server whose fleet port is a unix socket."""
 
     def __init__(self, wait_ms: float, join: str, state_dir: Path, words: Sequence[str] = (), kind: str = "processes") -> None:
-        super().__init__("stub_worker", [kind, str(wait_ms), "--join", join, *words], state_dir)
+        super().__init__("tools.service.stub_worker", [kind, str(wait_ms), "--join", join, *words], state_dir)
 
 
-async def until_answering(server: Server, client: GraderClient) -> None:
+async def until_answering(server: Process, client: GraderClient) -> None:
     """Wait until it answers; RuntimeError with its log where it does not."""
     until = time.monotonic() + START_S
     while True:

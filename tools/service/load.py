@@ -156,7 +156,7 @@ async def _ask(given: argparse.Namespace, server: host.Server, clients: list[Gra
         while True:
             memory.append((loop.time() - begun, host.resident_bytes(server.pid)))
             if not given.json:
-                p99 = _percentile(took_ms[-2000:], 99)
+                p99 = percentile(took_ms[-2000:], 99)
                 _say(f"{loop.time() - begun:5.0f} s: {figures.accepted} accepted, p99 of the last {p99:.1f} ms, {memory[-1][1] >> 20} MiB")
             await asyncio.sleep(LOOK_S)
 
@@ -169,9 +169,9 @@ async def _ask(given: argparse.Namespace, server: host.Server, clients: list[Gra
         took = loop.time() - begun
     looking.cancel()
     figures.server_cores = (host.cpu_s(server.pid) - busy) / took
-    figures.submit_p50_ms, figures.submit_p99_ms = _percentile(took_ms, 50), _percentile(took_ms, 99)
+    figures.submit_p50_ms, figures.submit_p99_ms = percentile(took_ms, 50), percentile(took_ms, 99)
     figures.submit_most_ms = max(took_ms, default=0.0)
-    figures.watch_news_p50_ms, figures.watch_news_p99_ms = _percentile(news_ms, 50), _percentile(news_ms, 99)
+    figures.watch_news_p50_ms, figures.watch_news_p99_ms = percentile(news_ms, 50), percentile(news_ms, 99)
     settled = [size for at, size in memory if at >= given.seconds * SETTLED_SHARE] or [memory[-1][1]]
     figures.memory_settled_mib, figures.memory_end_mib = settled[0] / 2**20, settled[-1] / 2**20
     figures.memory_growth = settled[-1] / settled[0] - 1
@@ -193,7 +193,8 @@ async def _graded(client: GraderClient, wanted: int) -> int:
             return count
 
 
-def _percentile(values: Sequence[float], percent: int) -> float:
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The value below which so many percent of them lie; 0 of none."""
     if len(values) < 2:
         return values[0] if values else 0.0
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
