@@ -19,6 +19,7 @@ from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
 from sandbox.protocol import wire
+from sandbox.protocol.job_pipes import READY
 from sandbox.protocol.wire import BoxCause
 
 ENVIRONMENT = wire.Environment(device="fake", device_kind="emulated", clock=wire.Clock.HOST, isolation="fake", versions={"fake": "1"})
@@ -354,7 +355,10 @@ with (place / "log").open("a") as log:
                     break
             if message.mode is wire.Mode.PROFILE:
                 say(wire.OrderSwap(kernel_first=True, pytorch_first=False))
-            say(wire.Finished(job_id=message.job_id))
+            if todo == "restart" and message.kept_times:
+                say(wire.Restart(job_id=message.job_id, cause=wire.RestartCause.NOT_TIMED))
+            else:
+                say(wire.Finished(job_id=message.job_id))
 """
 
 
@@ -370,7 +374,7 @@ class Judges:
 
     def order(self, lane: str, *orders: str) -> None:
         """What the lane's judge does next, message by message: well, unwell, wrong, fault (of a sweep), absent (the runner), lost, die,
-        hush."""
+        hush, restart (where it may)."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:
@@ -408,6 +412,12 @@ class FakeBox:
         return await self.wait()
 
 
+def say_imported(spec: BoxSpec) -> None:
+    """What a run box says that has imported everything, at once."""
+    if spec.link_dir is not None and (spec.link_dir / READY).is_fifo():
+        (spec.link_dir / READY).write_bytes(b"r")
+
+
 class FakeBoxes:
     """An isolation whose build boxes leave an artifact, unless told to wait or to refuse, and whose run boxes do nothing."""
 
@@ -433,6 +443,7 @@ class FakeBoxes:
                 (spec.out_dir / "artifact").write_bytes(b"artifact")
                 yield EndedBox(self.build_end)
             else:
+                say_imported(spec)
                 yield FakeBox()
                 await self.before_close.wait()
         finally:

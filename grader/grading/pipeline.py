@@ -90,18 +90,27 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
                 for begins in _rounds(lease):
                     if begins is not None:
                         yield begins
-                    failed, met_before = False, met
+                    failed, restart, met_before = False, False, met
                     steps.enter(Step.BOX)
                     async with run_box() as taken:
-                        steps.enter(Step.LOAD)
                         job = _job(lease, problem, host, work, build, taken.box, taken.link_dir, on_gpu=seat.gpu is not None)
+                        job = dataclasses.replace(job, kept_times=begins is None)
+                        if begins is not None:
+                            await taken.imported()  # nothing of a box runs while a baseline is timed alone
+                        steps.enter(Step.LOAD)
                         async with aclosing(_judged(lane, job, taken, met_before=met_before)) as facts:
                             async for fact in facts:
+                                if isinstance(fact, wire.Restart):
+                                    restart = True
+                                    steps.enter(Step.CLOSE)
+                                    continue
                                 met = met or (isinstance(fact, wire.Progress) and fact.hidden_at_ns is not None)
                                 failed = failed or load_failed(fact)
                                 yield fact
                     if failed:  # right in every process, or not right
                         return
+                    if begins is None and not restart:
+                        break
                 if lease.submission.new.mode is wire.Mode.PROFILE:
                     async for fact in _profile(lease, host, work, lane, seat, problem, build):
                         yield fact
@@ -122,6 +131,7 @@ async def _sweep(
         async with run_box() as taken:
             job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, taken.box, taken.link_dir)
             job = dataclasses.replace(job, measure_s=part.measure_s, sweep_s=part.sweep_s)
+            await taken.imported()
             async with aclosing(_judged(lane, job, taken, met_before=False)) as facts:
                 async for fact in facts:
                     yield fact
@@ -159,9 +169,10 @@ async def _profile(
 
 
 def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
-    """What is said before each process: in ranked mode there are several, one after the other, each in a box of its own."""
+    """What is said before each process, one after the other, each in a box of its own: in ranked mode there are several. The second of a
+    benchmark is for one whose first asks for new times of the baselines."""
     if lease.ranking is None:
-        return (None,)
+        return (None, wire.Round(index=0, count=1))
     count = lease.ranking.process_count
     return tuple(wire.Round(index=index, count=count) for index in range(count))
 
@@ -174,7 +185,7 @@ async def _judged(lane: Lane, job: wire.Job, taken: RunBox, *, met_before: bool)
         asleep = True
         async for fact in lane.judge(job):
             if asleep and isinstance(fact, wire.Progress) and fact.stage is wire.Stage.LOADING:
-                taken.give_job()  # not before: nothing of a box runs while a baseline is timed alone
+                taken.give_job()
                 asleep = False
             if isinstance(fact, wire.Broken):
                 raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)

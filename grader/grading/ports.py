@@ -74,7 +74,7 @@ class Profile:
     run_cuda: Limits
     load_s: float
     measure_s: float
-    practice_s: float = 2.0  # for all workloads of a benchmark on the emulated device together
+    practice_s: float = 1.5  # for all workloads of a benchmark on the emulated device together
     precision: float = 0.01
     ranked_precision: float = 0.005
     sweep_measure_s: float = 2.0

@@ -18,6 +18,8 @@ from grader.isolation import Box, BoxSpec, Isolation, IsolationBroken
 from grader.isolation.cancellation import finish_despite_cancel
 from sandbox.protocol.job_pipes import GO, READY
 
+IMPORT_S = 60.0
+
 
 class JobPipes:
     """The pipes of one box. ready: set once it says that it waits."""
@@ -58,6 +60,15 @@ class RunBox:
     link_dir: Path
     wall_s: float
     pipes: JobPipes
+
+    async def imported(self) -> None:
+        """Wait until it says that it has imported everything, or has ended, for IMPORT_S at most. What it says decides nothing else."""
+        waits = [asyncio.ensure_future(one) for one in (self.pipes.ready.wait(), self.box.wait())]
+        try:
+            await asyncio.wait(waits, timeout=IMPORT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
 
     def give_job(self) -> None:
         """Let it go on to its judge. Its time counts from here."""

@@ -35,6 +35,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     the ranking asks for has the judge's Finished."""
     facts = tuple(facts)
     rounds = _rounds(facts)
+    judged = tuple(fact for one in rounds for fact in one)
     swept = tuple(dict.fromkeys(size for plan in _of(facts, wire.Plan) for size in plan.sweep))
     verdict, reason, summary = _decide_sweep(facts, swept) if swept else _decide(facts, rounds, ranking)
     processes = [tuple(_of(one, wire.Measurement)) for one in rounds] if verdict is Verdict.ACCEPTED else [()]
@@ -49,7 +50,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         summary=summary,
         speedups=() if swept else speedups(processes),  # a mean over the sizes of a plot would be of no problem
         build=_last(facts, wire.Build),
-        trials=tuple(_of(facts, wire.Trial)),
+        trials=tuple(_of(judged, wire.Trial)),
         measurements=merged(processes),
         environment=_last(facts, wire.Environment),
         output=end.output if end and ranking is None else "",  # public runs are enough for prints
@@ -82,7 +83,7 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
     for one in rounds:  # each by itself: what another process did proves nothing of this one
         if missing := _missing(one):
             return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{missing}; the kernel's process must answer every call."
-    return _caught(facts) or (Verdict.ACCEPTED, "", _accepted(facts, len(rounds)))
+    return _caught(facts) or (Verdict.ACCEPTED, "", _accepted(tuple(fact for one in rounds for fact in one), len(rounds)))
 
 
 def _decide_sweep(facts: Facts, swept: tuple[str, ...]) -> Decision:

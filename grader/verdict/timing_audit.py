@@ -38,7 +38,8 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
     """A claimed time far under the certified ones. The other way round is the kernel's own loss."""
     if measurement.reported is None:
         return None
-    claim, seen = median(measurement.reported), min(measurement.certified.durations_ns)
+    claim, seen = median(measurement.reported), measurement.shortest_ns
+    seen = min(measurement.certified.durations_ns) if seen is None else seen
     slack_ns = TAMPERED_FLOOR_NS[measurement.clock] + FORGIVEN_TIMES * _host_noise_ns(measurement)
     if seen <= TAMPERED_FACTOR * claim or seen - claim <= slack_ns:
         return None

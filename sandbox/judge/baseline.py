@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from sandbox.judge.run.placement import arena_bytes, rounded
 from sandbox.judge.run.runner_link import RunnerLink, connect
 from sandbox.judge.timing.batch import BATCH_BYTES
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS
+from sandbox.judge.timing.kept_timings import KeptTimings
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import arena as link_protocol
@@ -39,10 +40,11 @@ COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 
 
 class Baseline:
-    """The judge's handle on the process."""
+    """The judge's handle on the process. kept: what baselines took while they were alone."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self.kept = KeptTimings(KEPT_COUNT)
         self._ready = False
         self._link, theirs = socket.socketpair(socket.AF_UNIX)
         self._process = subprocess.Popen(
@@ -50,7 +52,7 @@ class Baseline:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env={**os.environ, **_compile_environment(os.environ.get(COMPILE_CACHE))},
+            env={**_without_allocator_settings(os.environ), **_compile_environment(os.environ.get(COMPILE_CACHE))},
         )
         theirs.close()
 
@@ -62,6 +64,7 @@ class Baseline:
 
         def tell() -> None:
             assert self._process.stdin is not None
+            self.kept.load(problem)
             self._process.stdin.write(wire.encode(_spec_job(problem, language)))
             self._process.stdin.flush()
 
@@ -99,6 +102,11 @@ def runner_job(
         templates=templates,
         arena_bytes=needed if trusted else rounded(needed),
     )
+
+
+def _without_allocator_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The judge's own are not the baseline's: it allocates as the subject's process does."""
+    return {name: value for name, value in environment.items() if not name.startswith("MALLOC_")}
 
 
 def _compile_environment(cache: str | None) -> dict[str, str]:

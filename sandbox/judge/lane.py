@@ -9,6 +9,7 @@ what the judge has copied out of the arena and compared with a reference that ne
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,8 +28,10 @@ from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.run.placement import byte_count, rounded
 from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
+from sandbox.judge.timing.baseline_slowdown import outdated
 from sandbox.judge.timing.box_load import box_load
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone
+from sandbox.judge.timing.kept_timings import HostActivity, KeptTimings
 from sandbox.judge.timing.measure import measure
 from sandbox.judge.timing.stopping import LookAllowance
 from sandbox.judge.verify import judge_run
@@ -56,9 +59,12 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         device.reserve(rounded(working_bytes(job.problem)))
         with ExitStack() as open_links:
             clock = None
-            if _measured(job):
-                clock = _JobClock(trusted=open_links.enter_context(baseline.serve(job.problem, job.language)), ceilings=ceilings or {})
-                yield from _time_alone(job, clock, task)
+            kept = baseline.kept.find(job.problem, _measured(job), device.conditions()) if job.kept_times and _measured(job) else None
+            if _measured(job) and (kept is not None or not job.kept_times):
+                trusted = open_links.enter_context(baseline.serve(job.problem, job.language))
+                clock = _JobClock(trusted=trusted, ceilings=ceilings or {}, alone=kept or {}, kept=kept is not None)
+                if kept is None:
+                    yield from _time_alone(job, clock, task, baseline.kept)
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
@@ -71,7 +77,11 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
                 if job.mode is wire.Mode.SWEEP and clock is not None:
                     yield from _sweep(job, subject, task, clock, artifact, sweep_end_s)
                 else:
-                    yield from _verify_and_measure(job, subject, task, clock, artifact)
+                    for fact in _verify_and_measure(job, subject, task, clock, artifact):
+                        yield fact
+                        if isinstance(fact, wire.Restart):
+                            baseline.kept.forget(job.problem)
+                            return
         yield wire.Finished(job_id=job.job_id)
     except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
         yield wire.Broken(job_id=job.job_id, message=str(absence))
@@ -108,18 +118,21 @@ def working_bytes(problem: wire.ProblemSpec) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobClock:
-    """The trusted runner, its times while it was alone, by workload, and what the device can do at most."""
+    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. kept: these times are of an
+    earlier job."""
 
     trusted: RunnerLink
     ceilings: Mapping[str, float]
     alone: dict[str, SoloTimings] = field(default_factory=dict)
+    kept: bool = False
 
 
-def _time_alone(job: wire.Job, clock: _JobClock, task: Task) -> Iterator[wire.Fact]:
-    """Time the baselines while there is no subject; reports it, because what is compiled for the first time takes a while."""
+def _time_alone(job: wire.Job, clock: _JobClock, task: Task, kept: KeptTimings) -> Iterator[wire.Fact]:
+    """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
+    first time takes a while."""
     compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
     variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
-    begun_s = time.monotonic()
+    begun_s, activity = time.monotonic(), HostActivity()
     for workload in _measured(job):
         swept = job.mode is wire.Mode.SWEEP
         if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
@@ -128,6 +141,8 @@ def _time_alone(job: wire.Job, clock: _JobClock, task: Task) -> Iterator[wire.Fa
         bench = WorkloadContext.of(task, workload)
         with redact_reference_errors(hidden=workload.hidden):
             clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
+    if activity.quiet(os.cpu_count() or 1):
+        kept.keep(job.problem, clock.alone, clock.trusted.device.conditions())
 
 
 def _verify_and_measure(
@@ -140,6 +155,8 @@ def _verify_and_measure(
     try:
         for part in _parts(job.problem.workloads):
             with redact_reference_errors(hidden=part[0].hidden):
+                if part[0].hidden:
+                    time.sleep(ARRIVAL_S)  # what was printed before has time to arrive
                 if part[0].hidden and any(task.templates):
                     subject.tell(task.templates, job.load_s)
                 for workload in part:
@@ -150,6 +167,9 @@ def _verify_and_measure(
                 if job.mode is wire.Mode.PROFILE:
                     yield from _profile(job, subject, part[0], task)
                     return
+                if clock is None and _measured(job):
+                    yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.NOT_TIMED)
+                    return
                 if (found := library_use.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
                     yield found
                 for workload in (one for one in _measured(job) if clock and one in part):
@@ -157,7 +177,7 @@ def _verify_and_measure(
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
                     for fact in _measure(job, subject, workload, task, clock):
                         yield fact
-                        if _failed(fact):
+                        if _failed(fact) or isinstance(fact, wire.Restart):
                             return
     except torch.OutOfMemoryError as error:
         yield wire.Trial(
@@ -229,7 +249,8 @@ def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload
 
 
 def _verify(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
-    yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=_hidden_at(workload))
+    hidden_at_ns = time.monotonic_ns() if workload.hidden else None
+    yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=hidden_at_ns)
     bench = WorkloadContext.of(task, workload)
     earlier: list[torch.Tensor] | None = None
     for index in range(job.problem.trial_count):
@@ -245,14 +266,6 @@ def _verify(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: T
 
 def _failed(fact: wire.Fact) -> bool:
     return isinstance(fact, wire.Trial) and fact.outcome is not PASSED
-
-
-def _hidden_at(workload: wire.Workload) -> int | None:
-    """Now, if what comes is hidden; what was printed before has had time to arrive."""
-    if not workload.hidden:
-        return None
-    time.sleep(ARRIVAL_S)
-    return time.monotonic_ns()
 
 
 def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: _JobClock) -> Iterator[wire.Fact]:
@@ -276,7 +289,11 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         clock.ceilings,
     )
     bench, own = (WorkloadContext.of(task, workload) for _ in range(2))
-    yield from measure(parties, bench, own, floor_ns)
+    for fact in measure(parties, bench, own, floor_ns):
+        if clock.kept and isinstance(fact, wire.Measurement) and outdated(parties, fact):
+            yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.OUTDATED)
+            return
+        yield fact
 
 
 def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:

@@ -303,6 +303,7 @@ class Job:
     load_s: float = 60.0
     measure_s: float = 20.0  # budget for one workload's measurement
     precision: float = 0.01  # the half-width at which a measurement may end
+    kept_times: bool = False  # of the baselines, from an earlier job, will do; without them it is verified, and ends with Restart
     sweep_s: float = 0.0  # of mode SWEEP: no size begins later than this
 
 
@@ -390,10 +391,26 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A fresh runner process begins: what follows, up to the next of these, is of it. Ranked mode has several, after one build."""
+    """A fresh runner process begins: what follows, up to the next of these, is of it. Ranked mode has several, after one build. What came
+    before the first decides nothing, unless it failed."""
 
     index: int  # counts up from 0
     count: int  # how many there are, if all goes well
+
+
+class RestartCause(StrEnum):
+    """Why a job has to be judged again."""
+
+    NOT_TIMED = "not_timed"  # no times of the baselines are kept
+    OUTDATED = "outdated"  # those that are kept don't fit what was measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """The last fact of a job with `kept_times` that is right so far: the baselines are to be timed, and then a fresh process judged."""
+
+    job_id: str
+    cause: RestartCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -586,6 +603,7 @@ class Measurement:
     hidden: bool = False
     reported: Samples | None = None  # a claim
     reported_confirmed: bool = False
+    shortest_ns: int | None = None  # of all runs, where some were added because none was near the claim
     waited_ns: int = 0  # reading its outputs took so much longer than after an eager run
     done_early: bool = False  # the runner said that it had ended while its work still ran; then it is forgiven the least
     disturbed: bool = False  # null runs scattered as they do when somebody else is on the device; then it is forgiven the least
@@ -789,6 +807,7 @@ Fact = (
     | Violation
     | RunEnd
     | AttemptTimeline
+    | Restart
     | Finished
     | Broken
     | Health
@@ -818,6 +837,7 @@ MESSAGES: dict[str, type[Any]] = {
         Violation,
         RunEnd,
         AttemptTimeline,
+        Restart,
         Finished,
         Broken,
         Check,

@@ -9,12 +9,13 @@ import contextlib
 import ctypes
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +41,9 @@ if AFTER_COLLECTION:
     from sandbox.judge.baseline import Baseline
     from sandbox.judge.lane import judge, plan_trials
     from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, run_batch
+    from sandbox.judge.timing import measure as measuring
     from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, SoloTimings, TimingSetup
+    from sandbox.judge.timing.kept_timings import HostActivity
     from sandbox.judge.timing.measure import BENCH_NS, measure
     from sandbox.judge.timing.record import VARIABLE
     from sandbox.judge.verify import judge_run
@@ -75,12 +78,13 @@ def judged(
     problem: wire.ProblemSpec = PROBLEM,
     serve: Callable[..., None] = serve,
     baseline: Baseline | None = None,
+    kept_times: bool = False,
     on_fact: Callable[[wire.Fact], None] = lambda fact: None,
 ) -> list[wire.Fact]:
     """The facts of a job whose runner is kernel, served by `serve`; in mode TEST, which needs no baseline, or else in BENCHMARK. on_fact
     has each of them while the judge goes on."""
     (tmp_path / "artifact").write_bytes(b"no elf")
-    job = _job(tmp_path, problem, wire.Mode.BENCHMARK if baseline else wire.Mode.TEST)
+    job = replace(_job(tmp_path, problem, wire.Mode.BENCHMARK if baseline else wire.Mode.TEST), kept_times=kept_times)
     thread = threading.Thread(target=_run, args=(job.link_path, kernel, serve), daemon=True)
     thread.start()
     facts = []
@@ -387,6 +391,112 @@ def test_a_baseline_that_seems_to_take_less_than_the_protocol_has_no_time(tmp_pa
     with baseline.serve(PROBLEM, "cuda") as trusted:
         facts = list(measure(TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0), bench, bench, None))
     assert isinstance(facts[-1], wire.Measurement) and facts[-1].baselines == {} and facts[-1].speedups == ()
+
+
+KEPT = replace(PROBLEM, digest="kept", reference="import time\n\ndef reference(a, b):\n    time.sleep(0.02)\n    return a * 2 + b\n")
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is never busy: else times are not kept."""
+    monkeypatch.setattr(lane, "HostActivity", lambda: HostActivity(lambda: 0))
+
+
+def stages(facts: list[wire.Fact]) -> list[wire.Stage]:
+    return [fact.stage for fact in facts if isinstance(fact, wire.Progress)]
+
+
+def benchmarked(
+    tmp_path: Path, kernel: Kernel, baseline: Baseline, *, kept_times: bool, problem: wire.ProblemSpec = KEPT
+) -> list[wire.Fact]:
+    """The facts of a benchmark of its own name."""
+    place = tmp_path / str(len(list(tmp_path.iterdir())))
+    place.mkdir()
+    return judged(place, kernel, problem=problem, baseline=baseline, kept_times=kept_times)
+
+
+def kept_names(baseline: Baseline, problem: wire.ProblemSpec = KEPT) -> set[str]:
+    """The workloads whose times are kept."""
+    return {one.workload_id for one in problem.workloads if baseline.kept.find(problem, [one], {}) is not None}
+
+
+@pytest.mark.slow
+def test_a_wrong_kernel_does_not_wait_for_the_baselines(tmp_path: Path, baseline: Baseline, quiet: None) -> None:
+    """Without kept times its public workloads are verified, and times are asked for if they are right. With such times nobody waits."""
+    problem = replace(KEPT, digest="not waited for")
+    wrong = benchmarked(tmp_path, _zeros, baseline, kept_times=True, problem=problem)
+    right = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
+    assert outcomes(wrong) == ["mismatched"] and isinstance(wrong[-1], wire.Finished)
+    assert right[-1] == wire.Restart(job_id="j", cause=wire.RestartCause.NOT_TIMED)
+    assert {fact.workload_id for fact in right if isinstance(fact, wire.Trial)} == {"n100"} and outcomes(right) == ["passed"] * 3
+    assert wire.Stage.BASELINE not in stages(wrong) + stages(right)
+    first = benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)  # the control: before, everybody waited
+    assert stages(first)[0] is wire.Stage.BASELINE and kept_names(baseline, problem) == {"n100"}
+    second = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
+    if not isinstance(second[-1], wire.Restart):  # as next to a busy machine
+        assert wire.Stage.BASELINE not in stages(second) and isinstance(second[-1], wire.Finished)
+        assert [fact.workload_id for fact in second if isinstance(fact, wire.Measurement)] == ["n100"]
+        assert "n33" in {fact.workload_id for fact in second if isinstance(fact, wire.Trial)}
+
+
+def _zeros(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+    outputs[0].fill_(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.1, 100.0])
+def test_times_that_are_stale_are_not_believed(
+    tmp_path: Path, baseline: Baseline, quiet: None, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    """A baseline that was much slower when it was timed would let a subject slow it; one that was faster says that it was slowed.
+    Nothing is measured with either, and neither is used again. The control: without the comparison the first is believed."""
+    benchmarked(tmp_path, honest, baseline, kept_times=False)
+    (timings,) = (baseline.kept.find(KEPT, KEPT.workloads[:1], {}) or {}).values()
+    stale = replace(timings, run_ns={name: [round(factor * one) for one in taken] for name, taken in timings.run_ns.items()})
+    baseline.kept.keep(KEPT, {"n100": stale}, {})
+    if factor > 1:
+        with monkeypatch.context() as patched:
+            patched.setattr(lane, "outdated", lambda *_: False)
+            assert isinstance(benchmarked(tmp_path, honest, baseline, kept_times=True)[-1], wire.Finished)
+    facts = benchmarked(tmp_path, honest, baseline, kept_times=True)
+    assert facts[-1] == wire.Restart(job_id="j", cause=wire.RestartCause.OUTDATED)
+    assert not any(isinstance(fact, wire.Measurement) for fact in facts) and kept_names(baseline) == set()
+
+
+@pytest.mark.slow
+def test_times_of_a_busy_machine_are_not_kept(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who keeps the machine busy while a baseline is timed slows it, for later submissions too. The control is the same on a quiet one."""
+    problem = replace(KEPT, digest="busy")
+    used_ns = itertools.count(0, 10**15)
+    for cpu_ns, names in ((lambda: next(used_ns), set()), (lambda: 0, {"n100"})):
+        monkeypatch.setattr(lane, "HostActivity", lambda cpu_ns=cpu_ns: HostActivity(cpu_ns))
+        facts = benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)
+        assert any(isinstance(fact, wire.Measurement) for fact in facts) and kept_names(baseline, problem) == names
+
+
+@pytest.mark.slow
+def test_a_claim_that_no_run_is_near_gets_more_runs(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of four runs may have waited for a core of a busy machine; what a sixteenth run is not near, either, is no accident."""
+    alone = SoloTimings(null_ns={False: [100], True: [100]}, floor_ns=[100], run_ns={"eager": [1_000]})
+    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
+    monkeypatch.setattr(measuring, "ADDED_S", NEVER_S)
+    with baseline.serve(PROBLEM, "cuda") as trusted:
+        parties = TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0)
+        times = measuring.Times(taken_ns={measuring.SUBJECT: [[90_000_000_000] * 4]})
+        claims = (None, wire.Samples(durations_ns=(80_000_000_000,)), wire.Samples(durations_ns=(2_000_000_000,)))
+        signs = measuring.Heartbeat(wire.Stage.MEASURING, "n100")
+        assert [len(_drained(measuring._added_runs(parties, bench, times, claim, signs))) for claim in claims] == [0, 0, 1]
+        monkeypatch.setattr(measuring, "HOST_SLACK_NS", 0)
+        assert len(_drained(measuring._added_runs(parties, bench, times, wire.Samples(durations_ns=(1,)), signs))) == measuring.ADDED_LIMIT
+
+
+def _drained(steps: Generator[wire.Progress, None, list[int] | wire.Trial]) -> list[int]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert isinstance(end.value, list)
+            return end.value
 
 
 class EventDevice(EmulatedDevice):

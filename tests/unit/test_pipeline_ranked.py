@@ -18,9 +18,9 @@ from grader.grading.redaction import LEFT_OUT
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
-from grader.verdict.fold import fold
+from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
-from sandbox.protocol.wire import BoxCause
+from sandbox.protocol.wire import BoxCause, Step
 from tests import fakes
 
 
@@ -117,6 +117,35 @@ async def test_other_modes_have_one_process_and_say_nothing_of_it(fleet: LocalFl
     for mode in (wire.Mode.TEST, wire.Mode.BENCHMARK):
         assert kinds(await graded(fleet, lease(mode.value, mode=mode))) == "BLtttFE"
     assert len(boxes.runs) == 2
+
+
+async def test_a_benchmark_whose_judge_asks_for_new_times_is_judged_again(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
+    """In a box of its own, from the first trial on, and once; the report is of that process alone."""
+    judges.order("emulated", "restart", "restart")
+    facts = await graded(fleet, lease(mode=wire.Mode.BENCHMARK))
+    assert kinds(facts) == "BLtttE" + "RLtttFE" and len(boxes.runs) == 2 and boxes.most_at_once == 1
+    assert not any(isinstance(fact, wire.Restart) for fact in facts)
+    report = fold(facts)
+    assert report.verdict is Verdict.ACCEPTED and len(report.trials) == 3 and report.summary.startswith("Right on all 3 runs")
+    assert report.process_count == 1
+    assert [one.step for one in report.timeline][-6:] == [Step.BOX, Step.LOAD, Step.CLOSE] * 2
+
+
+async def test_of_two_processes_of_a_benchmark_each_has_to_be_right(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
+    """Wrong before the baselines are timed, and nothing is timed; wrong after it, and the first process does not help. A judge that ends
+    between them has not finished."""
+    judges.order("emulated", "wrong")
+    facts = await graded(fleet, lease("a", mode=wire.Mode.BENCHMARK))
+    assert kinds(facts) == "BLtFE" and fold(facts).verdict is Verdict.WRONG_ANSWER
+    await until(lambda: judges.log("emulated")[-1].startswith("Check"))
+    judges.order("emulated", "restart", "wrong")
+    facts = await graded(fleet, lease("b", mode=wire.Mode.BENCHMARK))
+    assert kinds(facts) == "BLtttE" + "RLtFE" and fold(facts).verdict is Verdict.WRONG_ANSWER
+    again = next(index for index, fact in enumerate(facts) if isinstance(fact, wire.Round))
+    for end in (again, again + 1, len(facts)):
+        kept = [fact for fact in facts[:end] if not isinstance(fact, wire.Trial) or fact.outcome is wire.TrialOutcome.PASSED]
+        with pytest.raises(IncompleteFacts):
+            fold([fact for fact in kept if not isinstance(fact, wire.Finished)])
 
 
 async def test_the_first_failure_ends_it(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:

@@ -21,6 +21,7 @@ PROCESS_LIMIT = 1024  # a box has no more
 CGROUPS = Path("/sys/fs/cgroup")
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 USER, SYSTEM, WAITED_USER, WAITED_SYSTEM = 11, 12, 13, 14  # fields of /proc/PID/stat after the name, proc(5)
+IDLE, IO_WAIT, STOLEN = 3, 4, 7  # fields of the line `cpu` of /proc/stat; those behind are counted in others
 
 Result = TypeVar("Result")
 
@@ -58,6 +59,15 @@ def box_load(link: socket.socket) -> BoxLoad:
         return BoxLoad(lambda: None)
     account = cgroup_account(_text(f"/proc/{pid}/cgroup"), _text("/proc/self/cgroup"))
     return BoxLoad(lambda: _of_processes(pid) if account is None else _of_cgroup(account))
+
+
+def foreign_cpu_ns() -> int | None:
+    """The CPU time that this machine has spent on all but this process and its children; None where it does not tell. Time that its host
+    took away counts, too."""
+    fields, own_ns = _text("/proc/stat").partition("\n")[0].split()[1:], _of_processes(os.getpid())
+    if len(fields) <= STOLEN or own_ns is None:
+        return None
+    return TICK_NS * sum(int(fields[index]) for index in range(STOLEN + 1) if index not in (IDLE, IO_WAIT)) - own_ns
 
 
 def cgroup_account(theirs: str, ours: str, root: Path = CGROUPS) -> Path | None:

@@ -1,0 +1,141 @@
+"""Times of baselines that are kept from job to job: for how long, of which conditions, and when a measurement asks for new ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sandbox.judge.timing.baseline_slowdown import outdated
+from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup
+from sandbox.judge.timing.kept_timings import KEPT_S, HostActivity, KeptTimings
+from sandbox.protocol import wire
+from tests import fakes
+
+TIMINGS = SoloTimings(null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]})
+SMALL, LARGE = (wire.Workload(workload_id=name, axes={"n": size}) for name, size in (("small", 10), ("large", 99)))
+QUIET = {"power_limit_w": "700", "throttle_reasons": "", "temperature_c": "40"}
+
+
+class Clock:
+    """Seconds, as a test sets them."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def problem(digest: str = "d") -> wire.ProblemSpec:
+    return replace(fakes.problem().spec, digest=digest, workloads=(SMALL, LARGE))
+
+
+def kept(clock: Clock, *, conditions: dict[str, str] = QUIET, digest: str = "d") -> KeptTimings:
+    """With the small workload's times."""
+    made = KeptTimings(2, clock)
+    made.load(problem(digest))
+    made.keep(problem(digest), {SMALL.workload_id: TIMINGS}, conditions)
+    return made
+
+
+def test_all_workloads_are_found_or_none() -> None:
+    """A job whose second workload was never timed needs new times of all."""
+    made = kept(Clock())
+    assert made.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
+    assert made.find(problem(), [SMALL, LARGE], QUIET) is None
+    made.keep(problem(), {LARGE.workload_id: TIMINGS}, QUIET)
+    assert made.find(problem(), [SMALL, LARGE], QUIET) == {"small": TIMINGS, "large": TIMINGS}
+    assert made.find(problem(), [replace(SMALL, axes={"n": 11})], QUIET) is None
+    assert made.find(problem("other"), [SMALL], QUIET) is None
+
+
+def test_they_are_used_for_some_minutes() -> None:
+    """A device does not stay as it is."""
+    clock = Clock()
+    made = kept(clock)
+    clock.now_s += KEPT_S - 1
+    assert made.find(problem(), [SMALL], QUIET) is not None
+    clock.now_s += 2
+    assert made.find(problem(), [SMALL], QUIET) is None
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "found"),
+    [
+        (QUIET, QUIET, True),
+        (QUIET, QUIET | {"temperature_c": "70"}, True),
+        (QUIET, QUIET | {"power_limit_w": "500"}, False),
+        (QUIET | {"throttle_reasons": "HwThermalSlowdown"}, QUIET, False),
+        (QUIET, QUIET | {"throttle_reasons": "SwPowerCap"}, False),
+        ({}, {}, True),  # the emulated device has no conditions
+    ],
+)
+def test_they_hold_for_the_conditions_that_they_were_taken_in(then: dict[str, str], now: dict[str, str], found: bool) -> None:
+    """A baseline of a device that was slowed would let a subject slow it."""
+    assert (kept(Clock(), conditions=then).find(problem(), [SMALL], now) is not None) is found
+
+
+def test_they_are_forgotten_with_what_was_compiled_for_the_problem() -> None:
+    """The trusted runner forgets the problem that it loaded first, and so do they; a problem without a digest is never kept."""
+    made = kept(Clock())
+    made.load(problem("e"))
+    assert made.find(problem(), [SMALL], QUIET) is not None
+    made.load(problem("f"))
+    assert made.find(problem(), [SMALL], QUIET) is None
+    made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)  # which the runner has not loaded
+    assert made.find(problem(), [SMALL], QUIET) is None
+    assert kept(Clock(), digest="").find(problem(""), [SMALL], QUIET) is None
+
+
+def test_a_problem_whose_times_did_not_fit_has_none() -> None:
+    """And no other loses any."""
+    made = kept(Clock())
+    made.load(problem("e"))
+    made.keep(problem("e"), {SMALL.workload_id: TIMINGS}, QUIET)
+    made.forget(problem())
+    assert made.find(problem(), [SMALL], QUIET) is None and made.find(problem("e"), [SMALL], QUIET) is not None
+
+
+@pytest.mark.parametrize(
+    ("used_s", "core_count", "quiet"), [(0.5, 2, True), (0.7, 2, False), (7.0, 2, False), (7.0, 8, True), (9.0, 8, False), (None, 2, True)]
+)
+def test_a_machine_is_quiet_while_others_do_next_to_nothing(used_s: float | None, core_count: int, quiet: bool) -> None:
+    """Within two seconds; on a machine of many cores others may use those that judge and baseline do not need."""
+    clock, used_ns = Clock(), iter((10**9, None if used_s is None else 10**9 + round(used_s * 1e9)))
+    activity = HostActivity(lambda: next(used_ns), clock)
+    clock.now_s += 2.0
+    assert activity.quiet(core_count) is quiet
+
+
+def not_fitting(clock: wire.Clock, beside_ns: int, alone_ns: int = 100_000_000, **changed: object) -> bool:
+    """Whether a baseline's time next to the subject does not fit 100 us alone, by the host's clock 100 ms."""
+    device = type("Device", (), {"CLOCK": clock})()
+    runner = type("Runner", (), {"device": device})()
+    alone = TIMINGS if clock is wire.Clock.DEVICE_EVENTS else replace(TIMINGS, run_ns={"eager": [alone_ns + 1_000]})
+    parties = TimingSetup(subject=runner, trusted=runner, copies=False, alone=alone, budget_s=1.0)
+    measurement = wire.Measurement(
+        workload_id="small",
+        clock=clock,
+        certified=wire.Samples(durations_ns=(1,)),
+        bound_ns=1,
+        floor_ns=1,
+        baselines={"eager": wire.Samples(durations_ns=(beside_ns,))},
+        **changed,  # type: ignore[arg-type]
+    )
+    return outdated(parties, measurement)
+
+
+@pytest.mark.parametrize(
+    ("clock", "fits", "too_fast"), [(wire.Clock.DEVICE_EVENTS, 96_000, 90_000), (wire.Clock.HOST, 46_000_000, 44_000_000)]
+)
+def test_times_that_do_not_fit_a_measurement_are_outdated(clock: wire.Clock, fits: int, too_fast: int) -> None:
+    """A baseline that is faster next to the subject than alone was slowed when it was alone; one that is slower is slowed now."""
+    assert not not_fitting(clock, fits)
+    assert not_fitting(clock, too_fast)
+    assert not_fitting(clock, fits, baseline_slowed=True) and not_fitting(clock, fits, disturbed=True)
+
+
+def test_a_short_run_by_the_hosts_clock_that_seems_slowed_says_nothing() -> None:
+    """Of 10 us alone it is seen on any day; of 10 ms it is not."""
+    assert not not_fitting(wire.Clock.HOST, 10_000, 10_000, baseline_slowed=True)
+    assert not_fitting(wire.Clock.HOST, 10_000_000, 10_000_000, baseline_slowed=True)
