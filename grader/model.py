@@ -302,6 +302,7 @@ class Report:
     rule: str = ""  # what counted as right, for people
     profile: wire.KernelProfile | None = None  # of profile mode: claims, which decide nothing
     timeline: tuple[wire.Span, ...] = ()  # what the time of the attempt went into
+    cached_from: str = ""  # the id of the identical submission that was graded; "": this one was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,17 +103,25 @@ class GraderClient:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._channel.close(None)
 
-    async def submit(self, submission: submission_pb2.Submission, *, request_id: str = "") -> submission_pb2.Submission:
-        """Hand a kernel in. Safe to retry: without a request_id, one is made for this call."""
-        request = api.SubmitRequest(submission=submission, request_id=request_id or str(uuid.uuid4()))
+    async def submit(
+        self, submission: submission_pb2.Submission, *, request_id: str = "", allow_cached_result: bool = False
+    ) -> submission_pb2.Submission:
+        """Hand a kernel in. Safe to retry: without a request_id, one is made for this call. allow_cached_result: it may end at once
+        with the result of an identical submission of yours."""
+        request = api.SubmitRequest(
+            submission=submission, request_id=request_id or str(uuid.uuid4()), allow_cached_result=allow_cached_result
+        )
         return await self._answer(self._stub.Submit(request, timeout=self._deadline_s))
 
     async def batch_submit(
-        self, submissions: Sequence[submission_pb2.Submission], *, request_ids: Sequence[str] = ()
+        self, submissions: Sequence[submission_pb2.Submission], *, request_ids: Sequence[str] = (), allow_cached_result: bool = False
     ) -> list[submission_pb2.Submission | GraderError]:
         """Hand in at most 100 kernels at once. For each the submission, or the exception that `submit` would have raised."""
         ids = request_ids or [str(uuid.uuid4()) for _ in submissions]
-        requests = [api.SubmitRequest(submission=one, request_id=request_id) for one, request_id in zip(submissions, ids, strict=True)]
+        requests = [
+            api.SubmitRequest(submission=one, request_id=request_id, allow_cached_result=allow_cached_result)
+            for one, request_id in zip(submissions, ids, strict=True)
+        ]
         answer: api.BatchSubmitResponse = await self._answer(
             self._stub.BatchSubmit(api.BatchSubmitRequest(requests=requests), timeout=LONG_DEADLINE_S)
         )

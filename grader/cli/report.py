@@ -73,6 +73,8 @@ def _score(submission: submission_pb2.Submission) -> str:
 def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterator[RenderableType]:
     yield headline(report)
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
+    if report.cached_from:
+        yield plain(f"cached: the result of {one_line(report.cached_from)}, which is identical", "yellow")
     if score:
         yield plain(score, "bold")
     for name, meaning in formatting.flags(report.flags):

@@ -44,6 +44,7 @@ class SubmitOptions:
     annotations: tuple[str, ...] = ()  # KEY=VALUE
     precision_percent: float | None = None
     measure_s: float | None = None
+    allow_cached: bool = False
 
 
 def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission_pb2.Submission:
@@ -103,7 +104,9 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     for note in handed.notes:
         stderr_console().print(plain(f"note: {one_line(note)}"), soft_wrap=True)
     async with connect(target, Need.GRADE) as client:
-        submission = await client.submit(build_submission(handed, order), request_id=str(uuid.uuid4()))
+        submission = await client.submit(
+            build_submission(handed, order), request_id=str(uuid.uuid4()), allow_cached_result=order.allow_cached
+        )
         if not wait:
             _print(submission, json=json)
             return Exit.ACCEPTED

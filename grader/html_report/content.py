@@ -88,6 +88,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
         "reason": report.reason,
         "summary": report.summary,
+        "cached_from": report.cached_from,
         "flags": flags(report.flags),
         "libraries": list(report.libraries)[:REMARKS],
         "speedups": [{"baseline": one.baseline, "ratio": formatting.ratio(one)} for one in report.speedups],

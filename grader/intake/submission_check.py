@@ -27,6 +27,7 @@ from sandbox.protocol.signatures import declaration, entry_in
 SOURCE_COUNT_LIMIT = 64
 PATH_LIMIT_BYTES = 200
 ENTRY_LIMIT_CHARS = 256
+REUSED_MODES = frozenset({wire.Mode.TEST, wire.Mode.BENCHMARK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Accepted:
     new: NewSubmission
     problem: Problem
     request_id: str
+    allow_cached: bool = False
 
 
 def decode_source(path: str, content: bytes, *, index: int = 0) -> SourceFile:
@@ -62,6 +64,9 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     mode, found = _mode(asked.mode)
     violations += found
     violations += check_precision(asked, mode)
+    if request.allow_cached_result and mode not in REUSED_MODES:
+        text = f"a result is never reused in MODE_{mode.name}; leave it out, or take MODE_TEST or MODE_BENCHMARK"
+        violations.append(FieldViolation("allow_cached_result", text))
     language, found = _language(asked.language, sources, problem)
     violations += found
     known = known_languages().get(language)
@@ -90,7 +95,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
         precision=asked.precision if asked.HasField("precision") else None,
         measure_s=asked.measure_duration.ToNanoseconds() / 1e9 if asked.HasField("measure_duration") else None,
     )
-    return Accepted(new=new, problem=problem, request_id=request.request_id)
+    return Accepted(new=new, problem=problem, request_id=request.request_id, allow_cached=request.allow_cached_result)
 
 
 def _declared(language: str, problem: Problem) -> str:

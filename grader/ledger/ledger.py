@@ -85,12 +85,22 @@ class Ledger:
         return self._database.written
 
     async def submit(
-        self, new: NewSubmission, problem: Problem, *, request_id: str = "", queue_limit: int = 2**31, terms: Terms = _ANY
+        self,
+        new: NewSubmission,
+        problem: Problem,
+        *,
+        request_id: str = "",
+        queue_limit: int = 2**31,
+        terms: Terms = _ANY,
+        allow_cached: bool = False,
     ) -> Submission:
-        """Take a submission into the queue, on these terms. A request id that came before gives the submission that it made."""
+        """Take a submission into the queue, on these terms. A request id that came before gives the submission that it made. allow_cached:
+        if this user has submitted the same before (`reuse.py`), it has ended with that result when this returns."""
         made = secrets.token_hex(8)
         submitted = await self._database.write(
-            lambda connection: transactions.submit(connection, self._now(), made, new, problem, request_id, queue_limit, terms)
+            lambda connection: transactions.submit(
+                connection, self._now(), made, new, problem, request_id, queue_limit, terms, allow_cached
+            )
         )
         self.changes.made(new)
         return submitted

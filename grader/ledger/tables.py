@@ -90,6 +90,7 @@ submissions = sa.Table(
     sa.Column("annotations", sa.Text, nullable=False, server_default=""),  # JSON; "": none
     sa.Column("precision", sa.Float),  # this and the next: as the submission asks for; null: the server's
     sa.Column("measure_s", sa.Float),
+    sa.Column("content_digest", sa.String(64)),  # what identical submissions have in common; null: from before this was kept
     sa.Index(None, "state", "number"),
     # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.
     sa.Index(
@@ -97,6 +98,7 @@ submissions = sa.Table(
         *("state", "priority", "number", "user_name", "device_kind", "rejudge_id", "mode", "submission_id"),
     ),
     sa.Index(None, "problem_id", "number"),
+    sa.Index(None, "content_digest", "number"),
     sa.Index(None, "user_name", "create_time"),
     sa.Index(None, "competition_id", "problem_id", "number"),
     # All that a board is made of: the rows themselves, with sources and reports, need not be read.

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, statements, tags
+from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, reuse, statements, tags
 from grader.ledger.fault_count import Fault, FaultCount
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
@@ -56,8 +56,10 @@ def submit(
     request_id: str,
     queue_limit: int,
     terms: Terms,
+    allow_cached: bool = False,
 ) -> Submission:
-    """Put a new submission into the queue, or find the one that the same request made."""
+    """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
+    an identical one."""
     digest = records.body_digest(new, problem)
     request_key = records.request_key(new.user, request_id) if request_id else None
     if request_key:
@@ -68,7 +70,10 @@ def submit(
             return records.submission(before)
     tags.check_parent(connection, new)
     quota_check.check(connection, now, new.user, terms)
-    quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
+    content = reuse.content_digest(new, problem)
+    earlier = reuse.find(connection, now, content) if allow_cached else None
+    if earlier is None:
+        quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
     keep_problem(connection, now, problem)
     number = connection.execute(
         statements.INSERT_SUBMISSION,
@@ -98,13 +103,27 @@ def submit(
             "annotations": records.to_text(new.annotations) if new.annotations else "",
             "precision": new.precision,
             "measure_s": new.measure_s,
+            "content_digest": content,
         },
     ).scalar_one()
     tags.insert(connection, number, new)
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
     connection.execute(statements.INSERT_EVENT, event)
+    if earlier is not None:
+        return _reuse(connection, now, number, earlier)
     tell(connection, NewsKind.QUEUED, submission_id)
     return Submission(submission_id=submission_id, new=new, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now)
+
+
+def _reuse(connection: sa.Connection, now: datetime, number: int, earlier: reuse.EarlierResult) -> Submission:
+    """End a new submission with this result. Its facts stay where they are: no worker takes it, and nobody is charged."""
+    found = records.judged(earlier.report)
+    row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **found)
+    assert row is not None
+    source = {"source_number": earlier.source_number, "attempt": earlier.source_attempt}
+    judgement = {"number": number, "sequence": 1, "problem_digest": row.problem_digest, "create_time": now, **source, **found}
+    connection.execute(statements.INSERT_JUDGEMENT, judgement)
+    return records.submission(row)
 
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:

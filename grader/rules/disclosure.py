@@ -93,7 +93,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     Report: {
         **dict.fromkeys(("verdict", "reason", "summary", "speedups", "build", "environment"), _ALWAYS),
         **dict.fromkeys(("trials", "measurements", "flags", "libraries", "process_count", "score"), _ALWAYS),  # those two by their own rows
-        **dict.fromkeys(("rule", "profile"), _ALWAYS),
+        **dict.fromkeys(("rule", "profile", "cached_from"), _ALWAYS),
         "output": (_SHOWN, _CUT, _CUT, _OMITTED),
         "timeline": _NOT_SECRET,  # else it would say how long a secret workload took
     },

@@ -40,6 +40,8 @@ class SubmissionAdmission:
             return accepted, Terms(quotas=tuple(self.quotas))
         if request.submission.mode == submission_pb2.MODE_SWEEP or request.submission.HasField("sweep"):
             raise InvalidSubmission([FieldViolation("mode", "a sweep is not for a competition; leave out the competition")])
+        if request.allow_cached_result:
+            raise InvalidSubmission([FieldViolation("allow_cached_result", "a competition grades every submission; leave it out")])
         competition = self.competitions.get(parse(COMPETITIONS, request.submission.competition, "competition"))
         kind = _device_kind(competition, request.submission.device_kind)
         accepted = submission_check.check(request, self._problem_of(competition), device_kinds)

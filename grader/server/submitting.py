@@ -60,6 +60,7 @@ class Submitting:
             request_id=accepted.request_id,
             queue_limit=self.queue_limit,
             terms=replace(terms, user_queue_limit=self.user_queue_limit),
+            allow_cached=accepted.allow_cached,
         )
         log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
         return submission

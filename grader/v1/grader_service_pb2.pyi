@@ -16,12 +16,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("submission", "request_id")
+    __slots__ = ("submission", "request_id", "allow_cached_result")
     SUBMISSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_CACHED_RESULT_FIELD_NUMBER: _ClassVar[int]
     submission: _submission_pb2.Submission
     request_id: str
-    def __init__(self, submission: _Optional[_Union[_submission_pb2.Submission, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    allow_cached_result: bool
+    def __init__(self, submission: _Optional[_Union[_submission_pb2.Submission, _Mapping]] = ..., request_id: _Optional[str] = ..., allow_cached_result: _Optional[bool] = ...) -> None: ...
 
 class BatchSubmitRequest(_message.Message):
     __slots__ = ("requests",)

@@ -1,0 +1,110 @@
+"""A submission that is answered with the result of an identical one, whatever database is under it."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from grader.errors import QueueFull
+from grader.ledger.reuse import REUSED_FOR
+from grader.ledger.submission_filter import SubmissionFilter
+from grader.model import SubmissionState
+from grader.rules.rejudge import RejudgeOrder
+from sandbox.protocol import wire
+from tests import fakes
+
+
+async def submit(ledger, problem=None, *, allow_cached=True, **fields):
+    new = fakes.new_submission(**{"mode": wire.Mode.TEST, **fields})
+    return await ledger.submit(new, problem or fakes.problem(), allow_cached=allow_cached)
+
+
+async def graded(ledger, **fields):
+    """One that was graded to its end."""
+    made = await submit(ledger, allow_cached=False, **fields)
+    held = await ledger.lease("w1", ttl_s=30)
+    await ledger.append(held, [fakes.trial()])
+    await ledger.settle(held, fakes.report())
+    return made
+
+
+async def test_it_ends_at_once_with_that_result_and_says_whose_it_is(ledger, clock):
+    """With an event, a judgement and labels of its own; no worker gets it, and nobody waits."""
+    first = await graded(ledger)
+    clock.now += timedelta(minutes=5)
+    made = await submit(ledger, tags=("a",))
+    assert made.submission_id != first.submission_id and made.state is SubmissionState.SUCCEEDED
+    assert made.report == replace(fakes.report(), cached_from=first.submission_id)
+    assert await ledger.get(made.submission_id) == made
+    assert made.end_time == made.create_time == clock.now and made.attempt_count == 0
+    assert [one.state for one in await ledger.events(made.submission_id)] == [SubmissionState.QUEUED, SubmissionState.SUCCEEDED]
+    assert [one.verdict for one in await ledger.judgements(made.submission_id)] == [fakes.report().verdict]
+    assert await ledger.lease("w1", ttl_s=30) is None and await ledger.queued_count() == 0
+    assert (await ledger.page(size=9, which=SubmissionFilter(tag="a")))[0][0].submission_id == made.submission_id
+
+
+async def test_without_leave_it_is_graded(ledger):
+    """The control; so is one that came while the other was not graded yet."""
+    waiting = await submit(ledger)
+    assert waiting.state is (await submit(ledger)).state is SubmissionState.QUEUED
+    await ledger.cancel(waiting.submission_id)
+    await graded(ledger)
+    assert (await submit(ledger, allow_cached=False)).state is SubmissionState.QUEUED
+    assert (await submit(ledger)).state is SubmissionState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"user": "bob"},
+        {"order": "wrong"},
+        {"entry": "other"},
+        {"device_kind": "cuda"},
+        {"mode": wire.Mode.BENCHMARK},
+        {"precision": 0.02},
+        {"measure_s": 3.0},
+    ],
+    ids="-".join,
+)
+async def test_what_differs_is_graded(ledger, other):
+    """In anything that a result depends on; another user's result would say what that user has submitted."""
+    await graded(ledger, user="ann")
+    assert (await submit(ledger, **{"user": "ann", **other})).state is SubmissionState.QUEUED
+    assert (await submit(ledger, user="ann", tags=("x",), annotations={"n": "1"})).state is SubmissionState.SUCCEEDED
+
+
+async def test_another_version_of_the_problem_is_another_problem(ledger):
+    """It has the same name."""
+    await graded(ledger)
+    assert (await submit(ledger, fakes.problem(digest="f" * 64))).state is SubmissionState.QUEUED
+
+
+async def test_a_result_is_reused_for_a_day(ledger, clock):
+    """From when it was graded: that it was reused meanwhile makes it no younger."""
+    first = await graded(ledger)
+    clock.now += REUSED_FOR - timedelta(minutes=1)
+    again = await submit(ledger)
+    assert again.report is not None and again.report.cached_from == first.submission_id
+    clock.now += timedelta(minutes=2)
+    assert (await submit(ledger)).state is SubmissionState.QUEUED
+
+
+async def test_it_takes_no_room_in_the_queue(ledger):
+    """Which is full."""
+    await graded(ledger)
+    new = fakes.new_submission(mode=wire.Mode.TEST)
+    assert (await ledger.submit(new, fakes.problem(), queue_limit=0, allow_cached=True)).state is SubmissionState.SUCCEEDED
+    with pytest.raises(QueueFull):
+        await ledger.submit(new, fakes.problem(), queue_limit=0)
+
+
+async def test_a_rejudge_finds_its_facts(ledger):
+    """They are the other's: a rejudge decides both from the same."""
+    made = [await graded(ledger), await submit(ledger)]
+    order = RejudgeOrder(cause="another rule", problem_id="sum")
+    found = await ledger.rejudges.candidates(order, None)
+    assert len(found) == 2
+    await ledger.rejudges.create(order, "root", "", {fakes.problem().digest: [one.number for one in found]}, [fakes.problem()])
+    items = await ledger.rejudges.undecided(10)
+    assert {one.submission_id for one in items} == {one.submission_id for one in made}
+    assert len(items[0].lines) == 1 and items[0].lines == items[1].lines

@@ -1,0 +1,64 @@
+"""Submissions that may be answered with the result of an identical one: over the API, the command line and pages."""
+
+import pytest
+from rich.text import Text
+
+from grader import errors
+from grader.cli import report as shown
+from grader.v1 import report_pb2, submission_pb2
+from sandbox.protocol import wire
+from tests.server.keyed import keyed_server
+
+
+async def test_the_second_is_answered_at_once_and_its_report_says_so(client, kernel, finished):
+    """A watch ends with it, a list has it, and without the permission it is graded."""
+    first = await finished(client, await client.submit(kernel(mode=wire.Mode.TEST)))
+    second = await client.submit(kernel(mode=wire.Mode.TEST, tags=["again"]), allow_cached_result=True)
+    assert second.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED and second.name != first.name
+    assert second.report.cached_from == first.name and first.report.cached_from == ""
+    assert [event.submission.state for event in [one async for one in client.watch(second.name)] if event.HasField("submission")] == [
+        submission_pb2.SUBMISSION_STATE_QUEUED,
+        submission_pb2.SUBMISSION_STATE_SUCCEEDED,
+    ]
+    ended = await client.get_submission(second.name)
+    assert (ended.report.verdict, ended.report.summary, list(ended.tags)) == (first.report.verdict, first.report.summary, ["again"])
+    third = await client.submit(kernel(mode=wire.Mode.TEST))
+    assert third.state == submission_pb2.SUBMISSION_STATE_QUEUED and (await finished(client, third)).report.cached_from == ""
+
+
+async def test_a_batch_may_be_answered_too(client, kernel, finished):
+    """Each by itself."""
+    first = await finished(client, await client.submit(kernel("wrong")))
+    results = await client.batch_submit([kernel("wrong"), kernel()], allow_cached_result=True)
+    assert [one.report.cached_from for one in results] == [first.name, ""]
+    assert results[0].report.verdict == report_pb2.VERDICT_WRONG_ANSWER
+
+
+@pytest.mark.parametrize("mode", [wire.Mode.RANKED, wire.Mode.PROFILE])
+async def test_other_modes_are_always_graded(client, kernel, mode):
+    """The error says which may be answered."""
+    with pytest.raises(errors.InvalidSubmission) as refused:
+        await client.submit(kernel(mode=mode), allow_cached_result=True)
+    assert [(one.field, "MODE_TEST or MODE_BENCHMARK" in one.description) for one in refused.value.violations] == [
+        ("allow_cached_result", True)
+    ]
+
+
+async def test_nobody_is_answered_with_the_result_of_another_user(kernel, finished, settings):
+    """That there is one would say what somebody has submitted."""
+    async with (
+        keyed_server(settings) as server,
+        server.client(await server.key("ann")) as ann,
+        server.client(await server.key("bob")) as bob,
+    ):
+        made = await finished(ann, await ann.submit(kernel()))
+        assert (await ann.submit(kernel(), allow_cached_result=True)).report.cached_from == made.name
+        assert (await bob.submit(kernel(), allow_cached_result=True)).state == submission_pb2.SUBMISSION_STATE_QUEUED
+
+
+async def test_the_command_line_says_whose_result_it_shows(client, kernel, finished):
+    """In a line of its own."""
+    first = await finished(client, await client.submit(kernel()))
+    second = await client.submit(kernel(), allow_cached_result=True)
+    lines = [[part.plain for part in shown.render(one) if isinstance(part, Text)] for one in (first, second)]
+    assert [sum(line == f"cached: the result of {first.name}, which is identical" for line in each) for each in lines] == [0, 1]
