@@ -302,6 +302,8 @@ class Report:
     rule: str = ""  # what counted as right, for people
     profile: wire.KernelProfile | None = None  # of profile mode: claims, which decide nothing
     timeline: tuple[wire.Span, ...] = ()  # what the time of the attempt went into
+    exit_code: int | None = None  # this and the next: how the kernel's process ended, where that decided
+    signal: int | None = None
     cached_from: str = ""  # the id of the identical submission that was graded; "": this one was
 
 

@@ -222,6 +222,8 @@ def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False, q
         rule=report.rule,
         profile=profile_to_proto(report.profile) if report.profile else None,
         timeline=_timeline(timeline, queued) if timeline else (),
+        exit_code=report.exit_code,
+        signal=report.signal,
         cached_from=full_name(SUBMISSIONS, report.cached_from) if report.cached_from else "",
     )
 

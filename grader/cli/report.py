@@ -131,7 +131,7 @@ def _workloads(report: report_pb2.Report) -> Table:
 
 def _wrong_elements(found: Sequence[report_pb2.WrongElement]) -> Table:
     table = Table("element", box=None, pad_edge=False, title="The first wrong elements", title_justify="left")
-    for heading in ("expected", "actual"):
+    for heading in ("expected", "actual", "may differ by"):
         table.add_column(heading, justify="right")
     for one in found:
         table.add_row(*map(plain, formatting.wrong_element(one)))

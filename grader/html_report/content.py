@@ -97,7 +97,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         "hidden": {"count": sum(one.hidden for one in rows), "passed": sum(one.hidden and one.passed for one in rows)},
         "rule": report.rule,
         "wrong": [
-            dict(zip(("place", "expected", "actual"), formatting.wrong_element(one), strict=True))
+            dict(zip(("place", "expected", "actual", "allowed"), formatting.wrong_element(one), strict=True))
             for trial in report.trials
             for one in trial.wrong_elements
         ][:ROWS],

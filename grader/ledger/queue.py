@@ -134,7 +134,7 @@ def _running(connection: sa.Connection, now_s: float) -> tuple[tuple[str, str, f
 def _recent(connection: sa.Connection) -> tuple[tuple[str, str, float], ...]:
     query = (
         sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time, submissions.c.end_time)
-        .where(submissions.c.state == SubmissionState.SUCCEEDED)
+        .where(submissions.c.state == SubmissionState.SUCCEEDED, submissions.c.start_time.is_not(None))  # not one with another's result
         .order_by(submissions.c.number.desc())
         .limit(RECENT_COUNT)
     )

@@ -57,5 +57,5 @@ def find(connection: sa.Connection, now: datetime, digest: str) -> EarlierResult
     report = records.submission(row).report
     if report is None:
         return None
-    report = replace(report, cached_from=row.submission_id)
+    report = replace(report, cached_from=row.submission_id, timeline=())  # the time was another's
     return EarlierResult(report=report, source_number=row.source_number, source_attempt=row.source_attempt)

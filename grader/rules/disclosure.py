@@ -83,6 +83,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
     wire.Plan: dict.fromkeys(("trials", "measured", "rule", "sweep"), _NEVER),  # the rule is a field of the report
     wire.AttemptTimeline: {"spans": _NEVER},  # a field of the report
+    wire.Restart: dict.fromkeys(("job_id", "cause"), _NEVER),  # between a judge and its server
     wire.Finished: {"job_id": _NEVER},
     wire.Broken: dict.fromkeys((one.name for one in dataclasses.fields(wire.Broken)), _NEVER),
     wire.Health: dict.fromkeys((one.name for one in dataclasses.fields(wire.Health)), _NEVER),
@@ -93,7 +94,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     Report: {
         **dict.fromkeys(("verdict", "reason", "summary", "speedups", "build", "environment"), _ALWAYS),
         **dict.fromkeys(("trials", "measurements", "flags", "libraries", "process_count", "score"), _ALWAYS),  # those two by their own rows
-        **dict.fromkeys(("rule", "profile", "cached_from"), _ALWAYS),
+        **dict.fromkeys(("rule", "profile", "cached_from", "exit_code", "signal"), _ALWAYS),
         "output": (_SHOWN, _CUT, _CUT, _OMITTED),
         "timeline": _NOT_SECRET,  # else it would say how long a secret workload took
     },

@@ -182,7 +182,7 @@ SCORE_KIND_SPEEDUP: ScoreKind
 SCORE_KIND_TIME: ScoreKind
 
 class Report(_message.Message):
-    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule", "profile", "timeline", "cached_from")
+    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule", "profile", "timeline", "cached_from", "exit_code", "signal")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +199,8 @@ class Report(_message.Message):
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     TIMELINE_FIELD_NUMBER: _ClassVar[int]
     CACHED_FROM_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     reason: str
     summary: str
@@ -215,7 +217,9 @@ class Report(_message.Message):
     profile: Profile
     timeline: _containers.RepeatedCompositeFieldContainer[Span]
     cached_from: str
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ..., timeline: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., cached_from: _Optional[str] = ...) -> None: ...
+    exit_code: int
+    signal: int
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ..., timeline: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., cached_from: _Optional[str] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
 
 class Span(_message.Message):
     __slots__ = ("step", "begin", "duration")
@@ -394,16 +398,18 @@ class OrderSwap(_message.Message):
     def __init__(self, kernel_first: _Optional[bool] = ..., pytorch_first: _Optional[bool] = ...) -> None: ...
 
 class WrongElement(_message.Message):
-    __slots__ = ("output", "index", "expected", "actual")
+    __slots__ = ("output", "index", "expected", "actual", "allowed_error")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     ACTUAL_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_ERROR_FIELD_NUMBER: _ClassVar[int]
     output: str
     index: _containers.RepeatedScalarFieldContainer[int]
     expected: float
     actual: float
-    def __init__(self, output: _Optional[str] = ..., index: _Optional[_Iterable[int]] = ..., expected: _Optional[float] = ..., actual: _Optional[float] = ...) -> None: ...
+    allowed_error: float
+    def __init__(self, output: _Optional[str] = ..., index: _Optional[_Iterable[int]] = ..., expected: _Optional[float] = ..., actual: _Optional[float] = ..., allowed_error: _Optional[float] = ...) -> None: ...
 
 class ErrorMap(_message.Message):
     __slots__ = ("output", "shape", "rows", "columns", "block_rows", "block_columns", "wrong_count", "unwritten_count", "wrong_shares", "unwritten_shares", "pattern", "description", "likely_cause")

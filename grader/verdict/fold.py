@@ -18,7 +18,7 @@ from grader.verdict.library_policy import forbidden, used
 from grader.verdict.scores import merged, score, speedups
 from grader.verdict.timing_audit import flags, impossible, median
 from sandbox.protocol import wire
-from sandbox.protocol.wire import BuildOutcome, LoadOutcome, TrialOutcome
+from sandbox.protocol.wire import BoxCause, BuildOutcome, LoadOutcome, TrialOutcome
 
 __all__ = ["IncompleteFacts", "fold", "median"]
 T = TypeVar("T")
@@ -44,6 +44,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     found = score(processes, ranking) if ranking is not None and verdict is Verdict.ACCEPTED else None
     unscored = (NOT_SCORED,) if ranking is not None and verdict is Verdict.ACCEPTED and found is None else ()
     end = _last(facts, wire.RunEnd)
+    crash = _crash(facts) if verdict is Verdict.RUNTIME_ERROR else None
     return Report(
         verdict=verdict,
         reason=reason,
@@ -60,6 +61,8 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         process_count=len(rounds),
         rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
         profile=_last(facts, wire.KernelProfile) if verdict is Verdict.ACCEPTED else None,
+        exit_code=crash.exit_code if crash else None,
+        signal=crash.signal if crash else None,
         timeline=found_times.spans if (found_times := _last(facts, wire.AttemptTimeline)) else (),
     )
 
@@ -139,6 +142,18 @@ def _first_failure(facts: Facts) -> Decision | None:
                 return load_failed(fact, _end_after(facts, index))
             case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
                 return trial_failed(fact, _end_after(facts, index))
+    return None
+
+
+def _crash(facts: Facts) -> wire.RunEnd | None:
+    """How the kernel's process ended by itself, where that decided; not where a hidden workload was run, of which it could tell."""
+    for index, fact in enumerate(facts):
+        match fact:
+            case wire.Load(outcome=LoadOutcome.CRASHED) | wire.Trial(outcome=TrialOutcome.CRASHED, hidden=False):
+                end = _end_after(facts, index)
+                return end if end is not None and end.cause in (BoxCause.EXITED, BoxCause.SIGNALLED) else None
+            case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
+                return None
     return None
 
 

@@ -55,10 +55,10 @@ def outcome_name(trial: report_pb2.Trial) -> str:
     return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")
 
 
-def wrong_element(found: report_pb2.WrongElement) -> tuple[str, str, str]:
-    """An element's place, such as c[0, 3], what is expected there, and what is there."""
+def wrong_element(found: report_pb2.WrongElement) -> tuple[str, str, str, str]:
+    """An element's place, such as c[0, 3], what is expected there, what is there, and by how much it may differ."""
     place = f"{one_line(found.output)}[{', '.join(map(str, found.index))}]" if found.index else one_line(found.output)
-    return place, f"{found.expected:.9g}", f"{found.actual:.9g}"
+    return place, f"{found.expected:.9g}", f"{found.actual:.9g}", f"{found.allowed_error:.3g}"
 
 
 def flags(names: Sequence[str]) -> list[tuple[str, str]]:

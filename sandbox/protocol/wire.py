@@ -477,12 +477,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongElement:
-    """An element of an output that is not right. index: from the outermost axis; () for an output without axes."""
+    """An element of an output that is not right. index: from the outermost axis; () for an output without axes. allowed_error: by how much
+    it may differ from what is expected."""
 
     output: str
     index: tuple[int, ...]
     expected: float
     actual: float
+    allowed_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from grader.errors import QueueFull
+from grader.ledger import checks
 from grader.ledger.reuse import REUSED_FOR
 from grader.ledger.submission_filter import SubmissionFilter
 from grader.model import SubmissionState
@@ -34,12 +35,14 @@ async def test_it_ends_at_once_with_that_result_and_says_whose_it_is(ledger, clo
     clock.now += timedelta(minutes=5)
     made = await submit(ledger, tags=("a",))
     assert made.submission_id != first.submission_id and made.state is SubmissionState.SUCCEEDED
-    assert made.report == replace(fakes.report(), cached_from=first.submission_id)
+    assert made.report == replace(fakes.report(), cached_from=first.submission_id, timeline=())
     assert await ledger.get(made.submission_id) == made
     assert made.end_time == made.create_time == clock.now and made.attempt_count == 0
     assert [one.state for one in await ledger.events(made.submission_id)] == [SubmissionState.QUEUED, SubmissionState.SUCCEEDED]
     assert [one.verdict for one in await ledger.judgements(made.submission_id)] == [fakes.report().verdict]
     assert await ledger.lease("w1", ttl_s=30) is None and await ledger.queued_count() == 0
+    assert len((await ledger.queue()).recent) == 1, "of how long a grading takes it says nothing"
+    assert all(one.ok for one in await ledger._database.read(checks.contents))
     assert (await ledger.page(size=9, which=SubmissionFilter(tag="a")))[0][0].submission_id == made.submission_id
 
 

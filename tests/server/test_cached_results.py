@@ -22,7 +22,7 @@ async def test_the_second_is_answered_at_once_and_its_report_says_so(client, ker
     ]
     ended = await client.get_submission(second.name)
     assert (ended.report.verdict, ended.report.summary, list(ended.tags)) == (first.report.verdict, first.report.summary, ["again"])
-    third = await client.submit(kernel(mode=wire.Mode.TEST))
+    third = await client.submit(kernel(mode=wire.Mode.TEST))  # its place in the queue is estimated from both
     assert third.state == submission_pb2.SUBMISSION_STATE_QUEUED and (await finished(client, third)).report.cached_from == ""
 
 

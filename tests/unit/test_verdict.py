@@ -84,6 +84,19 @@ def test_a_crash_is_explained_by_how_the_box_ended(cause: str, signal: int | Non
     end = wire.RunEnd(cause=cause, signal=signal, exit_code=0)
     report = fold((*GOOD[:3], trial("a", TrialOutcome.CRASHED), FINISHED, end))
     assert (report.verdict, report.reason) == (verdict, reason)
+    assert (report.exit_code, report.signal) == ((0, signal) if cause in ("exited", "signalled") else (None, None))
+
+
+def test_a_hidden_workload_is_not_told_by_an_exit_code() -> None:
+    """Eight bits of a size would be in it. Nor by that of a kernel which was judged before it ended."""
+    end = wire.RunEnd(cause="exited", exit_code=33)
+    for outcome, hidden, shown in (
+        (TrialOutcome.CRASHED, False, 33),
+        (TrialOutcome.CRASHED, True, None),
+        (TrialOutcome.RAISED, False, None),
+    ):
+        report = fold((*GOOD[:3], trial("a", outcome, hidden=hidden), FINISHED, end))
+        assert (report.verdict, report.exit_code) == (Verdict.RUNTIME_ERROR, shown)
 
 
 @pytest.mark.parametrize("cause", ["exited", "memory_limit", "output_limit", "sandbox_violation"])

@@ -30,9 +30,17 @@ def first_wrong(
             index=tuple(int(one) for one in torch.unravel_index(torch.tensor(place), output.shape)) if output.dim() else (),
             expected=float(ref[place].double()),
             actual=float(out[place].double()),
+            allowed_error=_allowed(ref[place], tolerance),
         )
         for place in places
     )
+
+
+def _allowed(reference: torch.Tensor, tolerance: wire.Tolerance) -> float:
+    """By how much an element may differ from this one, as in `wrong_mask`; 0 where only the same is right."""
+    if not reference.dtype.is_floating_point or not bool(reference.isfinite()):
+        return 0.0
+    return tolerance.atol + tolerance.rtol * abs(float(reference.double()))
 
 
 def wrong_mask(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: wire.Tolerance) -> torch.Tensor:
