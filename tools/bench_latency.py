@@ -1,6 +1,7 @@
 """How long a warm server takes from Submit to a verdict, and what the time goes into.
 
     python -m tools.bench_latency [--isolations docker bubblewrap] [--modes test benchmark ranked] [--kernels PATH...] [--rounds 6]
+    python -m tools.bench_latency --pause 2 --modes test
     python -m tools.bench_latency --variants 50 [--modes test] [--isolations bubblewrap]
 
 Each isolation has a server of its own. Every kernel is first graded once, so that judges are warm. Then it is graded --rounds times with
@@ -69,6 +70,7 @@ extern "C" void solve(const float* a, const float* b, float* c, int64_t m, int64
 }}
 """
 MATMUL_PROBLEM = "matmul_fp32"
+ALONE = 10  # variants of each kind, compiled one after the other, for how long a compiler takes if nothing else runs
 
 
 @dataclass(kw_only=True)
@@ -112,6 +114,7 @@ class VariantRound:
     seconds: float
     per_minute: float
     working_share: float  # of the lane's time
+    over_compilers: float  # the seconds over those that the compilers alone would take on all cores; 0: nothing is compiled
     verdicts: dict[str, int]
 
 
@@ -140,22 +143,24 @@ async def _measured(given: argparse.Namespace) -> tuple[list[LatencyCell], list[
                 rounds += [one for mode in given.modes for one in await _variants(client, isolation, mode, given.variants)]
                 continue
             for kernel, mode in itertools.product(given.kernels, given.modes):
-                cells += await _cells(client, isolation, kernel, mode, given.rounds)
+                cells += await _cells(client, isolation, kernel, mode, given)
                 _tell(cells[-1])
     return cells, rounds
 
 
-async def _cells(client: GraderClient, isolation: str, kernel: str, mode: str, rounds: int) -> list[LatencyCell]:
+async def _cells(client: GraderClient, isolation: str, kernel: str, mode: str, given: argparse.Namespace) -> list[LatencyCell]:
     path = EXAMPLES / kernel
     source, problem, mark = path.read_text("utf-8"), path.parent.name, "#" if path.suffix == ".py" else "//"
     cold = LatencyCell(isolation=isolation, kernel=kernel, mode=mode, state="cold")
     cached = LatencyCell(isolation=isolation, kernel=kernel, mode=mode, state="cached")
-    count = 1 if mode == "ranked" else rounds
+    count = 1 if mode == "ranked" else given.rounds
     await _graded(client, problem, path.name, source, mode)  # the judge and the cache are warm after this
     for number in range(count):
+        await asyncio.sleep(given.pause)
         text = f"{source}\n{mark} {time.time_ns()} {number}\n"
         cold.graded.append(await _graded(client, problem, path.name, text, mode))
     for _ in range(count):
+        await asyncio.sleep(given.pause)
         cached.graded.append(await _graded(client, problem, path.name, source, mode))
     return [cold, cached]
 
@@ -164,6 +169,8 @@ async def _variants(client: GraderClient, isolation: str, mode: str, count: int)
     """The same variants twice: cold, then cached."""
     run, found = f"{time.time_ns()}", []
     await _graded(client, MATMUL_PROBLEM, "k.cu", variant(0, "warm"), mode)
+    alone = [await _graded(client, MATMUL_PROBLEM, "k.cu", variant(number, f"{run} alone {number}"), "test") for number in range(ALONE)]
+    compilers_s = count * statistics.fmean(one.steps.get("compile", 0.0) for one in alone) / (os.cpu_count() or 1)
     for state in ("cold", "cached"):
         begun_s = time.monotonic()
         graded = await asyncio.gather(
@@ -181,6 +188,7 @@ async def _variants(client: GraderClient, isolation: str, mode: str, count: int)
                 seconds=seconds,
                 per_minute=60 * count / seconds,
                 working_share=sum(one.work_s for one in graded) / lane_s if lane_s else 0.0,
+                over_compilers=seconds / compilers_s if state == "cold" and compilers_s else 0.0,
                 verdicts=verdicts,
             )
         )
@@ -258,10 +266,13 @@ def _table(cells: Sequence[LatencyCell]) -> list[str]:
 
 
 def _rounds_table(rounds: Sequence[VariantRound]) -> list[str]:
-    made = Table(headings=("isolation", "mode", "build", "variants", "seconds", "per minute", "lane at work", "verdicts"))
+    made = Table(
+        headings=("isolation", "mode", "build", "variants", "seconds", "per minute", "over the compilers' time", "lane at work", "verdicts")
+    )
     for one in rounds:
         verdicts = ", ".join(f"{count} {name}" for name, count in one.verdicts.items())
-        figures = (f"{one.seconds:.1f}", f"{one.per_minute:.1f}", f"{100 * one.working_share:.0f} %")
+        over = f"{one.over_compilers:.2f}" if one.over_compilers else "-"
+        figures = (f"{one.seconds:.1f}", f"{one.per_minute:.1f}", over, f"{100 * one.working_share:.0f} %")
         made.add(one.isolation, one.mode, one.state, one.count, *figures, verdicts)
     return made.lines()
 
@@ -277,6 +288,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--modes", nargs="+", choices=("test", "benchmark", "ranked"), default=["test", "benchmark"], help="(test benchmark)")
     made.add_argument("--kernels", nargs="+", default=list(KERNELS), metavar="PATH", help="below kernels_examples (five of each kind)")
     made.add_argument("--rounds", type=int, default=6, metavar="N", help="gradings of each kernel, cold and again cached (6)")
+    made.add_argument("--pause", type=float, default=0.0, metavar="S", help="between two gradings, as of somebody who edits (0)")
     made.add_argument("--variants", type=int, default=0, metavar="N", help="instead: so many variants of a matmul at once")
     made.add_argument("--server", default="", metavar="OPTIONS", help="further options of grader-server, such as '--warm-boxes 0'")
     made.add_argument("--json", action="store_true", help="print one JSON object")

@@ -1,8 +1,10 @@
 """Run boxes that were started before there is a job for them, so that nobody waits for the import of torch.
 
 Each is started and has imported everything by itself: its own address layout, its own secrets, its own uid. It is used for one job and then
-removed. Nothing of a submission is in it until it is taken. Boxes of the specifications that were asked for last are kept ready, of each
-that was asked for twice; one is started only while nothing is timed on this host, and one at a time.
+removed. Nothing of a submission is in it until it is taken. A box is kept ready of each specification that was asked for last, and at least
+twice, and several of the very last one, for those who submit again and again. One is started only while nothing is timed on this host, and
+one at a time. An import slows a job that runs: while jobs come with pauses in between, boxes are started in the pauses; a second one of a
+kind is in any case.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from grader.observability.observer import WarmNow
 AGE_LIMIT_S = 600.0
 LOOK_S = 10.0  # how often ages and the host's memory are looked at
 IMPORT_LIMIT_S = 60.0
+IDLE_S = 0.5  # without a job, after which more than one of a kind is started
 PAUSE_S = 5.0  # after one that did not start
 KEYS_KEPT = 64
 REPEATED = 2  # times that a specification was asked for: what was wanted once is often wanted never again
@@ -81,12 +84,15 @@ class WarmBoxes:
         memory: Callable[[], int] = available_bytes,
         clock: Callable[[], float] = time.monotonic,
         from_count: int = REPEATED,
+        idle_s: float = IDLE_S,
     ) -> None:
         self._isolation, self._place, self._size = isolation, place, size
         self._fingerprint, self._memory, self._clock = fingerprint, memory, clock
-        self._from_count = from_count
+        self._from_count, self._idle_s = from_count, idle_s
         self._wanted: OrderedDict[WarmKey, int] = OrderedDict()  # how often each was asked for; the last one at the end
-        self._waiting: dict[WarmKey, _WarmBox] = {}
+        self._waiting: dict[WarmKey, list[_WarmBox]] = {}  # no list is empty
+        self._job_count, self._idle_from_s, self._room_left = 0, clock(), False
+        self._hurried = True  # the last job came soon after the one before
         self._timing: set[object] = set()
         self._changed = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -102,29 +108,35 @@ class WarmBoxes:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        for box in self._waiting.values():
-            self._end(box)
-        self._waiting.clear()
+        for key in list(self._waiting):
+            self._end_all(key)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     @asynccontextmanager
     async def run_box(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
         """A box of this specification: one that waits, or else a new one. Leaving ends it, whatever it was used for."""
-        box = await self._take(spec)
-        if box is None:
-            async with started(self._isolation, spec) as fresh:
-                yield fresh
-            return
-        box.run_box.box.begin(spec.limits.wall_s)  # it may sleep for long until its job, and once more from then on
+        self._hurried = self._job_count > 0 or self._clock() - self._idle_from_s < self._idle_s
+        self._job_count += 1
         try:
-            yield replace(box.run_box, wall_s=spec.limits.wall_s)
+            box = await self._take(spec)
+            if box is None:
+                async with started(self._isolation, spec) as fresh:
+                    yield fresh
+                return
+            box.run_box.box.begin(spec.limits.wall_s)  # it may sleep for long until its job, and once more from then on
+            try:
+                yield replace(box.run_box, wall_s=spec.limits.wall_s)
+            finally:
+                await box.close()
         finally:
-            await box.close()
+            self._job_count -= 1
+            self._idle_from_s = self._clock()
+            self._changed.set()
 
     @property
     def now(self) -> WarmNow:
         """What waits, and how many jobs got one that did."""
-        return WarmNow(waiting_count=len(self._waiting), hit_count=self.hit_count, miss_count=self.miss_count)
+        return WarmNow(waiting_count=self._waiting_count, hit_count=self.hit_count, miss_count=self.miss_count)
 
     def times(self, attempt: object, *, busy: bool) -> None:
         """An attempt times something on this host, or no longer: meanwhile no box is started, and one that still imports is ended."""
@@ -145,10 +157,10 @@ class WarmBoxes:
             self._wanted.popitem(last=False)
         self._changed.set()
         # From here to the return nothing is awaited: nobody else can get it.
-        box = self._waiting.pop(key, None)
-        if box is not None and box.gone:
+        box = self._pop(key)
+        while box is not None and box.gone:
             self._end(box)
-            box = None
+            box = self._pop(key)
         if box is None:
             self.miss_count += 1
         else:
@@ -164,23 +176,57 @@ class WarmBoxes:
                 await self._fill(key)
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(min(LOOK_S, self._idle_s) if self._room_left and self._job_count == 0 else LOOK_S):
                     await self._changed.wait()
 
     def _next_wanted(self) -> WarmKey | None:
-        """The specification that was asked for last and has no box, if there is room for one more."""
-        room = min(self._size, len(self._waiting) + max(0, (self._memory() - SPARE_BYTES) // BOX_BYTES))
+        """The specification that was asked for last and has no box, if there is room for one more; then the very last one again."""
+        room = min(self._size, self._waiting_count + max(0, (self._memory() - SPARE_BYTES) // BOX_BYTES))
         recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
         for key in [one for one in self._waiting if one not in recent]:
-            self._end(self._waiting.pop(key))
-        return next((key for key in recent if key not in self._waiting), None)
+            self._end_all(key)
+        missing = next((key for key in recent if key not in self._waiting), None)
+        while self._waiting_count > room - (missing is not None):
+            self._end_one(max(self._waiting, key=lambda key: len(self._waiting[key])))
+        self._room_left = bool(recent) and self._waiting_count < room
+        idle = self._job_count == 0 and self._clock() - self._idle_from_s >= self._idle_s
+        if self._job_count and not self._hurried:
+            return None
+        return recent[0] if missing is None and self._room_left and idle else missing
 
     def _drop_outdated(self) -> None:
         """Those that have waited for too long, or have ended; all of them where memory is short."""
-        short = self._memory() < SPARE_BYTES
-        for key, box in list(self._waiting.items()):
-            if short or box.gone or self._clock() - box.since_s > AGE_LIMIT_S:
-                self._end(self._waiting.pop(key))
+        short, now_s = self._memory() < SPARE_BYTES, self._clock()
+        for key, boxes in list(self._waiting.items()):
+            kept = [box for box in boxes if not (short or box.gone or now_s - box.since_s > AGE_LIMIT_S)]
+            for box in boxes:
+                if box not in kept:
+                    self._end(box)
+            self._waiting[key] = kept
+            if not kept:
+                del self._waiting[key]
+
+    @property
+    def _waiting_count(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def _pop(self, key: WarmKey) -> _WarmBox | None:
+        """Take the box that has waited longest."""
+        boxes = self._waiting.get(key)
+        if boxes is None:
+            return None
+        box = boxes.pop(0)
+        if not boxes:
+            del self._waiting[key]
+        return box
+
+    def _end_one(self, key: WarmKey) -> None:
+        if (box := self._pop(key)) is not None:
+            self._end(box)
+
+    def _end_all(self, key: WarmKey) -> None:
+        while key in self._waiting:
+            self._end_one(key)
 
     async def _fill(self, key: WarmKey) -> None:
         """Start one box; it is kept once it says that it has imported everything."""
@@ -189,7 +235,7 @@ class WarmBoxes:
         try:
             kept = await self._imported(box)
             if kept:
-                self._waiting[key] = box
+                self._waiting.setdefault(key, []).append(box)
         finally:
             if not kept:
                 self._end(box)

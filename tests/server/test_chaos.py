@@ -26,6 +26,16 @@ def test_every_acknowledged_submission_has_one_verdict(kind, request, capsys):
 
 
 @pytest.mark.slow
+def test_boxes_that_wait_are_killed_and_nothing_is_lost(capsys):
+    """They alone, one after the other, while jobs take those that are left. A job whose box is killed is graded again."""
+    code = chaos.main([*ARGUMENTS, "--kill", "pool", "--kill-most", "30", "--kill-every", "0.2"])
+    told = capsys.readouterr()
+    outcome = json.loads(told.out)
+    assert code == 0, told.err[-2000:]
+    assert outcome["acknowledged"] == sum(outcome["verdicts"].values()) == 96 and outcome["killed"]["pool"] >= 2
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(560)
 def test_workers_that_ray_places_lose_nothing(capsys):
     """Nodes, the head, workers and the server are killed; what was at a lost worker goes on."""

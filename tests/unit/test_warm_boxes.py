@@ -94,7 +94,7 @@ def make(tmp_path: Path, boxes: Boxes) -> Callable[..., WarmBoxes]:
         yield WarmPlace(link_dir=tmp_path / f"warm{number}", slot=100 + number, box_id=f"warm-{number}")
 
     def made(size: int = 2, **more: object) -> WarmBoxes:
-        more = {"memory": lambda: SPARE_BYTES + 10 * BOX_BYTES, "from_count": 1} | more
+        more = {"memory": lambda: SPARE_BYTES + 10 * BOX_BYTES, "from_count": 1, "idle_s": 1e9} | more
         return WarmBoxes(boxes, place, size=size, fingerprint=boxes.fingerprint, **more)  # type: ignore[arg-type]
 
     return made
@@ -201,6 +201,48 @@ async def test_those_that_were_asked_for_last_are_kept(make, boxes, tmp_path) ->
         wanted = {warm_key(of(tmp_path, language), "one") for language in ("torch", "python")}
         await until(lambda: set(pool._waiting) == wanted)
         assert len(boxes.open) == 2
+
+
+async def test_of_the_last_kind_several_wait_once_no_job_runs(make, boxes, tmp_path) -> None:
+    """For somebody who submits one after the other. Another kind that is asked for takes a place of theirs."""
+    async with make(3, idle_s=0.0) as pool:
+        async with pool.run_box(of(tmp_path)):
+            await asyncio.sleep(0.05)
+            assert pool.now.waiting_count == 0
+        await until(lambda: pool.now.waiting_count == 3)
+        for _ in range(3):
+            assert (await used(pool, of(tmp_path))).name.startswith("warm")
+        await until(lambda: pool.now.waiting_count == 3)
+        await used(pool, of(tmp_path, "torch"))
+        await until(lambda: sorted(map(len, pool._waiting.values())) == [1, 2])
+        assert len(pool._waiting[warm_key(of(tmp_path, "cuda"), "one")]) == 2
+        await asyncio.sleep(0.05)
+        assert len(boxes.open) == 3
+
+
+async def test_several_wait_only_after_some_rest(make, boxes, tmp_path) -> None:
+    """The control: the next job comes soon after the last, and an import would slow it."""
+    now = [0.0]
+    async with make(3, idle_s=10.0, clock=lambda: now[0]) as pool:
+        await used(pool, of(tmp_path))
+        await until(lambda: pool._waiting)
+        await asyncio.sleep(0.05)
+        assert pool.now.waiting_count == 1
+        now[0] += 11.0
+        pool._changed.set()
+        await until(lambda: pool.now.waiting_count == 3)
+
+
+async def test_where_jobs_come_with_pauses_boxes_are_started_in_these(make, boxes, tmp_path) -> None:
+    """An import takes a core from the job that runs. The control is a job that comes at once: there may be no other time for the next."""
+    now = [0.0]
+    async with make(1, idle_s=1.0, clock=lambda: now[0]) as pool:
+        for rest_s, started in ((2.0, 0), (0.5, 1)):
+            now[0] += rest_s
+            async with pool.run_box(of(tmp_path)):
+                await asyncio.sleep(0.05)
+                assert pool.now.waiting_count == started
+            await until(lambda: pool.now.waiting_count == 1)
 
 
 async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path) -> None:

@@ -4,11 +4,11 @@
                                   [--judge-ms 60] [--kill-every 3] [--over 60] [--json]
 
 Stub servers on this host with the real ledger, dispatcher, fleet and pipeline; of their processes a random one is killed with SIGKILL
-every few seconds: a server (which is started again at once), a judge or a box. Users hand in one submission after the other and repeat a
-call, with the same request id, until it is acknowledged. In the end every acknowledged submission has to have one verdict, and only one,
-unless it was given up, with its reason, after three attempts that were killed; none may be there that nobody asked for; a user's
-submissions have to have been taken up in their order; and no process may be left. Exit code 1 where not. Several servers need a
-PostgreSQL; without one there is one server on SQLite.
+every few seconds: a server (which is started again at once), a judge, a box, or one of the boxes that wait for a job (pool). Users hand in
+one submission after the other and repeat a call, with the same request id, until it is acknowledged. In the end every acknowledged
+submission has to have one verdict, and only one, unless it was given up, with its reason, after three attempts that were killed; none may
+be there that nobody asked for; a user's submissions have to have been taken up in their order; and no process may be left. Exit code 1
+where not. Several servers need a PostgreSQL; without one there is one server on SQLite.
 
 With --workers a server grades nothing itself: so many workers join it, and they, their judges and their boxes are killed, too. With
 --ray, Ray places the workers on so many nodes, all on this host. Also killed are a whole node (it is replaced), the head (it is away for
@@ -36,13 +36,15 @@ from grader.v1 import report_pb2, submission_pb2
 from tools.service import host, losses
 from tools.service.losses import Kill, Loss
 from tools.service.placed_workers import OwnWorkers, RayWorkers
-from tools.service.stub_server import BOX_COMMAND, JUDGE_MODULE
+from tools.service.stub_server import BOX_COMMAND, JUDGE_MODULE, POOL_COMMAND
 
 PATIENCE_S = 300.0  # for what still runs when all are acknowledged
 GONE_S = 15.0  # for processes to end that have lost those that they belong to
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 RUNNING = submission_pb2.SUBMISSION_STATE_RUNNING
 FAILED = submission_pb2.SUBMISSION_STATE_FAILED
+# What a process that is killed has in its command. A box of the pool waits for a job, or has got one.
+MARKS = {"judge": JUDGE_MODULE, "box": " ".join(BOX_COMMAND), "pool": " ".join(POOL_COMMAND)}
 # What a client may meet while servers die; it asks again with the same request id.
 AGAIN = (ServerUnreachable, ShuttingDown, LedgerBusy, QueueFull, InternalFault)
 
@@ -187,9 +189,10 @@ class _Chaos:
 
     async def _kill(self) -> None:
         """Every few seconds something dies."""
+        kinds = self._given.kill or ("server", *MARKS, *(self._workers.KINDS if self._workers is not None else ()))
         while sum(self._killed.values()) < self._given.kill_most:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._given.kill_every)
-            kind = self._random.choice(("server", "judge", "box", *(self._workers.KINDS if self._workers is not None else ())))
+            kind = self._random.choice(kinds)
             self._killed[kind] += await self._kill_one(kind)
 
     async def _kill_one(self, kind: str) -> bool:
@@ -199,8 +202,8 @@ class _Chaos:
             await asyncio.to_thread(server.kill)
             server.start()
             return True
-        if kind in ("judge", "box"):
-            mark = JUDGE_MODULE if kind == "judge" else " ".join(BOX_COMMAND)
+        if kind in MARKS:
+            mark = MARKS[kind]
             parents = [server.pid for server in self._servers] if self._workers is None else self._workers.pids()
             found = [pid for parent in parents for pid, command in host.children(parent) if mark in command]
             for pid in self._random.sample(found, min(1, len(found))):
@@ -285,6 +288,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--judge-ms", type=float, default=60.0, metavar="MS", help="that a stub judge takes (60)")
     made.add_argument("--database", default="", metavar="URL", help="a PostgreSQL that is empty; without it SQLite")
+    made.add_argument("--kill", nargs="+", choices=("server", *MARKS), metavar="KIND", help="kill these only: server, judge, box, pool")
     made.add_argument("--kill-every", type=float, default=3.0, metavar="S", help="seconds between kills, on average (3)")
     made.add_argument(
         "--kill-most", type=int, default=2**31, metavar="N", help="leave them alone after so many (as many as there is time for)"

@@ -36,6 +36,8 @@ HELD_MOST = 5000
 HELD_LEASE_S = 600.0  # no server has thousands of attempts under way, and none has their heartbeats
 ARTIFACT = bytes(1 << 20)  # as large as that of a small extension
 BOX_COMMAND = ("cat", "-")  # waits until it is killed, or until whoever started it is gone
+POOL_COMMAND = (*BOX_COMMAND, "-")  # the same, of a box that was started before there was a job for it
+POOL_COUNT = 2  # where --warm-boxes says nothing
 JUDGE_MODULE = "tools.service.stub_judge"
 
 
@@ -75,7 +77,12 @@ def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
         boxes = StubBoxes()
         lane_count, builder_count = 0 if builds_only else settings.lanes, settings.builders or BUILDER_COUNT
         fleet = LocalFleet(
-            isolation=boxes, settings=box_settings(settings), lane_count=lane_count, builder_count=builder_count, make_judge=judge
+            isolation=boxes,
+            settings=box_settings(settings),
+            lane_count=lane_count,
+            builder_count=builder_count,
+            warm_count=POOL_COUNT if settings.warm_boxes is None else settings.warm_boxes,
+            make_judge=judge,
         )
         have_built = partial(setattr, fleet, "build_elsewhere")
         async with fleet:
@@ -111,7 +118,8 @@ class StubBoxes:
             return
         if spec.link_dir is not None and (spec.link_dir / READY).is_fifo():
             (spec.link_dir / READY).write_bytes(b"r")  # it has imported all that it needs
-        process = await asyncio.create_subprocess_exec(*BOX_COMMAND, stdin=asyncio.subprocess.PIPE)
+        command = POOL_COMMAND if spec.box_id.startswith("warm-") else BOX_COMMAND
+        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
         try:
             yield _Running(process)
         finally:
