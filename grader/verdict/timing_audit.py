@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from grader.model import Decision, Reason, Verdict
 from sandbox.protocol import wire
+from sandbox.protocol.devices import throttled
 
 # A claim this far below everything that the judge's clock saw is no noise: no kernel is timed so wrong by accident. The host's clock
 # of a busy machine sees 50 times a short kernel's time and is given more: an honest 0.2 ms was seen as 7 ms next to four compilers, and as
@@ -19,8 +20,6 @@ TAMPERED_FLOOR_NS = {wire.Clock.DEVICE_EVENTS: 100_000, wire.Clock.HOST: 20_000_
 CLAIM_SLACK_NS = 1_000
 BOUND_SLACK_NS = 25_000
 BOUND_SLACK_SHARE = 0.05
-# As NVML names them. A power cap alone is how these devices are run, and no flag.
-THROTTLE_REASONS = frozenset({"HwSlowdown", "HwThermalSlowdown", "SwThermalSlowdown", "HwPowerBrake", "HwPowerBrakeSlowdown"})
 BYTES_CEILING, FLOPS_CEILING = "bytes_per_s", "flops_per_s:"
 
 
@@ -131,15 +130,10 @@ def flags(measurements: Sequence[wire.Measurement]) -> tuple[str, ...]:
         "DEVICE_NOT_QUIET": any(one.disturbed for one in measurements),
         "BASELINE_SLOWED": any(one.baseline_slowed for one in measurements),
         "SPEEDUP_NOT_RESOLVED": any(not one.speedups for one in measurements),
-        "THROTTLED": any(_throttled(one) for one in measurements),
+        "THROTTLED": any(throttled(one.conditions) for one in measurements),
         "EMULATED_NOT_RANKED": any(one.clock is wire.Clock.HOST for one in measurements),
     }
     return tuple(flag for flag, raised in found.items() if raised)
-
-
-def _throttled(measurement: wire.Measurement) -> bool:
-    reasons = measurement.conditions.get("throttle_reasons", "").split(",")
-    return not THROTTLE_REASONS.isdisjoint(reason.strip() for reason in reasons)
 
 
 def bandwidth_share(measurement: wire.Measurement, ceilings: Mapping[str, float]) -> float | None:

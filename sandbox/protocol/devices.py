@@ -33,6 +33,16 @@ class FaultKind(Enum):
     LAUNCH_FAILED = "launch_failed"
 
 
+# What slows a GPU, as NVML names it. A power cap alone is how these devices are run.
+THROTTLE_REASONS = frozenset({"HwSlowdown", "HwThermalSlowdown", "SwThermalSlowdown", "HwPowerBrake", "HwPowerBrakeSlowdown"})
+
+
+def throttled(conditions: Mapping[str, str]) -> bool:
+    """Whether heat or its power supply slow a device, by its conditions (`Device.conditions`)."""
+    reasons = conditions.get("throttle_reasons", "").split(",")
+    return not THROTTLE_REASONS.isdisjoint(reason.strip() for reason in reasons)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
     """What a kind of device is.

@@ -66,7 +66,8 @@ def test_they_are_used_for_some_minutes() -> None:
         (QUIET, QUIET | {"temperature_c": "70"}, True),
         (QUIET, QUIET | {"power_limit_w": "500"}, False),
         (QUIET | {"throttle_reasons": "HwThermalSlowdown"}, QUIET, False),
-        (QUIET, QUIET | {"throttle_reasons": "SwPowerCap"}, False),
+        (QUIET, QUIET | {"throttle_reasons": "SwThermalSlowdown"}, False),
+        (QUIET | {"throttle_reasons": "SwPowerCap"}, QUIET, True),  # so these devices are run
         ({}, {}, True),  # the emulated device has no conditions
     ],
 )

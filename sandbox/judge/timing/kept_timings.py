@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from sandbox.judge.timing.box_load import foreign_cpu_ns
 from sandbox.judge.timing.interleaved import SoloTimings
 from sandbox.protocol import wire
+from sandbox.protocol.devices import throttled
 
 KEPT_S = 600.0
 # How many cores others may use meanwhile: next to none, unless these are enough for all that judge and baseline do.
 QUIET_CORES, OWN_CORES = 0.3, 4
 # Of a device's conditions, those that are the same from job to job. Its clocks and its temperature are not.
 SAME_CONDITIONS = ("sm_clock_max_mhz", "memory_clock_max_mhz", "power_limit_w", "persistence", "ecc", "mig")
-THROTTLED = "throttle_reasons"
 
 Conditions = Mapping[str, str]
 Key = tuple[str, ...]
@@ -66,7 +66,7 @@ class KeptTimings:
 
     def keep(self, problem: wire.ProblemSpec, timings: Mapping[str, SoloTimings], conditions: Conditions) -> None:
         """Keep the times of workloads, by name, unless the device was slowed meanwhile."""
-        if problem.digest not in self._problems or not problem.digest or conditions.get(THROTTLED):
+        if problem.digest not in self._problems or not problem.digest or throttled(conditions):
             return
         for workload in problem.workloads:
             if workload.workload_id in timings:
@@ -79,7 +79,7 @@ class KeptTimings:
         found = {one.workload_id: kept.get(_key(one, conditions)) for one in workloads}
         oldest_s = self._clock() - KEPT_S
         timings = {name: one.timings for name, one in found.items() if one is not None and one.since_s > oldest_s}
-        return timings if len(timings) == len(workloads) and not conditions.get(THROTTLED) else None
+        return timings if len(timings) == len(workloads) and not throttled(conditions) else None
 
     def forget(self, problem: wire.ProblemSpec) -> None:
         """Times that did not fit a measurement are not used again."""
