@@ -69,10 +69,10 @@ async def waits(made: Grading, count: int = 1) -> None:
             await asyncio.sleep(0.02)
 
 
-def waiting(made: Grading) -> Any:
-    """The box that waits."""
-    (box,) = made.fleet._warm._waiting.values()
-    return box
+def waiting(made: Grading) -> list[Any]:
+    """The boxes that wait, all for jobs of one kind."""
+    (boxes,) = made.fleet._warm._waiting.values()
+    return boxes
 
 
 def runner_of(box: Box) -> int:
@@ -107,7 +107,7 @@ def test_a_box_that_waits_does_nothing(isolation: str) -> None:
         await submitted(made)
         await waits(made)
         await asyncio.sleep(0.5)
-        pids = [int(line.split()[0]) for line in processes_of({waiting(made).run_box.box.uid})]
+        pids = [int(line.split()[0]) for line in processes_of({waiting(made)[0].run_box.box.uid})]
         before = cost(pids)
         await asyncio.sleep(SILENT_S)
         assert cost(pids) == before and before
@@ -132,16 +132,11 @@ def test_two_boxes_that_wait_share_no_secret_and_no_layout(isolation: str) -> No
 
     async def use(made: Grading) -> None:
         await submitted(made)
-        await waits(made)
-        first = waiting(made)
-        made.fleet._warm._waiting.clear()  # so that another one is started next to it
-        await submitted(made)
-        await waits(made)
-        boxes = [one.run_box.box for one in (first, waiting(made))]
+        await waits(made, 2)
+        boxes = [one.run_box.box for one in waiting(made)]
         one, other = map(runner_of, boxes)
         assert boxes[0].uid != boxes[1].uid and secret(one) != secret(other)
         assert all(auxiliary(one)[key] != auxiliary(other)[key] for key in (AT_BASE, AT_RANDOM))
-        await first.close()
 
     graded(isolation, use)
 
@@ -160,8 +155,7 @@ def test_a_box_that_waited_has_the_limits_of_a_new_one(isolation: str) -> None:
     async def use(made: Grading) -> None:
         await submitted(made)
         await waits(made)
-        box = waiting(made)
-        of_warm = limits(runner_of(box.run_box.box))
+        of_warm = limits(runner_of(waiting(made)[0].run_box.box))
         with made.fleet._warm_place() as place:
             (key,) = made.fleet._warm._waiting
             own = replace(key.spec.limits, wall_s=60.0)

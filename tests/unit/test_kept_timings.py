@@ -6,13 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.judge.timing.baseline_slowdown import outdated
-from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup
-from sandbox.judge.timing.kept_timings import KEPT_S, HostActivity, KeptTimings
 from sandbox.protocol import wire
 from tests import fakes
+from tests.collection import AFTER_COLLECTION
 
-TIMINGS = SoloTimings(null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]})
+if AFTER_COLLECTION:
+    from sandbox.judge.timing.baseline_slowdown import outdated
+    from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup
+    from sandbox.judge.timing.kept_timings import KEPT_S, HostActivity, KeptTimings
+
+    TIMINGS = SoloTimings(null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]})
+
 SMALL, LARGE = (wire.Workload(workload_id=name, axes={"n": size}) for name, size in (("small", 10), ("large", 99)))
 QUIET = {"power_limit_w": "700", "throttle_reasons": "", "temperature_c": "40"}
 

@@ -10,7 +10,7 @@ submission has to have one verdict, and only one, unless it was given up, with i
 be there that nobody asked for; a user's submissions have to have been taken up in their order; and no process may be left. Exit code 1
 where not. Several servers need a PostgreSQL; without one there is one server on SQLite.
 
-With --workers a server grades nothing itself: so many workers join it, and they, their judges and their boxes are killed, too. With
+With --workers a server grades nothing itself: so many workers join it, and they, their judges and their boxes are killed instead. With
 --ray, Ray places the workers on so many nodes, all on this host. Also killed are a whole node (it is replaced), the head (it is away for
 some seconds), and a node that is frozen first: its connections stay open, as those of a host that is cut off.
 """
@@ -189,7 +189,7 @@ class _Chaos:
 
     async def _kill(self) -> None:
         """Every few seconds something dies."""
-        kinds = self._given.kill or ("server", *MARKS, *(self._workers.KINDS if self._workers is not None else ()))
+        kinds = self._given.kill or ("server", *(MARKS if self._workers is None else ("judge", "box", *self._workers.KINDS)))
         while sum(self._killed.values()) < self._given.kill_most:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._given.kill_every)
             kind = self._random.choice(kinds)

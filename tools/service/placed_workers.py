@@ -21,7 +21,7 @@ STUB_WORKER = "tools.service.stub_worker"
 HEAD_AWAY_S = 6.0  # nodes of Ray wait for their head for a minute
 HEAD_STAYS_S = 30.0  # one that is new looks for a while before it gives up a node, and gives its lanes to others
 FROZEN_S = 30.0  # longer than the server takes to notice it
-LEAVE_S = 60.0
+LEAVE_S = 120.0  # Ray starts the workers of lost nodes anew meanwhile
 
 
 class OwnWorkers:
