@@ -165,7 +165,7 @@ def judge_environment(own: Mapping[str, str], gpu: GpuAccess | None, cache_dir: 
     made = {**own, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
     if gpu is None:
         made = KEEP_FREED_MEMORY | made
-    if gpu is not None:
+    else:
         made |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
         made["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
         if cache_dir is not None:

@@ -183,6 +183,8 @@ class WarmBoxes:
         """The specification that was asked for last and has no box, if there is room for one more; then the very last one again."""
         room = min(self._size, self._waiting_count + max(0, (self._memory() - SPARE_BYTES) // BOX_BYTES))
         recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
+        if self._job_count and not self._hurried:
+            return None
         for key in [one for one in self._waiting if one not in recent]:
             self._end_all(key)
         missing = next((key for key in recent if key not in self._waiting), None)
@@ -190,8 +192,6 @@ class WarmBoxes:
             self._end_one(max(self._waiting, key=lambda key: len(self._waiting[key])))
         self._room_left = bool(recent) and self._waiting_count < room
         idle = self._job_count == 0 and self._clock() - self._idle_from_s >= self._idle_s
-        if self._job_count and not self._hurried:
-            return None
         return recent[0] if missing is None and self._room_left and idle else missing
 
     def _drop_outdated(self) -> None:
@@ -300,12 +300,7 @@ class _WarmBox(HeldRunBox):
             self.gone = True
             return False
         self._watcher = asyncio.create_task(self._watch(run_box))
-        ready = asyncio.create_task(run_box.pipes.ready.wait())
-        try:
-            await asyncio.wait([ready, self._watcher], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ready.cancel()
-        return not self.gone
+        return await run_box.imported() and not self.gone
 
     async def close(self) -> None:
         """End it, and wait until nothing of it is left."""

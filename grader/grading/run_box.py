@@ -61,14 +61,16 @@ class RunBox:
     wall_s: float
     pipes: JobPipes
 
-    async def imported(self) -> None:
-        """Wait until it says that it has imported everything, or has ended, for IMPORT_S at most. What it says decides nothing else."""
+    async def imported(self) -> bool:
+        """Wait until it says that it has imported everything, or has ended, for IMPORT_S at most: whether it has said it. That decides
+        nothing else."""
         waits = [asyncio.ensure_future(one) for one in (self.pipes.ready.wait(), self.box.wait())]
         try:
             await asyncio.wait(waits, timeout=IMPORT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waits:
                 one.cancel()
+        return self.pipes.ready.is_set()
 
     def give_job(self) -> None:
         """Let it go on to its judge. Its time counts from here."""

@@ -42,10 +42,10 @@ class EarlierResult:
     source_attempt: int
 
 
-def content_digest(new: NewSubmission, problem: Problem) -> str:
-    """What is the same in identical submissions."""
+def content_digest(new: NewSubmission, problem: Problem, sources: str) -> str:
+    """What is the same in identical submissions. sources: the text of those of new, as the ledger keeps it."""
     settings = new.user, new.language, new.entry, new.device_kind, new.mode, new.competition_id, new.precision, new.measure_s
-    data = json.dumps([problem.digest, *settings, records.sources_to_text(new.sources)])
+    data = json.dumps([problem.digest, *settings, sources])
     return hashlib.sha256(data.encode()).hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -70,7 +70,8 @@ def submit(
             return records.submission(before)
     tags.check_parent(connection, new)
     quota_check.check(connection, now, new.user, terms)
-    content = reuse.content_digest(new, problem)
+    sources = records.sources_to_text(new.sources)
+    content = reuse.content_digest(new, problem, sources)
     earlier = reuse.find(connection, now, content) if allow_cached else None
     if earlier is None:
         quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
@@ -87,7 +88,7 @@ def submit(
             "entry": new.entry,
             "device_kind": new.device_kind,
             "mode": new.mode,
-            "sources": records.sources_to_text(new.sources),
+            "sources": sources,
             "state": SubmissionState.QUEUED,
             "create_time": now,
             "attempt": 0,
@@ -120,10 +121,16 @@ def _reuse(connection: sa.Connection, now: datetime, number: int, earlier: reuse
     found = records.judged(earlier.report)
     row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **found)
     assert row is not None
-    source = {"source_number": earlier.source_number, "attempt": earlier.source_attempt}
-    judgement = {"number": number, "sequence": 1, "problem_digest": row.problem_digest, "create_time": now, **source, **found}
-    connection.execute(statements.INSERT_JUDGEMENT, judgement)
+    _record_judgement(connection, now, row, found, earlier.source_number, earlier.source_attempt)
     return records.submission(row)
+
+
+def _record_judgement(
+    connection: sa.Connection, now: datetime, row: sa.Row[Any], found: Mapping[str, Any], source_number: int, attempt: int
+) -> None:
+    """Add a submission's newest judgement, made of the facts that this attempt at the submission of source_number left."""
+    about = {"number": row.number, "sequence": row.judgement_count, "problem_digest": row.problem_digest, "create_time": now}
+    connection.execute(statements.INSERT_JUDGEMENT, {**about, "source_number": source_number, "attempt": attempt, **found})
 
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
@@ -243,16 +250,7 @@ def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report
     _insert_facts(connection, now, row.number, row.event_count - 1, row.attempt, facts)
     _moved(connection, row, now, SubmissionState.SUCCEEDED)
     fair_share.charge(connection, now, row)
-    judgement = {
-        "number": row.number,
-        "sequence": row.judgement_count,
-        "source_number": row.number,
-        "attempt": row.attempt,
-        "problem_digest": row.problem_digest,
-        "create_time": now,
-        **found,
-    }
-    connection.execute(statements.INSERT_JUDGEMENT, judgement)
+    _record_judgement(connection, now, row, found, row.number, row.attempt)
     if row.rejudge_id is not None:
         rejudge_items.settled(connection, row, found)
     return records.submission(row)

@@ -58,9 +58,9 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         yield plan_trials(job)
         device.reserve(rounded(working_bytes(job.problem)))
         with ExitStack() as open_links:
-            clock = None
-            kept = baseline.kept.find(job.problem, _measured(job), device.conditions()) if job.kept_times and _measured(job) else None
-            if _measured(job) and (kept is not None or not job.kept_times):
+            clock, measured = None, _measured(job)
+            kept = baseline.kept.find(job.problem, measured, device.conditions()) if job.kept_times and measured else None
+            if measured and (kept is not None or not job.kept_times):
                 trusted = open_links.enter_context(baseline.serve(job.problem, job.language))
                 clock = _JobClock(trusted=trusted, ceilings=ceilings or {}, alone=kept or {}, kept=kept is not None)
                 if kept is None:

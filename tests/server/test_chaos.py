@@ -18,9 +18,9 @@ def test_every_acknowledged_submission_has_one_verdict(kind, request, capsys):
     """One server on SQLite, two on PostgreSQL, one to which workers come."""
     more = ["--database", request.getfixturevalue("postgres").database()] if kind == "postgres" else []
     code = chaos.main([*ARGUMENTS, *more, *(["--workers", "2"] if kind == "workers" else [])])
-    told = capsys.readouterr()
-    outcome = json.loads(told.out)
-    assert code == 0, told.err[-2000:]
+    printed = capsys.readouterr()
+    outcome = json.loads(printed.out)
+    assert code == 0, printed.err[-2000:]
     assert outcome["acknowledged"] == sum(outcome["verdicts"].values()) == 96
     assert sum(outcome["killed"].values()) >= 2, "a try in which nothing died shows nothing"
 
@@ -29,9 +29,9 @@ def test_every_acknowledged_submission_has_one_verdict(kind, request, capsys):
 def test_boxes_that_wait_are_killed_and_nothing_is_lost(capsys):
     """They alone, one after the other, while jobs take those that are left. A job whose box is killed is graded again."""
     code = chaos.main([*ARGUMENTS, "--kill", "pool", "--kill-most", "30", "--kill-every", "0.2"])
-    told = capsys.readouterr()
-    outcome = json.loads(told.out)
-    assert code == 0, told.err[-2000:]
+    printed = capsys.readouterr()
+    outcome = json.loads(printed.out)
+    assert code == 0, printed.err[-2000:]
     assert outcome["acknowledged"] == sum(outcome["verdicts"].values()) == 96 and outcome["killed"]["pool"] >= 2
 
 
@@ -42,9 +42,9 @@ def test_workers_that_ray_places_lose_nothing(capsys):
     pytest.importorskip("ray")
     given = ["--ray", "3", "--submissions", "60", "--users", "6", "--judge-ms", "300", "--kill-every", "1.2", "--kill-most", "12"]
     code = chaos.main([*given, "--over", "15", "--seed", "3", "--json"])
-    told = capsys.readouterr()
-    outcome = json.loads(told.out.splitlines()[-1])
-    assert code == 0, told.err[-2000:]
+    printed = capsys.readouterr()
+    outcome = json.loads(printed.out.splitlines()[-1])
+    assert code == 0, printed.err[-2000:]
     assert outcome["acknowledged"] == sum(outcome["verdicts"].values()) + sum(outcome["given_up"].values()) == 60
     assert sum(outcome["killed"].get(kind, 0) for kind in RayWorkers.KINDS) >= 2, "as above"
 
