@@ -324,6 +324,14 @@ with (place / "log").open("a") as log:
             time.sleep(600)
         elif isinstance(message, wire.Check):
             say(wire.Health(job_id=message.job_id, healthy=todo == "well", detail="" if todo == "well" else "the canary is " + todo))
+        elif isinstance(message, wire.Prepare):
+            log.write(f"baselines of {','.join(one.workload_id for one in message.problem.workloads)}\\n")
+            log.flush()
+            say(wire.Progress(stage=wire.Stage.BASELINE))
+            if todo == "well":
+                say(wire.Finished(job_id=message.job_id))
+            else:
+                say(wire.Broken(job_id=message.job_id, message=todo, problem_at_fault=True))
         elif todo == "absent":
             say(wire.Broken(job_id=message.job_id, message="the box ended before its runner connected"))
         elif todo == "lost":

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 class JudgeProcess:
-    """One judge, for one lane. Use `judge` and `check` for one job at a time.
+    """One judge, for one lane. Use `judge`, `prepare` and `check` for one thing at a time.
 
     gpu: the one GPU that it sees; None on the emulated device.
     cache_dir: where what is compiled for baselines is kept from one server to the next; None: nowhere.
@@ -81,6 +81,23 @@ class JudgeProcess:
             if not finished:  # cancelled or broken in the middle of a job: what it would still say belongs to nobody
                 await self.close()
 
+    async def prepare(self, job_id: str, problem: wire.ProblemSpec) -> None:
+        """Compile and time the baselines of a problem, for minutes where there are many; JudgeBroken as in `judge`, and where the problem
+        can't be loaded. Starts the judge if it is not running."""
+        await self.environment()
+        finished = False
+        try:
+            process = await self._send(wire.Prepare(job_id=job_id, problem=problem))
+            while not finished:
+                fact = await self._read(process, SILENCE_S if self._gpu is None else CUDA_SILENCE_S)
+                if isinstance(fact, wire.Broken):
+                    finished = not fact.device_lost
+                    raise JudgeBroken(fact.message)
+                finished = isinstance(fact, wire.Finished)
+        finally:
+            if not finished:
+                await self.close()
+
     async def check(self, job_id: str) -> wire.Health:
         """How the device is, now that nothing of this job is left; starts the judge if it is not running."""
         await self.environment()
@@ -129,7 +146,7 @@ class JudgeProcess:
         self._environment = fact
         log.info("judge_started", device_kind=self._kind, pid=process.pid, device=fact.device, device_uuid=fact.device_uuid)
 
-    async def _send(self, message: wire.Job | wire.Check) -> asyncio.subprocess.Process:
+    async def _send(self, message: wire.Job | wire.Prepare | wire.Check) -> asyncio.subprocess.Process:
         process = self._process
         assert process is not None and process.stdin is not None
         try:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import structlog
@@ -25,6 +26,8 @@ from sandbox.protocol import wire
 LOOK_AGAIN_S = 300.0
 FAITHFUL_S = 60.0  # so long a seat waits for its own lane where others wait for the one that is free
 LOOKS = 2  # at a device whose job is over; between them its judge is started anew
+PREPARE_AFTER_S = 5.0  # that nobody has used a lane: a submission would wait for what is compiled
+PREPARE_LOOK_S = 1.0  # from one look at that to the next
 CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes to start
 
 log = structlog.get_logger()
@@ -46,6 +49,7 @@ class DeviceLane:
         self.kind, self.gpu, self._process = kind, gpu, judge
         self.standing = LaneStatus.FREE
         self.seated = 0
+        self.used_s = time.monotonic()  # when a seat was last left
         self.illness = ""
         self.cordoned = False
         self.carer: asyncio.Task[None] | None = None  # the task that looks after it now
@@ -67,6 +71,11 @@ class DeviceLane:
     def usable(self) -> bool:
         """Whether another job may be given to it, now or later."""
         return self.standing is not LaneStatus.QUARANTINED and not self.cordoned
+
+    @property
+    def idle_s(self) -> float:
+        """For how many seconds nobody has used it; 0 while somebody does, or may not."""
+        return 0.0 if self.seated or self.cordoned or self.standing is not LaneStatus.FREE else time.monotonic() - self.used_s
 
     def refusal(self) -> DeviceQuarantined:
         """Why it is not usable."""
@@ -90,6 +99,11 @@ class DeviceLane:
         """The judge's facts of this job."""
         self._job_id = job.job_id
         return self._process.judge(job)
+
+    async def prepare(self, problem: wire.ProblemSpec) -> None:
+        """Have the judge compile and time the baselines of this problem."""
+        self._job_id = f"prepare-{problem.problem_id}"
+        await self._process.prepare(self._job_id, problem)
 
     async def look_up(self) -> wire.Environment:
         """What the judge says of the device; starts it if it is not running."""
@@ -190,6 +204,7 @@ class QueuedReservation:
     def leave(self) -> None:
         """Give the lane back that was kept and not used."""
         self.here.seated -= 1
+        self.here.used_s = time.monotonic()
         if self._kept:
             self._kept = False
             self.here.standing = LaneStatus.FREE
@@ -282,6 +297,33 @@ class Lanes:
         lane.carer = carer = asyncio.create_task(care())
         self._carers.add(carer)
         carer.add_done_callback(self._carers.discard)
+
+    async def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
+        """Have the judge of each GPU compile and time the baselines of these problems, a workload at a time, while nobody uses its lane."""
+        await asyncio.gather(*(self._prepare(lane, problems) for lane in self._lanes if lane.gpu is not None))
+
+    async def _prepare(self, lane: DeviceLane, problems: Sequence[wire.ProblemSpec]) -> None:
+        for problem in problems:
+            for workload in problem.workloads:
+                if workload.hidden or workload.device_kind not in ("", lane.kind):
+                    continue
+                while lane.idle_s < PREPARE_AFTER_S:
+                    await asyncio.sleep(PREPARE_LOOK_S)
+                if not await self._prepared(lane, replace(problem, workloads=(workload,))):
+                    break
+
+    async def _prepared(self, lane: DeviceLane, problem: wire.ProblemSpec) -> bool:
+        """Whether the judge of a free lane has done it. Where it has not, a submission to this problem will find out why."""
+        lane.standing = LaneStatus.TAKEN
+        try:
+            await lane.prepare(problem)
+        except JudgeBroken as error:
+            log.warning("baselines_not_prepared", lane=lane.title, problem=problem.problem_id, error=error.detail)
+            self.health_check(lane)
+            return False
+        lane.standing = LaneStatus.FREE
+        self._assign_waiting()
+        return True
 
     async def close(self) -> None:
         """Stop looking after anything, and end the judges."""

@@ -32,6 +32,7 @@ from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
+PREPARED_COUNT = 32  # KEPT_COUNT of sandbox/judge/baseline.py
 BASELINES = "baselines"  # below the artifacts' directory, which no box sees
 
 
@@ -73,6 +74,7 @@ class LocalFleet:
         self.build_elsewhere: BuildElsewhere | None = None
         self._settings = settings
         self._looking: asyncio.Task[str] | None = None
+        self._preparing: asyncio.Task[None] | None = None
         self._triton_dir = run_directory(settings) / f"triton-{secrets.token_hex(4)}"
         baselines = cache.directory / BASELINES if cache is not None and gpus else None
         lanes = [DeviceLane(devices.EMULATED, make_judge(devices.EMULATED, None, None)) for _ in range(lane_count)]
@@ -94,6 +96,9 @@ class LocalFleet:
 
     async def __aexit__(self, *_: object) -> None:
         await self._warm.__aexit__()
+        if self._preparing is not None:
+            self._preparing.cancel()
+            await asyncio.gather(self._preparing, return_exceptions=True)
         await self._lanes.close()
         shutil.rmtree(self._triton_dir, ignore_errors=True)
         if self._looking is not None:
@@ -117,6 +122,11 @@ class LocalFleet:
     def cordon(self, names: Collection[str]) -> None:
         """Give nothing more to the lanes of these names, as `lanes` has them, and to all others again."""
         self._lanes.cordon(names)
+
+    def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
+        """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
+        to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""
+        self._preparing = asyncio.create_task(self._lanes.prepare(problems[:PREPARED_COUNT]))
 
     def lanes(self) -> tuple[LaneNow, ...]:
         """What each lane is doing now."""

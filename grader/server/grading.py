@@ -47,6 +47,7 @@ class Grading:
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
     builders: Callable[[], Sequence[BuilderNow]] = tuple  # the workers that build for others
     warm: Callable[[], WarmNow] = WarmNow
+    prepare: Callable[[Sequence[wire.ProblemSpec]], None] = lambda _: None  # have baselines of these problems ready, in the background
     builds: Builds | None = None  # None where workers do all that
 
 

@@ -123,6 +123,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         running.web_address = operation.web_address
         await operation.serves(running.health)
         log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds())
+        grading.prepare([problem.spec for problem in problems.all()])
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())

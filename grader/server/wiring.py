@@ -127,6 +127,7 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
                 cordon=fleet.cordon,
                 observe=observed.observe,
                 warm=fleet.warm,
+                prepare=fleet.prepare,
                 builds=Builds(
                     toolchain=await _toolchain(isolation, boxes),
                     count=builders,

@@ -16,7 +16,7 @@ import torch
 from sandbox.devices import Device, implementation, open_device
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.host_versions import host_versions
-from sandbox.judge.lane import judge
+from sandbox.judge.lane import judge, prepare
 from sandbox.judge.parent import end_with_parent
 from sandbox.protocol import wire
 
@@ -84,11 +84,16 @@ def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
     )
 
 
-def answer(message: wire.Job | wire.Check, device: Device, baseline: Baseline, ceilings: dict[str, float]) -> Iterator[wire.Fact]:
-    """The facts of a job, or how the device is. A fault of the device in this process is the end of it."""
+def answer(
+    message: wire.Job | wire.Prepare | wire.Check, device: Device, baseline: Baseline, ceilings: dict[str, float]
+) -> Iterator[wire.Fact]:
+    """The facts of a job or of a preparation, or how the device is. A fault of the device in this process is the end of it."""
     try:
         if isinstance(message, wire.Job):
             yield from judge(message, device, baseline, ceilings)
+            return
+        if isinstance(message, wire.Prepare):
+            yield from prepare(message, device, baseline)
             return
         state = device.check()
         yield wire.Health(

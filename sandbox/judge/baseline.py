@@ -65,7 +65,7 @@ class Baseline:
         def tell() -> None:
             assert self._process.stdin is not None
             self.kept.load(problem)
-            self._process.stdin.write(wire.encode(_spec_job(problem, language)))
+            self._process.stdin.write(wire.encode(unsubmitted("baseline", problem, language)))
             self._process.stdin.flush()
 
         with connect(self._device, self._link, job, b"", LOAD_S, before=tell) as runner:
@@ -116,9 +116,10 @@ def _compile_environment(cache: str | None) -> dict[str, str]:
     return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **kept}
 
 
-def _spec_job(problem: wire.ProblemSpec, language: str) -> wire.Job:
+def unsubmitted(job_id: str, problem: wire.ProblemSpec, language: str = "cuda") -> wire.Job:
+    """A job that is about the problem alone, without a runner."""
     return wire.Job(
-        job_id="baseline",
+        job_id=job_id,
         problem=problem,
         language=language,
         entry="",

@@ -21,7 +21,7 @@ import torch
 from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
 from sandbox.judge import library_use
-from sandbox.judge.baseline import Baseline, runner_job
+from sandbox.judge.baseline import Baseline, runner_job, unsubmitted
 from sandbox.judge.explain import COMPARED, explain
 from sandbox.judge.order_swap import order_swap
 from sandbox.judge.references import ReferenceFailed, Task, load_task
@@ -93,6 +93,22 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         yield wire.Broken(job_id=job.job_id, message=text.splitlines()[0], problem_at_fault=True)
     except ReferenceFailed as failure:
         yield wire.Broken(job_id=job.job_id, message=str(failure), problem_at_fault=True)
+
+
+def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
+    """Compile and time the baselines of a problem before it has a submission. Ends as `judge` does; Broken means that a submission will
+    find out by itself what is wrong with the problem."""
+    job = unsubmitted(request.job_id, request.problem)
+    try:
+        task = load_task(job.problem, device.TORCH)
+        job = replace(job, problem=task.spec)
+        if baseline.kept.find(job.problem, _measured(job), device.conditions()) is None:
+            device.reserve(rounded(working_bytes(job.problem)))
+            with baseline.serve(job.problem, job.language) as trusted:
+                yield from _time_alone(job, _JobClock(trusted=trusted, ceilings={}), task, baseline.kept)
+        yield wire.Finished(job_id=job.job_id)
+    except (torch.OutOfMemoryError, ReferenceFailed) as error:
+        yield wire.Broken(job_id=job.job_id, message=str(error).splitlines()[0], problem_at_fault=True)
 
 
 def plan_trials(job: wire.Job) -> wire.Plan:

@@ -749,6 +749,15 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """To a judge without a job: compile and time the baselines of this problem now. Answered like a Job, by Progress and then Finished or
+    Broken."""
+
+    job_id: str
+    problem: ProblemSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """The answer to Check. detail says what is wrong, or what was seen."""
 
@@ -843,6 +852,7 @@ MESSAGES: dict[str, type[Any]] = {
         Finished,
         Broken,
         Check,
+        Prepare,
         Health,
         Finding,
         Described,

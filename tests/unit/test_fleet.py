@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -354,3 +355,52 @@ async def test_a_host_without_a_usable_lane_takes_nothing(make) -> None:
     assert (fleet.capacity, fleet.ready_kinds) == (3, ("emulated",))
     fleet.cordon({"emulated:0"})
     assert (fleet.capacity, fleet.ready_kinds) == (0, ())
+
+
+@pytest.fixture
+def prepared_at_once(monkeypatch) -> None:
+    """A fleet begins to prepare problems when it is asked to."""
+    monkeypatch.setattr(lanes, "PREPARE_AFTER_S", 1e-6)
+    monkeypatch.setattr(lanes, "PREPARE_LOOK_S", 0.01)
+
+
+def with_workloads(problem_id: str, *workloads: wire.Workload) -> wire.ProblemSpec:
+    """A problem with these workloads."""
+    return replace(fakes.problem(problem_id).spec, workloads=workloads)
+
+
+async def test_an_idle_gpu_has_the_baselines_of_known_problems(make, judges, prepared_at_once) -> None:
+    """Of every public workload that is meant for it. The emulated device compiles nothing."""
+    kinds = wire.Workload(workload_id="small", axes={}), wire.Workload(workload_id="secret", axes={}, hidden=True)
+    other = wire.Workload(workload_id="tiny", axes={}, device_kind="emulated")
+    fleet = make(gpus=FOUR[:1])
+    fleet.prepare([with_workloads("a", *kinds, other), with_workloads("b", replace(kinds[0], workload_id="large"))])
+    await asyncio.wait_for(fleet._preparing, 60)
+    assert judges.log("0") == ["start GPU-0000", "Prepare well", "baselines of small", "Prepare well", "baselines of large"]
+    assert judges.log("emulated") == []
+    assert (await judged(fleet))[0] == 0  # the lane is free again
+
+
+async def test_nothing_is_prepared_while_a_lane_is_used(make, judges, prepared_at_once) -> None:
+    """Nor while a submission that will go there is built."""
+    fleet = make(gpus=FOUR[:1])
+    with fleet.seat("cuda"):
+        fleet.prepare([with_workloads("a", wire.Workload(workload_id="small", axes={}))])
+        await asyncio.sleep(0.3)
+        assert judges.log("0") == []
+    await asyncio.wait_for(fleet._preparing, 60)
+    assert judges.log("0")[1:] == ["Prepare well", "baselines of small"]
+
+
+@pytest.mark.parametrize(("answer", "starts"), [("no such module", 1), ("die", 2)])
+async def test_a_problem_that_cannot_be_prepared_stops_nothing(make, judges, prepared_at_once, answer, starts) -> None:
+    """The lane is looked after, the next problem has its turn, and so do jobs."""
+    small, large = wire.Workload(workload_id="small", axes={}), wire.Workload(workload_id="large", axes={})
+    judges.order("0", answer)
+    fleet = make(gpus=FOUR[:1])
+    fleet.prepare([with_workloads("a", small, large), with_workloads("b", small)])
+    await asyncio.wait_for(fleet._preparing, 60)
+    log = judges.log("0")
+    assert log.count("start GPU-0000") == starts and "baselines of large" not in log
+    assert log[-3:] == ["Check well", "Prepare well", "baselines of small"]
+    assert (await judged(fleet))[0] == 0

@@ -439,6 +439,22 @@ def test_a_wrong_kernel_does_not_wait_for_the_baselines(tmp_path: Path, baseline
         assert "n33" in {fact.workload_id for fact in second if isinstance(fact, wire.Trial)}
 
 
+@pytest.mark.slow
+def test_a_problem_is_prepared_before_it_has_a_submission(tmp_path: Path, baseline: Baseline, quiet: None) -> None:
+    """Its first submission finds the times of its public workloads. A problem that can't be loaded is no fault of the device."""
+    problem, device = replace(KEPT, digest="prepared"), EmulatedDevice()
+    facts = list(lane.prepare(wire.Prepare(job_id="p", problem=problem), device, baseline))
+    assert stages(facts) == [wire.Stage.BASELINE] and facts[-1] == wire.Finished(job_id="p")
+    assert kept_names(baseline, problem) == {"n100"}
+    first = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
+    assert wire.Stage.BASELINE not in stages(first)
+    assert not isinstance(first[-1], wire.Restart) or first[-1].cause is not wire.RestartCause.NOT_TIMED
+    assert list(lane.prepare(wire.Prepare(job_id="p", problem=problem), device, baseline)) == [wire.Finished(job_id="p")]
+    broken = replace(KEPT, digest="broken", reference="import nothing_of_this_name\n")
+    (fact,) = lane.prepare(wire.Prepare(job_id="p", problem=broken), device, baseline)
+    assert isinstance(fact, wire.Broken) and fact.problem_at_fault and not fact.device_lost and "nothing_of_this_name" in fact.message
+
+
 def _zeros(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
     outputs[0].fill_(0)
 
