@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grader.errors import JudgeBroken, ProblemBroken
 from grader.formats import with_calling_convention
-from grader.grading.build import build_artifact, module_argv
+from grader.grading.build import build_artifact, module_argv, plain
 from grader.grading.claims import ProfileClaims
 from grader.grading.link import closed_link
 from grader.grading.ports import Host, Lane, LaneReservation, MeasurementSettings, Workspace
@@ -39,11 +39,12 @@ from sandbox.protocol import wire
 from sandbox.protocol.job_pipes import WAIT
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
-from sandbox.protocol.wire import BuildOutcome, Step
+from sandbox.protocol.wire import BoxCause, BuildOutcome, Step
 
 STALE_S = 120.0  # a box that has waited for so long is replaced; the next one may have waited less
 LOOK_S = 0.01
 PROFILE_BOX = 1  # the number of the run box for profilers: the one before verified
+EARLY_END_S = 0.5  # how long a box may take to end whose runner has not come
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 
 
@@ -179,7 +180,7 @@ def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
 
 async def _judged(lane: Lane, job: wire.Job, taken: RunBox, *, met_before: bool) -> AsyncGenerator[wire.Fact, None]:
     """The facts of one process, up to how its box ended. met_before: an earlier process has met a hidden workload."""
-    gone, hidden_at_ns, box = False, None, taken.box
+    gone, loaded, hidden_at_ns, box = False, False, None, taken.box
     # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
     async with closed_link(box, Path(job.link_path)):
         asleep = True
@@ -188,7 +189,10 @@ async def _judged(lane: Lane, job: wire.Job, taken: RunBox, *, met_before: bool)
                 taken.give_job()
                 asleep = False
             if isinstance(fact, wire.Broken):
-                raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
+                if fact.problem_at_fault:
+                    raise ProblemBroken(fact.message)
+                raise JudgeBroken(fact.message if loaded else fact.message + await _early_end(box))
+            loaded = loaded or isinstance(fact, wire.Load)
             gone = gone or lost_runner(fact)
             if hidden_at_ns is None and isinstance(fact, wire.Progress):
                 hidden_at_ns = fact.hidden_at_ns
@@ -357,6 +361,18 @@ def load_failed(fact: wire.Fact) -> bool:
         case wire.Trial(outcome=outcome):
             return outcome is not wire.TrialOutcome.PASSED
     return False
+
+
+async def _early_end(box: Box) -> str:
+    """How a box ended in which nothing of a submission has run yet, with the last line that it printed; "" where it has not ended."""
+    try:
+        async with asyncio.timeout(EARLY_END_S):
+            end = await box.wait()
+    except TimeoutError:
+        return ""
+    printed = end.output.decode("utf-8", "replace").strip().splitlines()[-1:]
+    how = f"exit code {end.exit_code}" if end.cause is BoxCause.EXITED else end.cause.value
+    return f" ({how}{f': {plain(printed[0], 300)}' if printed else ''})"
 
 
 async def _ending(box: Box, patience_s: float) -> BoxExit:

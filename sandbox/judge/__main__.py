@@ -19,6 +19,7 @@ from sandbox.judge.host_versions import host_versions
 from sandbox.judge.lane import judge, prepare
 from sandbox.judge.parent import end_with_parent
 from sandbox.protocol import wire
+from sandbox.protocol.triton_key import fix_triton_key
 
 DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file next to which the server's judges of this device agree on what was there first
 
@@ -26,6 +27,7 @@ DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file next to which the server's judges
 def main() -> None:
     """Judge job after job until standard input ends."""
     end_with_parent(1)
+    fix_triton_key()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to handle
     facts = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the facts

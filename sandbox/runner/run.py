@@ -22,6 +22,7 @@ from sandbox.launch.loop import Profile, failure, serve
 from sandbox.protocol import arena as link_protocol
 from sandbox.protocol.gate import Answer, Gate, Status
 from sandbox.protocol.job_pipes import GO, READY, WAIT
+from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
 from sandbox.runner.profile import launch_in_range, profile
@@ -72,6 +73,7 @@ def _profiler(arguments: list[str], kernel: Loaded, device: Device) -> Profile |
 
 def preload(arguments: list[str]) -> Device | None:
     """Import and open what the command line names, before there is a job."""
+    fix_triton_key()
     gc.disable()  # a third of the import of torch would go into looking for garbage
     if "--language" in arguments:
         importlib.import_module(arguments[arguments.index("--language") + 1])
