@@ -3,7 +3,7 @@
     python -m tools.verdicts MANIFEST DIR [--only 002,003] [--sandbox bubblewrap] [--device emulated]
 
 `make seeds`, `make formats` and `make public` name the manifests in `tools/manifests`; paths in a manifest are below DIR. Exit code 1 where
-anything is not as expected. A kernel that needs tensor cores counts as expected on the emulated device if it is UNSUPPORTED for them.
+anything is not as expected.
 """
 
 from __future__ import annotations
@@ -98,7 +98,6 @@ class KernelFile:
     verdict: str
     problem: str = ""
     reason: str = ""
-    tensor_cores: bool = False
     found: submission_pb2.Submission | None = field(default=None, repr=False)
     fault: str = ""
     seconds: float = 0.0
@@ -108,22 +107,14 @@ class KernelFile:
         """Whether it got the verdict of the manifest, and the reason where one is given."""
         if self.found is None or self.found.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
             return False
-        if self.lacks_tensor_cores:
-            return True
         report = self.found.report
         return formatting.verdict_name(report) == self.verdict and self.reason in ("", report.reason)
-
-    @property
-    def lacks_tensor_cores(self) -> bool:
-        """Whether it was refused by a device without tensor cores."""
-        report = self.found.report if self.found is not None else report_pb2.Report()
-        return self.tensor_cores and report.reason == "UNSUPPORTED" and "tensor cores" in report.build.log
 
     def row(self, top: Path) -> tuple[str, ...]:
         """Its cells, in the order of HEADINGS."""
         report = self.found.report if self.found is not None else report_pb2.Report()
         verdict = formatting.verdict_name(report) if report.verdict else self._failure()
-        answer = "needs tensor cores" if self.lacks_tensor_cores else "yes" if self.as_expected else f"**no**: {self.verdict} {self.reason}"
+        answer = "yes" if self.as_expected else f"**no**: {self.verdict} {self.reason}"
         name = str(self.path.relative_to(top))
         return self.group, name, self.says, verdict, report.reason, f"{self.seconds:.1f} s", answer.strip()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import float64, hip, ptxas, steps
+from sandbox.compilers import emulation_libraries, float64, hip, ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
@@ -126,6 +126,10 @@ def compile_sources(
     tried, note = first_that_does(ways, attempt)
     if tried.code == REJECTED and hip.is_wanted(tried.log):
         return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {hip.SENTENCE}\n"), note
+    if tried.code == REJECTED and device_info(job.device_kind).emulates_cuda:
+        missing = emulation_libraries.unknown_name(tried.log, "\n".join(sources.values()))
+        if missing is not None:
+            return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {missing}\n"), note
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]

@@ -5,16 +5,20 @@ a GPU.  Every edit keeps its line, so that the compiler's messages name the user
 """
 
 import bisect
+import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import emulation_limits
+from sandbox.compilers import emulated_asm, emulation_limits, toolkit_headers
 from sandbox.compilers.cuda_tokens import Token, parse
 
 Unsupported = emulation_limits.Unsupported
 
 DEVICE_SUFFIXES = (".cu", ".cuh")
+# Included by device files as well as by those of the host.
+HEADER_SUFFIXES = (".h", ".hpp", ".hh", ".inl", ".inc")
 NATIVE = Path(__file__).resolve().parent.parent / "native" / "emulated"
 
 # A word of CUDA or torch, and what stands for it on the emulated device.
@@ -29,6 +33,9 @@ MEMBERS = {"is_cuda": "is_cpu", "is_cpu": "is_cuda", "cuda": "cpu"}
 # A dispatch key of torch. As above: what is registered for the CPU must not stand in the way of what is for a GPU.
 REGISTERS_FOR_KEY = ("TORCH_LIBRARY_IMPL", "STABLE_TORCH_LIBRARY_IMPL")
 DISPATCH_KEYS = {"CUDA": "CPU", "CPU": "CUDA", "AutogradCUDA": "AutogradCPU", "AutogradCPU": "AutogradCUDA"}
+ASM = ("asm", "__asm__", "__asm")
+ALIGNMENT = re.compile(rb"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(\d+)\s*\)")
+CLUSTER_DIMS = "__cluster_dims__"
 OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -43,8 +50,9 @@ class Edit:
 
 
 def include_dirs() -> list[str]:
-    """Directories that must be searched before those of torch, whose CUDA headers ours replace."""
-    return [str(NATIVE)]
+    """Directories that must be searched before those of torch, whose CUDA headers ours replace; the toolkit's open headers come second."""
+    open_headers = toolkit_headers.open_headers()
+    return [str(NATIVE), *([str(open_headers)] if open_headers is not None else [])]
 
 
 def compile_flags() -> list[str]:
@@ -75,11 +83,18 @@ def translate(source: str, path: str) -> str:
     emulation_limits.check(tokens, path, device=device)
     if b"__CUDA_ARCH__" in code:
         emulation_limits.check_conditionals(code, path)
-    edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path), *_entries(tokens), *_launch_api(tokens)]
+    edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
+    headers: set[str] = set()
+    if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
+        edits = _with_asm(edits, code, tokens, path, headers)
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.
-    prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") else ""
-    return f'{prelude}#line 1 "{name}"\n' + _apply(code, edits).decode(errors="surrogateescape")
+    prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") or headers else ""
+    prelude += "".join(f"#include <{header}>\n" for header in sorted(headers))
+    text = _apply(code, edits).decode(errors="surrogateescape")
+    if any(token.text == CLUSTER_DIMS for token in tokens):  # only then is a kernel asked at its launch
+        text += f"\n[[maybe_unused]] static const bool emu_clusters_{zlib.crc32(path.encode()):08x} = (::emu::any_cluster = true);\n"
+    return f'{prelude}#line 1 "{name}"\n{text}'
 
 
 def _apply(code: bytes, edits: list[Edit]) -> bytes:
@@ -89,6 +104,17 @@ def _apply(code: bytes, edits: list[Edit]) -> bytes:
         at = max(at, edit.end)
     out.append(code[at:])
     return b"".join(out)
+
+
+def _with_asm(edits: list[Edit], code: bytes, tokens: list[Token], path: str, headers: set[str]) -> list[Edit]:
+    """The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs."""
+    found = []
+    for token in tokens:
+        place = emulated_asm.translated(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES)) if token.text in ASM else None
+        if place is not None:
+            found.append(Edit(place.start, 1, place.end, place.text))
+    inside = [(edit.start, edit.end) for edit in found]
+    return [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *found]
 
 
 def _replace(token: Token, text: str) -> Edit:
@@ -163,20 +189,27 @@ def _matching(tokens: list[Token], index: int) -> int:
     return len(tokens) - 1
 
 
-def _entries(tokens: list[Token]) -> Iterator[Edit]:
-    """Every kernel's body begins with the statement by which the device can ask who it is."""
+def _entries(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
+    """Every kernel's body begins with the statement by which the device can ask who it is, and what its cluster is."""
+    unread = {index: token for index, token in enumerate(tokens) if token.text == CLUSTER_DIMS}
     for index, token in enumerate(tokens):
-        at = index + 1
+        at, entry = index + 1, "EMU_KERNEL_ENTRY"
         while token.text == "__global__" and at < len(tokens) and tokens[at].text not in ("{", ";"):
+            if tokens[at].text == CLUSTER_DIMS and tokens[at + 1].text == "(":
+                sizes = code[tokens[at + 1].end : tokens[_matching(tokens, at + 1)].start].decode()
+                entry = f"EMU_CLUSTER_ENTRY({sizes})"
+                unread.pop(at)
             at = _matching(tokens, at) + 1 if tokens[at].text in ("(", "[") else at + 1
         if token.text == "__global__" and at < len(tokens) and tokens[at].text == "{":
-            yield _insert(tokens[at].end, " EMU_KERNEL_ENTRY ")
+            yield _insert(tokens[at].end, f" {entry} ")
+    for token in unread.values():
+        raise Unsupported(path, token.line, emulation_limits.CLUSTER)
 
 
 def _launch_api(tokens: list[Token]) -> Iterator[Edit]:
     """`cudaLaunchKernel((void*)f, ...)` needs f's own type to read the arguments: drop the cast."""
     for index, token in enumerate(tokens):
-        if token.text != "cudaLaunchKernel":
+        if token.text not in ("cudaLaunchKernel", "cudaLaunchCooperativeKernel"):
             continue
         texts = [t.text for t in tokens[index + 1 : index + 7]]
         if texts[:2] == ["(", "("] and "void" in texts:
@@ -184,11 +217,11 @@ def _launch_api(tokens: list[Token]) -> Iterator[Edit]:
             yield Edit(tokens[index + 2].start, 1, tokens[close].end, b"")
 
 
-def _shared(tokens: list[Token], path: str) -> Iterator[Edit]:
+def _shared(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
     starts = [token.start for token in tokens]
     for number, token in enumerate((t for t in tokens if t.text == "__shared__"), start=1):
         index = bisect.bisect_left(starts, token.start)
-        yield from _shared_declaration(tokens, index, f"{number}", path)
+        yield from _shared_declaration(tokens, index, f"{number}", path, code)
 
 
 def _declaration_bounds(tokens: list[Token], index: int) -> tuple[int, int] | None:
@@ -221,7 +254,7 @@ def _declarators(tokens: list[Token], first: int, last: int) -> list[Token]:
     return names
 
 
-def _shared_declaration(tokens: list[Token], index: int, number: str, path: str) -> Iterator[Edit]:
+def _shared_declaration(tokens: list[Token], index: int, number: str, path: str, code: bytes) -> Iterator[Edit]:
     bounds = _declaration_bounds(tokens, index)
     if bounds is None:
         return
@@ -233,7 +266,7 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str)
     if not tokens[index].in_function and not tokens[index].in_macro:
         if not dynamic:
             raise Unsupported(path, tokens[index].line, emulation_limits.GLOBAL_SHARED)
-        yield from _dynamic_at_file_scope(tokens, first, last, names[0], path)
+        yield from _dynamic_at_file_scope(tokens, first, last, names[0], path, _alignment(code, tokens[first], tokens[last]))
         return
     yield from (_replace(token, "") for token in tokens[first:last] if token.text in ("__shared__", "static", "extern"))
     joined = ", ".join(name.text for name in names)
@@ -244,20 +277,27 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str)
     yield from _without_alignment(tokens, first, last)
     yield _insert(tokens[first].start, "typedef ")
     yield _replace(names[0], f"emu_dynamic_{number}")
-    yield _insert(tokens[last].end, f" auto& {names[0].text} = ::emu::emu_dynamic_shared<emu_dynamic_{number}>();")
+    alignment = _alignment(code, tokens[first], tokens[last])
+    yield _insert(tokens[last].end, f" auto& {names[0].text} = ::emu::emu_dynamic_shared<emu_dynamic_{number}{alignment}>();")
+
+
+def _alignment(code: bytes, first: Token, last: Token) -> str:
+    """What a declaration asks for beyond the usual 16 bytes, as a further template argument."""
+    found = ALIGNMENT.search(code, first.start, last.start)
+    return f", {int(found[1])}" if found and int(found[1]) > 16 else ""
 
 
 def _without_alignment(tokens: list[Token], first: int, last: int) -> Iterator[Edit]:
-    """A typedef takes no alignas; dynamic shared memory is aligned anyhow."""
+    """A typedef takes no alignas; the alignment goes to the memory itself."""
     for at in range(first, last):
         if tokens[at].text in ("alignas", "__align__") and tokens[at + 1].text == "(":
             yield Edit(tokens[at].start, 1, tokens[_matching(tokens, at + 1)].end, b"")
 
 
-def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Token, path: str) -> Iterator[Edit]:
+def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Token, path: str, alignment: str) -> Iterator[Edit]:
     """Outside a function there is no block to ask: the name becomes a macro that asks where it is used."""
     line = tokens[last].line
     kept = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
     kind = " ".join(kept[: kept.index(name.text)])
-    macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]>())\n#line {line} "{path}"\n'
+    macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]{alignment}>())\n#line {line} "{path}"\n'
     yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())

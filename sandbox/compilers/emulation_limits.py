@@ -1,5 +1,6 @@
 """What the emulated device does not cover, found in the source and said in one sentence.  Decides nothing else."""
 
+from sandbox.compilers import emulation_libraries
 from sandbox.compilers.cuda_tokens import Token, left_out_of_device_code
 
 
@@ -14,12 +15,13 @@ class Unsupported(Exception):
 
 
 ELSEWHERE = "use a CUDA device for this kernel"
-WMMA = f"the emulated device has no tensor cores (wmma); {ELSEWHERE}"
 ASM = f"the emulated device does not run inline PTX (asm); write it in CUDA C++ or {ELSEWHERE}"
-COOPERATIVE = f"the emulated device has no synchronisation across the grid (cooperative launches); {ELSEWHERE}"
-CLUSTER = f"the emulated device has no thread block clusters; {ELSEWHERE}"
+COOPERATIVE = f"the emulated device has no cooperative launches on several devices; {ELSEWHERE}"
+LAUNCH_C = f"the emulated device has no cudaLaunchKernelExC; write cudaLaunchKernelEx, or {ELSEWHERE}"
+CLUSTER = f"the emulated device cannot read this __cluster_dims__; write it between __global__ and the kernel's body, or {ELSEWHERE}"
 TEXTURE = f"the emulated device has no textures or surfaces; {ELSEWHERE}"
-TMA = f"the emulated device has no tensor memory accelerator (TMA) and no asynchronous barriers; {ELSEWHERE}"
+TMA = f"the emulated device has no tensor memory accelerator (TMA); {ELSEWHERE}"
+EXPONENTS = f"the emulated device has no fp8 type of exponents only (e8m0); {ELSEWHERE}"
 DYNAMIC = f"the emulated device cannot launch a kernel from a kernel (dynamic parallelism); {ELSEWHERE}"
 ARCHITECTURE = f"the emulated device has no __CUDA_ARCH__, and would leave out what this guards; add an #else, or {ELSEWHERE}"
 ODD_SHARED = "this shared variable cannot be read by the emulated device; declare it as `__shared__ T name[size];`"
@@ -28,48 +30,29 @@ ODD_LAUNCH = "this launch cannot be read by the emulated device; write it as `ke
 
 # Names by which a feature is used, in code or in a macro.
 NAMES = {
-    "wmma": WMMA,
-    "nvcuda": WMMA,
-    "cudaLaunchCooperativeKernel": COOPERATIVE,
     "cudaLaunchCooperativeKernelMultiDevice": COOPERATIVE,
-    "this_grid": COOPERATIVE,
-    "grid_group": COOPERATIVE,
-    "this_cluster": CLUSTER,
-    "cluster_group": CLUSTER,
-    "__cluster_dims__": CLUSTER,
-    "cudaLaunchKernelEx": CLUSTER,
-    "cudaLaunchKernelExC": CLUSTER,
+    "cudaLaunchKernelExC": LAUNCH_C,
     "cudaTextureObject_t": TEXTURE,
     "cudaSurfaceObject_t": TEXTURE,
     "cudaCreateTextureObject": TEXTURE,
+    "memcpy_async_tx": TMA,
+    "barrier_expect_tx": TMA,
+    "barrier_arrive_tx": TMA,
+    "barrier_native_handle": TMA,
     "CUtensorMap": TMA,
     "cuTensorMapEncodeTiled": TMA,
+    "__nv_fp8_e8m0": EXPONENTS,
+    "__nv_fp8x2_e8m0": EXPONENTS,
+    "__nv_fp8x4_e8m0": EXPONENTS,
 }
 
-# Headers whose contents nothing here stands for, by the start of their names.
+# Headers whose contents nothing here stands for.
 HEADERS = {
-    "mma.h": WMMA,
-    "cuda/barrier": TMA,
-    "cuda/pipeline": TMA,
     "cuda/ptx": ASM,
     "cudaTypedefs.h": TMA,
-    "cuda_fp8.h": f"the emulated device has no fp8 types; {ELSEWHERE}",
     "cuda_fp4.h": f"the emulated device has no fp4 types; {ELSEWHERE}",
 }
 LIBRARIES = (
-    "cub/",
-    "thrust/",
-    "cute/",
-    "cutlass/",
-    "cuda/std/",
-    "cublas",
-    "cudnn",
-    "curand",
-    "cufft",
-    "cusparse",
-    "cusolver",
-    "nvrtc",
-    "nccl",
     "ATen/cuda/CUDABlas",
     "ATen/native/cuda/",
     "ATen/cuda/cub",
@@ -96,8 +79,8 @@ def _objection(token: Token, following: list[str], *, device: bool) -> str | Non
         return _header(token.include)
     if token.text in NAMES:
         return NAMES[token.text]
-    if device and token.text in ("asm", "__asm__", "__asm") and _has_instructions(following):
-        return ASM
+    if following[:1] == ["("] and (called := emulation_libraries.called(token.text)) is not None:
+        return called
     if token.text == "<<<":
         if token.in_device_code:
             return DYNAMIC
@@ -109,6 +92,9 @@ def _objection(token: Token, following: list[str], *, device: bool) -> str | Non
 def _header(name: str) -> str | None:
     if name in HEADERS:
         return HEADERS[name]
+    missing = emulation_libraries.missing_header(name)
+    if missing is not None:
+        return missing
     library = next((prefix for prefix in LIBRARIES if name.startswith(prefix)), None)
     return None if library is None else f"the emulated device has no {name}: that library runs on GPUs only; {ELSEWHERE}"
 

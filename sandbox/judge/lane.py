@@ -80,7 +80,8 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
                     for fact in _verify_and_measure(job, subject, task, clock, artifact):
                         yield fact
                         if isinstance(fact, wire.Restart):
-                            baseline.kept.forget(job.problem)
+                            if fact.cause is wire.RestartCause.OUTDATED:
+                                baseline.kept.forget(job.problem)
                             return
         yield wire.Finished(job_id=job.job_id)
     except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault

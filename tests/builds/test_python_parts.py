@@ -78,10 +78,10 @@ def test_an_error_in_cpp_is_at_the_modules_line(made):
 
 
 def test_what_the_emulated_device_has_not_is_said_at_the_modules_line(made):
-    """Inline PTX, as for a .cu file."""
-    failed = made(INLINE.replace("BODY", ';\n    asm volatile("bar.sync 0;")'))
+    """Inline PTX of another device, as for a .cu file."""
+    failed = made(INLINE.replace("BODY", ';\n    asm volatile("wgmma.fence.sync.aligned;")'))
     assert failed.code == UNSUPPORTED
-    assert f"mine/kernel.py:{KERNEL_LINE + 1}: error: the emulated device does not run inline PTX" in failed.log
+    assert f"mine/kernel.py:{KERNEL_LINE + 1}: error: the emulated device has no warpgroup instructions (wgmma)" in failed.log
 
 
 def test_an_extensions_failure_counts_when_it_is_raised_as_another(made):

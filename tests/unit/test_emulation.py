@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.compilers.emulation import Unsupported, compile_flags, include_dirs, translate
+from sandbox.compilers.emulation import NATIVE, Unsupported, compile_flags, include_dirs, translate
 
 
 def body(source: str, path: str = "kernel.cu") -> str:
@@ -127,17 +127,18 @@ def test_a_tensor_of_the_emulated_device_is_a_cuda_tensor(path: str, source: str
 @pytest.mark.parametrize(
     ("source", "line", "words"),
     [
-        ("#include <cstdio>\n#include <mma.h>\n", 2, "no tensor cores (wmma)"),
-        ("\n\nvoid f() { nvcuda::wmma::fragment<wmma::matrix_a, 16, 16, 16, float, wmma::row_major> a; }\n", 3, "no tensor cores (wmma)"),
-        ('__device__ void f() {\n  asm volatile("bar.sync 0;");\n}\n', 2, "inline PTX"),
-        ('#define BAR() \\\n  asm volatile("bar.sync 0;")\n', 2, "inline PTX"),
-        ("void f() {\n  cudaLaunchCooperativeKernel((void*)k, 1, 1, a);\n}\n", 2, "cooperative launches"),
-        ("__global__ void k() {\n  auto g = cooperative_groups::this_grid();\n}\n", 2, "cooperative launches"),
+        ("#include <cstdio>\n#include <cuda_fp4.h>\n", 2, "no fp4 types"),
+        ("\n\n__nv_fp8_e8m0 scale;\n", 3, "no fp8 type of exponents only"),
+        ('__device__ void f() {\n  asm volatile("wgmma.fence.sync.aligned;");\n}\n', 2, "wgmma"),
+        ('#define FENCE() \\\n  asm volatile("wgmma.fence.sync.aligned;")\n', 2, "wgmma"),
+        ("void f() {\n  cudaLaunchCooperativeKernelMultiDevice(p, 1, 0);\n}\n", 2, "cooperative launches on several devices"),
         ("__global__ void k() {\n\n  child<<<1, 1>>>();\n}\n", 3, "dynamic parallelism"),
         ("cudaTextureObject_t t;\n", 1, "textures"),
-        ("\n__global__ void __cluster_dims__(2, 1, 1) k() {}\n", 2, "clusters"),
-        ("#include <cub/cub.cuh>\n", 1, "cub/cub.cuh"),
-        ("#include <cuda/barrier>\n", 1, "TMA"),
+        ("\n__cluster_dims__(2, 1, 1) __global__ void k() {}\n", 2, "__cluster_dims__"),
+        ("#include <cub/agent/agent_scan.cuh>\n", 1, "cub/agent/agent_scan.cuh"),
+        ("#include <cutlass/cutlass.h>\n", 1, "CUTLASS is not installed"),
+        ("#include <cublas_v2.h>\nvoid f() { cublasCreate(&h); }\n", 2, "no cuBLAS, of which cublasCreate"),
+        ("void f() {\n  cuda::device::memcpy_async_tx(s, x, n, bar);\n}\n", 2, "TMA"),
     ],
 )
 def test_what_is_not_covered_is_refused_with_its_line(source: str, line: int, words: str) -> None:
@@ -177,7 +178,7 @@ def test_g_plus_plus_is_told_the_language_and_the_headers() -> None:
     """g++ takes a `.cu` for a linker script unless told."""
     flags = compile_flags()
     assert flags[flags.index("-x") + 1] == "c++"
-    assert len(include_dirs()) == 1
+    assert include_dirs()[0] == str(NATIVE)
 
 
 KERNEL = "__global__ void k(float* x) {{\n{body}\n}}\n"
@@ -215,3 +216,10 @@ def test_work_for_some_architectures_only_is_refused_and_not_left_out(body: str)
 def test_what_asks_for_the_architecture_otherwise_is_built(source: str) -> None:
     """With an answer for those that have none, outside of device code, or for a call that may be a hint."""
     translate(source, "k.cu")
+
+
+def test_a_kernels_cluster_is_what_the_device_is_told_when_it_asks() -> None:
+    """The sizes stand in the kernel's first statement; a file without clusters pays nothing."""
+    text = translate("__global__ void __cluster_dims__(W, 2) k(int* x) { *x = 1; }\n", "k.cu")
+    assert "{ EMU_CLUSTER_ENTRY(W, 2)  *x = 1; }" in text and "any_cluster = true" in text
+    assert "any_cluster" not in translate("__global__ void k(int* x) { *x = 1; }\n", "k.cu")

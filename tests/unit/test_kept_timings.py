@@ -92,13 +92,19 @@ def test_they_are_forgotten_with_what_was_compiled_for_the_problem() -> None:
     assert kept(Clock(), digest="").find(problem(""), [SMALL], QUIET) is None
 
 
-def test_a_problem_whose_times_did_not_fit_has_none() -> None:
-    """And no other loses any."""
-    made = kept(Clock())
-    made.load(problem("e"))
-    made.keep(problem("e"), {SMALL.workload_id: TIMINGS}, QUIET)
+def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
+    """Others keep theirs. New ones would not fit either, and each time a measurement would be made twice."""
+    clock = Clock()
+    made = kept(clock)
+    made.load(problem("other"))
+    made.keep(problem("other"), {SMALL.workload_id: TIMINGS}, QUIET)
     made.forget(problem())
-    assert made.find(problem(), [SMALL], QUIET) is None and made.find(problem("e"), [SMALL], QUIET) is not None
+    made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
+    assert made.find(problem(), [SMALL], QUIET) is None
+    assert made.find(problem("other"), [SMALL], QUIET) == {"small": TIMINGS}
+    clock.now_s += KEPT_S + 1
+    made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
+    assert made.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
 
 
 @pytest.mark.parametrize(

@@ -466,17 +466,18 @@ def test_times_that_are_stale_are_not_believed(
 ) -> None:
     """A baseline that was much slower when it was timed would let a subject slow it; one that was faster says that it was slowed.
     Nothing is measured with either, and neither is used again. The control: without the comparison the first is believed."""
-    benchmarked(tmp_path, honest, baseline, kept_times=False)
-    (timings,) = (baseline.kept.find(KEPT, KEPT.workloads[:1], {}) or {}).values()
+    problem = replace(KEPT, digest=f"stale {factor}")
+    benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)
+    (timings,) = (baseline.kept.find(problem, problem.workloads[:1], {}) or {}).values()
     stale = replace(timings, run_ns={name: [round(factor * one) for one in taken] for name, taken in timings.run_ns.items()})
-    baseline.kept.keep(KEPT, {"n100": stale}, {})
+    baseline.kept.keep(problem, {"n100": stale}, {})
     if factor > 1:
         with monkeypatch.context() as patched:
             patched.setattr(lane, "outdated", lambda *_: False)
-            assert isinstance(benchmarked(tmp_path, honest, baseline, kept_times=True)[-1], wire.Finished)
-    facts = benchmarked(tmp_path, honest, baseline, kept_times=True)
+            assert isinstance(benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)[-1], wire.Finished)
+    facts = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
     assert facts[-1] == wire.Restart(job_id="j", cause=wire.RestartCause.OUTDATED)
-    assert not any(isinstance(fact, wire.Measurement) for fact in facts) and kept_names(baseline) == set()
+    assert not any(isinstance(fact, wire.Measurement) for fact in facts) and kept_names(baseline, problem) == set()
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ not fit is done again by a fresh process, with new ones.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -57,16 +58,20 @@ class KeptTimings:
     def __init__(self, problem_count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._problem_count, self._clock = problem_count, clock
         self._problems: OrderedDict[str, dict[Key, _DatedTimings]] = OrderedDict()
+        self._unfit_since_s: dict[str, float] = {}  # problems, by digest
 
     def load(self, problem: wire.ProblemSpec) -> None:
         """The trusted runner loads this problem, if it has not, and forgets the one that it loaded first."""
         self._problems.setdefault(problem.digest, {})
         if len(self._problems) > self._problem_count:
-            self._problems.popitem(last=False)
+            oldest, _ = self._problems.popitem(last=False)
+            self._unfit_since_s.pop(oldest, None)
 
     def keep(self, problem: wire.ProblemSpec, timings: Mapping[str, SoloTimings], conditions: Conditions) -> None:
-        """Keep the times of workloads, by name, unless the device was slowed meanwhile."""
+        """Keep the times of workloads, by name, unless the device was slowed meanwhile, or such times did not fit a while ago."""
         if problem.digest not in self._problems or not problem.digest or throttled(conditions):
+            return
+        if self._unfit_since_s.get(problem.digest, -math.inf) > self._clock() - KEPT_S:
             return
         for workload in problem.workloads:
             if workload.workload_id in timings:
@@ -82,8 +87,10 @@ class KeptTimings:
         return timings if len(timings) == len(workloads) and not throttled(conditions) else None
 
     def forget(self, problem: wire.ProblemSpec) -> None:
-        """Times that did not fit a measurement are not used again."""
+        """Times that did not fit a measurement are not used again, and no others of the problem are kept for a while: a matmul that runs
+        into a GPU's limit of power is slower next to a kernel than alone, every time, and each such measurement is made twice."""
         self._problems.get(problem.digest, {}).clear()
+        self._unfit_since_s[problem.digest] = self._clock()
 
 
 def _key(workload: wire.Workload, conditions: Conditions) -> Key:

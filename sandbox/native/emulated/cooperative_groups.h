@@ -87,6 +87,81 @@ thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
     return {};
 }
 
+// All blocks of the grid; they can meet after cudaLaunchCooperativeKernel only.
+class grid_group {
+public:
+    using arrival_token = uint64_t;
+    static bool is_valid() { return emu::worker->launch()->cooperative; }
+    static arrival_token barrier_arrive() {
+        if (!is_valid()) emu::trap("a barrier of the grid in a kernel that cudaLaunchCooperativeKernel did not launch");
+        return emu::team_arrive();
+    }
+    static void barrier_wait(arrival_token&& token) { emu::team_wait(token); }
+    static void sync() { barrier_wait(barrier_arrive()); }
+    static unsigned long long num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static unsigned long long size() { return num_threads(); }
+    static unsigned long long thread_rank() { return block_rank() * thread_block::num_threads() + thread_block::thread_rank(); }
+    static unsigned long long num_blocks() { return emu::worker->launch()->blocks(); }
+    static unsigned long long block_rank() { return (uint64_t{blockIdx.z} * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x; }
+    static dim3 dim_blocks() { return gridDim; }
+    static dim3 group_dim() { return gridDim; }
+    static dim3 block_index() { return blockIdx; }
+};
+
+inline grid_group this_grid() { return {}; }
+
+// The blocks of a cluster, which see each other's shared memory; a kernel without clusters has one block in each.
+class cluster_group {
+    static dim3 shape() { return emu::worker->launch()->cluster; }
+
+public:
+    struct arrival_token {
+        uint64_t phase;
+    };
+    static arrival_token barrier_arrive() {
+        if (num_blocks() > 1) return {emu::team_arrive()};
+        __syncthreads();
+        return {0};
+    }
+    static void barrier_wait(arrival_token&& token) {
+        if (num_blocks() > 1) emu::team_wait(token.phase);
+    }
+    // The phase that barrier_arrive() began: a wait without its token is for that one.
+    static void barrier_wait() {
+        if (num_blocks() > 1) emu::team_wait(emu::team->arrived_at[emu::team_rank] - 1);
+    }
+    static void sync() { barrier_wait(barrier_arrive()); }
+    static unsigned num_blocks() { return shape().x * shape().y * shape().z; }
+    static unsigned num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static unsigned size() { return num_threads(); }
+    static dim3 dim_blocks() { return shape(); }
+    static dim3 block_index() { return {blockIdx.x % shape().x, blockIdx.y % shape().y, blockIdx.z % shape().z}; }
+    static unsigned block_rank() {
+        dim3 at = block_index();
+        return (at.z * shape().y + at.y) * shape().x + at.x;
+    }
+    static unsigned thread_rank() { return block_rank() * thread_block::num_threads() + thread_block::thread_rank(); }
+    static dim3 dim_threads() { return {shape().x * blockDim.x, shape().y * blockDim.y, shape().z * blockDim.z}; }
+    template <class T>
+    static T* map_shared_rank(T* address, unsigned rank) {
+        if (rank >= num_blocks()) emu::trap("map_shared_rank of a rank that the cluster does not have");
+        if (num_blocks() == 1 || rank == block_rank()) return address;
+        auto* plain = const_cast<const void*>(static_cast<const volatile void*>(address));
+        void* there = emu::team->workers[rank]->counterpart(*emu::worker, plain);
+        if (!there) emu::trap("map_shared_rank of a variable that the other block has not come to");
+        return static_cast<T*>(there);
+    }
+    static unsigned query_shared_rank(const void* address) {
+        for (unsigned rank = 0; rank < num_blocks(); ++rank) {
+            const emu::Worker* other = num_blocks() == 1 ? emu::worker : emu::team->workers[rank];
+            if (other->shared_window().contains(address)) return rank;
+        }
+        return block_rank();
+    }
+};
+
+inline cluster_group this_cluster() { return {}; }
+
 class coalesced_group : public warp_part {
 public:
     using warp_part::warp_part;

@@ -7,6 +7,7 @@
 #define EMU_T __nv_bfloat16
 #define EMU_T2 __nv_bfloat162
 #define EMU_RAW __nv_bfloat16_raw
+#define EMU_RAW2 __nv_bfloat162_raw
 #define EMU_FORMAT BfloatFormat
 #define EMU_INFINITY 0x7f80u
 #define EMU_OF(before, after) before##bfloat16##after

@@ -7,6 +7,7 @@
 #define EMU_T __half
 #define EMU_T2 __half2
 #define EMU_RAW __half_raw
+#define EMU_RAW2 __half2_raw
 #define EMU_FORMAT HalfFormat
 #define EMU_INFINITY 0x7c00u
 #define EMU_OF(before, after) before##half##after

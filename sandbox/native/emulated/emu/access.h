@@ -40,8 +40,13 @@ inline long long clock64() {
 
 [[noreturn]] inline void __trap() { emu::trap("__trap()"); }
 inline void __brkpt() { emu::trap("__brkpt()"); }
-inline size_t __cvta_generic_to_shared(const void* address) { return reinterpret_cast<size_t>(address); }
-inline unsigned __isShared(const void*) { return 1; }
-inline unsigned __isGlobal(const void*) { return 1; }
+inline size_t __cvta_generic_to_shared(const void* address) { return emu::worker->shared_window().offset_of(address); }
+inline void* __cvta_shared_to_generic(size_t offset) { return emu::worker->shared_window().at(offset); }
+// Global, constant and local addresses are the generic ones.
+inline size_t __cvta_generic_to_global(const void* address) { return reinterpret_cast<size_t>(address); }
+inline void* __cvta_global_to_generic(size_t address) { return reinterpret_cast<void*>(address); }
+inline unsigned __isShared(const void* address) { return emu::worker->shared_window().contains(address); }
+inline unsigned __isLocal(const void* address) { return emu::worker->on_stack(address); }
+inline unsigned __isGlobal(const void* address) { return !__isShared(address) && !__isLocal(address); }
 #define __builtin_assume(condition) ((void)0)
 #define __assume(condition) ((void)0)

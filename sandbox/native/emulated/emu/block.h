@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fiber.h"
+#include "shared_window.h"
 #include "vector_types.h"
 
 // The built-in variables.  The code that resumes a thread sets them; fibers never move to another OS thread.
@@ -22,6 +23,8 @@ namespace emu EMU_HIDDEN {
 inline constexpr unsigned max_threads = 1024;
 inline constexpr size_t max_shared_bytes = 227 * 1024;
 inline constexpr size_t default_shared_bytes = 48 * 1024;
+// What the end of dynamic shared memory is rounded to: the largest alignment that a declaration of it asks for.
+inline size_t dynamic_alignment = 16;
 // A NaN as fp16, bf16, float and double, and no plausible index: what uninitialised memory holds.
 inline constexpr uint32_t poison = 0x7fff7fffu;
 
@@ -37,6 +40,8 @@ struct Launch {
     dim3 grid, block;
     size_t dynamic_bytes;
     size_t shared_limit;  // static and dynamic together
+    dim3 cluster{1, 1, 1};  // blocks that run together, unless the whole grid does
+    bool cooperative = false;
     uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
     unsigned threads() const { return block.x * block.y * block.z; }
 };
@@ -62,19 +67,24 @@ struct Warp {
 };
 
 struct SharedSlot {
-    std::unique_ptr<GuardedMemory> memory;
     uint64_t block_serial = 0;
     void* address = nullptr;
     size_t granule = 16;
 };
+
+struct WarpRegisters;  // of tensor and matrix instructions, in warp_registers.h
+
+class CopyQueue;       // of asynchronous copies, in copy_queue.h
+struct NamedBarrier;   // of bar.sync with a number, in named_barriers.h
+struct NamedBarriers;
 
 class Worker;
 inline EMU_THREAD_LOCAL Worker* worker = nullptr;
 
 class Worker {
 public:
-    Worker() : dynamic_(max_shared_bytes) {
-        if (!dynamic_) abort();
+    Worker() {
+        if (!window_ || !(dynamic_end_ = window_.extend(max_shared_bytes))) abort();
     }
     // Runs every thread of a block; false if it was given up (then `failure` says why).
     bool run_block(const Launch& launch, uint3 block_index);
@@ -84,6 +94,10 @@ public:
     void yield();
     void* static_shared(unsigned slot, size_t bytes, size_t alignment);
     void* dynamic_shared() const { return dynamic_base_; }
+    // Where the same place of shared memory lies for this worker's block; null if it has not come to that variable.
+    void* counterpart(const Worker& own, const void* address) const;
+    const SharedWindow& shared_window() const { return window_; }
+    bool on_stack(const void* address) const { return address >= fiber_->stack.begin() && address < fiber_->stack.end(); }
     [[noreturn]] void give_up(int failure);
 
     struct BarrierVotes {
@@ -96,6 +110,10 @@ public:
     const Launch* launch() const { return launch_; }
     bool in_kernel() const { return current_ != nullptr; }
     int failure() const { return failure_; }
+    CopyQueue& copy_queue();  // of the current thread
+    BarrierVotes named_barrier(unsigned number, unsigned threads, bool predicate, bool arrives_only);
+    [[noreturn]] void exit_thread();
+    WarpRegisters& warp_registers();  // of the current thread's warp, made at their first use
 
 private:
     static void fiber_main();
@@ -106,6 +124,8 @@ private:
     void resume_next(Context& from);
     Fiber* take_fiber();
     void release_barrier();
+    void release_named(NamedBarrier& barrier);
+    static void recheck_named(Worker& self);
     void make_ready(Thread* thread) { ready_[ready_tail_++ % max_threads] = thread; }
     bool complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned wanted);
     bool complete_partial_collectives();
@@ -131,8 +151,13 @@ private:
     std::vector<Fiber*> idle_;
     std::vector<SharedSlot> slots_;
     size_t static_bytes_ = 0;
-    GuardedMemory dynamic_;
+    SharedWindow window_;
+    char* dynamic_end_ = nullptr;
     void* dynamic_base_ = nullptr;
+    std::shared_ptr<WarpRegisters[]> warp_registers_;
+    std::shared_ptr<CopyQueue[]> copy_queues_;
+    std::shared_ptr<NamedBarriers> named_;
+    void (*after_exit_)(Worker&) = nullptr;  // set with the first numbered barrier
 };
 
 }  // namespace emu

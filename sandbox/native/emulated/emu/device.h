@@ -70,7 +70,7 @@ inline cudaDeviceProp device_properties() {
     p.clockRate = p.memoryClockRate = 1000000;
     p.memoryBusWidth = 64;
     p.l2CacheSize = 1 << 20;
-    p.concurrentKernels = p.asyncEngineCount = p.unifiedAddressing = p.managedMemory = p.canMapHostMemory = 1;
+    p.concurrentKernels = p.asyncEngineCount = p.unifiedAddressing = p.managedMemory = p.canMapHostMemory = p.cooperativeLaunch = 1;
     return p;
 }
 
@@ -94,7 +94,7 @@ inline int attribute(cudaDeviceAttr which) {
         case cudaDevAttrComputeCapabilityMajor: return p.major;
         case cudaDevAttrComputeCapabilityMinor: return p.minor;
         case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(p.sharedMemPerMultiprocessor);
-        case cudaDevAttrCooperativeLaunch: return 0;
+        case cudaDevAttrCooperativeLaunch: return p.cooperativeLaunch;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(p.sharedMemPerBlockOptin);
         case cudaDevAttrMaxBlocksPerMultiprocessor: return p.maxBlocksPerMultiProcessor;
     }

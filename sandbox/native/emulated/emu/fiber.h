@@ -103,6 +103,7 @@ inline void prepare_context(Context& context, char* low, char* high, void (*entr
 struct Fiber {
     Context context;
     GuardedMemory stack{stack_bytes};
+    char* top = nullptr;
 
     // Equal offsets in equal pages would put every stack's top into the same cache set.
     Fiber(unsigned number, void (*entry)()) {
@@ -110,7 +111,8 @@ struct Fiber {
             fputs("emulated device: out of memory for thread stacks\n", stderr);
             abort();
         }
-        prepare_context(context, stack.begin(), stack.end() - (number % 61) * 320, entry);
+        top = stack.end() - (number % 61) * 320;
+        prepare_context(context, stack.begin(), top, entry);
     }
 };
 

@@ -10,6 +10,19 @@ namespace emu EMU_HIDDEN {
 inline EMU_THREAD_LOCAL bool probing = false;
 inline EMU_THREAD_LOCAL const char* probed = nullptr;
 
+// What __cluster_dims__ of the probed kernel says; whether any kernel has it.
+inline EMU_THREAD_LOCAL unsigned probed_cluster[3] = {1, 1, 1};
+inline bool any_cluster = false;
+
+#define EMU_CLUSTER_ENTRY(...)                              \
+    if (::emu::probing) [[unlikely]] {                      \
+        const dim3 emu_cluster(__VA_ARGS__);                \
+        ::emu::probed_cluster[0] = emu_cluster.x;           \
+        ::emu::probed_cluster[1] = emu_cluster.y;           \
+        ::emu::probed_cluster[2] = emu_cluster.z;           \
+    }                                                       \
+    EMU_KERNEL_ENTRY
+
 // __PRETTY_FUNCTION__ is one array for each instantiation of a template, so its address is the identity.
 #define EMU_KERNEL_ENTRY                             \
     if (::emu::probing) [[unlikely]] {               \
@@ -41,6 +54,12 @@ inline size_t shared_limit_of(const Launch& launch) {
     return default_shared_bytes;
 }
 
+inline dim3 cluster_of(const Launch& launch) {
+    probed_cluster[0] = probed_cluster[1] = probed_cluster[2] = 1;
+    probe([&] { launch.run_thread(launch.call); });
+    return {probed_cluster[0], probed_cluster[1], probed_cluster[2]};
+}
+
 inline KernelAttributes& attributes_of(const void* function) {
     const char* kernel = probe([&] { reinterpret_cast<void (*)()>(reinterpret_cast<uintptr_t>(function))(); });
     for (KernelAttributes& entry : kernel_attributes)
@@ -54,7 +73,9 @@ inline KernelAttributes& attributes_of(const void* function) {
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 13,
 };
+enum cudaSharedCarveout { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutMaxL1 = 0 };
 enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
 enum cudaSharedMemConfig { cudaSharedMemBankSizeDefault, cudaSharedMemBankSizeFourByte, cudaSharedMemBankSizeEightByte };
 struct cudaFuncAttributes {

@@ -10,6 +10,7 @@
 #include "kernel_attributes.h"
 #include "pool.h"
 #include "stream.h"
+#include "team.h"
 
 #define EMU_NAME(...) #__VA_ARGS__
 
@@ -34,13 +35,35 @@ inline cudaError_t check_launch(const Launch& launch) {
     return block_fits && grid_fits && launch.dynamic_bytes <= launch.shared_limit ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+// As many blocks as eight multiprocessors hold, by their threads and their shared memory.
+inline uint64_t most_cooperative_blocks(const Launch& launch) {
+    size_t by_threads = 2048 / launch.threads(), by_memory = (max_shared_bytes + 1024) / (launch.dynamic_bytes + 1024);
+    size_t each = by_threads < by_memory ? by_threads : by_memory;
+    return 8 * (each < 32 ? each : 32);
+}
+
+inline cudaError_t check_team(const Launch& launch) {
+    dim3 c = launch.cluster, g = launch.grid;
+    uint64_t size = uint64_t{c.x} * c.y * c.z;
+    if (size == 0 || size > 8 || g.x % c.x || g.y % c.y || g.z % c.z) return cudaErrorInvalidClusterSize;
+    if (launch.cooperative && launch.blocks() > most_cooperative_blocks(launch)) return cudaErrorCooperativeLaunchTooLarge;
+    return launch.cooperative && size > 1 ? cudaErrorNotSupported : cudaSuccess;
+}
+
+inline int run_blocks(const Launch& launch) {
+    if (launch.cooperative) return run_team(launch, static_cast<unsigned>(launch.blocks()), true);
+    unsigned cluster = launch.cluster.x * launch.cluster.y * launch.cluster.z;
+    return cluster > 1 ? run_team(launch, cluster, false) : run_grid(launch);
+}
+
 inline cudaError_t run_launch(const Launch& launch) {
     if (last_error == cudaErrorLaunchFailure) return last_error;
     if (worker && worker->in_kernel()) trap("a launch inside a kernel (dynamic parallelism, which is not emulated)");
     cudaError_t checked = check_launch(launch);
+    if (checked == cudaSuccess) checked = check_team(launch);
     if (checked != cudaSuccess) return report(checked);
     report_launch(launch, 1);
-    cudaError_t ended = static_cast<cudaError_t>(run_grid(launch));
+    cudaError_t ended = static_cast<cudaError_t>(run_blocks(launch));
     report_launch(launch, 0);
     return report(ended);
 }
@@ -52,15 +75,18 @@ struct Configured {
     dim3 grid, block;
     size_t dynamic_bytes;
     cudaStream_t stream;
+    dim3 cluster{1, 1, 1};
+    bool cooperative = false;
 
     template <class... Args>
     void operator()(const Args&... args) const {
         auto call = [body = body, args...] { body(args...); };
         using Call = decltype(call);
         Launch launch{name, [](const void* opaque) { (*static_cast<const Call*>(opaque))(); }, &call, grid, block, dynamic_bytes,
-                      default_shared_bytes};
+                      default_shared_bytes, cluster, cooperative};
         // Who asks for more than every kernel may have must have said so for this one; only then is it worth asking.
         if (any_shared_limit_raised) launch.shared_limit = shared_limit_of(launch);
+        if (any_cluster && cluster.x * cluster.y * cluster.z == 1) launch.cluster = cluster_of(launch);
         enqueue(stream, [launch, call]() mutable {
             launch.call = &call;
             run_launch(launch);
@@ -98,3 +124,62 @@ cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void
     emu::call_with(function, args, kernel.emu_on(grid, block, dynamic_bytes, stream), std::index_sequence_for<P...>{});
     return cudaPeekAtLastError();
 }
+
+template <class... P>
+cudaError_t cudaLaunchCooperativeKernel(void (*function)(P...), dim3 grid, dim3 block, void** args, size_t dynamic_bytes = 0,
+                                        cudaStream_t stream = nullptr) {
+    emu::Kernel<void (*)(P...)> kernel{"a kernel launched by cudaLaunchCooperativeKernel", function};
+    emu::Configured<void (*)(P...)> launch = kernel.emu_on(grid, block, dynamic_bytes, stream);
+    launch.cooperative = true;
+    emu::call_with(function, args, launch, std::index_sequence_for<P...>{});
+    return cudaPeekAtLastError();
+}
+
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeIgnore = 0,
+    cudaLaunchAttributeAccessPolicyWindow = 1,
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeSynchronizationPolicy = 3,
+    cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+    cudaLaunchAttributePriority = 8,
+};
+union cudaLaunchAttributeValue {
+    char pad[64];
+    int cooperative;
+    struct {
+        unsigned x, y, z;
+    } clusterDim;
+    int clusterSchedulingPolicyPreference;
+    int programmaticStreamSerializationAllowed;
+    int priority;
+};
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    char pad[4];
+    cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute* attrs;
+    unsigned numAttrs;
+};
+
+// A kernel starts when the one before it has ended, so there is nothing to do for programmatic dependent launches.
+template <class... P, class... Args>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*function)(P...), Args&&... args) {
+    emu::Kernel<void (*)(P...)> kernel{"a kernel launched by cudaLaunchKernelEx", function};
+    emu::Configured<void (*)(P...)> launch = kernel.emu_on(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+        const cudaLaunchAttributeValue& value = config->attrs[i].val;
+        if (config->attrs[i].id == cudaLaunchAttributeCooperative) launch.cooperative = value.cooperative != 0;
+        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) launch.cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+    }
+    launch(static_cast<P>(args)...);
+    return cudaPeekAtLastError();
+}
+inline void cudaGridDependencySynchronize() {}
+inline void cudaTriggerProgrammaticLaunchCompletion() {}

@@ -10,6 +10,7 @@
 #define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __maxnreg__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
@@ -18,6 +19,8 @@
 #define __nv_pure__
 #define __CUDA_EMULATED__ 1
 #define CUDART_VERSION 12090
+// Thrust, from the toolkit, works on the host.
+#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #define CUDA_VERSION 12090
 #define __CUDACC_VER_MAJOR__ 12
 #define __CUDACC_VER_MINOR__ 9

@@ -21,8 +21,9 @@ inline void Worker::begin_block(const Launch& launch, uint3 block_index) {
     blockDim = launch.block;
     gridDim = launch.grid;
     // The end of the memory asked for touches the guard page, to within the 16 bytes that a float4 needs.
-    dynamic_base_ = dynamic_.end() - (launch.dynamic_bytes + 15) / 16 * 16;
-    fill_poison(dynamic_base_, (launch.dynamic_bytes + 15) / 16 * 16);
+    size_t dynamic_bytes = (launch.dynamic_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
+    dynamic_base_ = dynamic_end_ - dynamic_bytes;
+    fill_poison(dynamic_base_, dynamic_bytes);
 }
 
 inline bool Worker::run_block(const Launch& launch, uint3 block_index) {
@@ -82,6 +83,7 @@ inline void Worker::end_thread() {
     // Who waits for threads that exit waits no longer: barriers count the others.
     if (warp.waiting) complete_if_all_arrived(warp, &threads_[linear / 32 * 32], warp.waiting);
     if (arrived_ && arrived_ == live_) release_barrier();
+    if (after_exit_) after_exit_(*this);
 }
 
 inline Fiber* Worker::take_fiber() {
@@ -146,12 +148,13 @@ inline void* Worker::static_shared(unsigned slot, size_t bytes, size_t alignment
     if (slot >= slots_.size()) slots_.resize(slot + 1);
     SharedSlot& entry = slots_[slot];
     if (entry.block_serial == block_serial_) return entry.address;
-    if (!entry.memory) {
-        entry.memory = std::make_unique<GuardedMemory>(bytes);
-        if (!*entry.memory) give_up(2);
+    if (!entry.address) {
         // 16 at least: a float array is often read as float4.
         entry.granule = alignment > 16 ? alignment : 16;
-        entry.address = entry.memory->end() - (bytes + entry.granule - 1) / entry.granule * entry.granule;
+        size_t rounded = (bytes + entry.granule - 1) / entry.granule * entry.granule;
+        char* end = window_.extend(rounded);
+        if (!end) give_up(2);
+        entry.address = end - rounded;
     }
     entry.block_serial = block_serial_;
     static_bytes_ += bytes;

@@ -17,9 +17,17 @@ inline T& emu_shared() {
     return *static_cast<T*>(worker->static_shared(shared_slot<T>, sizeof(T), alignof(T)));
 }
 
+// A declaration that asks for more alignment than 16 has it from the first launch on.
+template <size_t bytes>
+inline const bool dynamic_alignment_asked = [] {
+    if (bytes > dynamic_alignment && bytes <= 1024) dynamic_alignment = bytes;
+    return true;
+}();
+
 // T is an array of unknown (or any) bound: the block has one dynamic array, whatever its names.
-template <class T>
+template <class T, size_t alignment = 16>
 inline T& emu_dynamic_shared() {
+    if constexpr (alignment > 16) (void)dynamic_alignment_asked<alignment>;
     return *static_cast<T*>(worker->dynamic_shared());
 }
 

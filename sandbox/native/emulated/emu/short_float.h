@@ -5,6 +5,9 @@
 struct EMU_RAW {
     unsigned short x;
 };
+struct EMU_RAW2 {
+    unsigned short x, y;
+};
 
 struct EMU_T {
     unsigned short __x;
@@ -43,6 +46,8 @@ struct alignas(4) EMU_T2 {
 
     EMU_T2() = default;
     EMU_T2(const EMU_T& x, const EMU_T& y) : x(x), y(y) {}
+    EMU_T2(const EMU_RAW2& raw) : x(EMU_RAW{raw.x}), y(EMU_RAW{raw.y}) {}
+    operator EMU_RAW2() const { return {x.__x, y.__x}; }
 };
 
 namespace emu EMU_HIDDEN {
@@ -66,10 +71,16 @@ inline EMU_T EMU_OF(__short_as_, )(short bits) { return emu::EMU_OF(make_, )(sta
     inline EMU_T EMU_OF(__##from##2, _rz)(From a) {                                                              \
         return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(static_cast<double>(a), emu::Rounding::TowardZero)); \
     }                                                                                                           \
-    inline From EMU_OF(__, 2##from##_rn)(EMU_T a) { return static_cast<From>(rintf(a)); }                        \
-    inline From EMU_OF(__, 2##from##_rz)(EMU_T a) { return static_cast<From>(truncf(a)); }                       \
-    inline From EMU_OF(__, 2##from##_rd)(EMU_T a) { return static_cast<From>(floorf(a)); }                       \
-    inline From EMU_OF(__, 2##from##_ru)(EMU_T a) { return static_cast<From>(ceilf(a)); }
+    inline EMU_T EMU_OF(__##from##2, _rd)(From a) {                                                              \
+        return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(static_cast<double>(a), emu::Rounding::Down));  \
+    }                                                                                                           \
+    inline EMU_T EMU_OF(__##from##2, _ru)(From a) {                                                              \
+        return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(static_cast<double>(a), emu::Rounding::Up));    \
+    }                                                                                                           \
+    inline From EMU_OF(__, 2##from##_rn)(EMU_T a) { return emu::saturate_to_all<From>(rintf(a)); }               \
+    inline From EMU_OF(__, 2##from##_rz)(EMU_T a) { return emu::saturate_to_all<From>(truncf(a)); }              \
+    inline From EMU_OF(__, 2##from##_rd)(EMU_T a) { return emu::saturate_to_all<From>(floorf(a)); }              \
+    inline From EMU_OF(__, 2##from##_ru)(EMU_T a) { return emu::saturate_to_all<From>(ceilf(a)); }
 EMU_CONVERT(int, int)
 EMU_CONVERT(uint, unsigned)
 EMU_CONVERT(short, short)
@@ -102,45 +113,67 @@ inline EMU_T __hfma_sat(EMU_T a, EMU_T b, EMU_T c) { return EMU_T(__saturatef(__
 inline EMU_T __hfma_relu(EMU_T a, EMU_T b, EMU_T c) { return EMU_T(fmaxf(__hfma(a, b, c), 0.0f)); }
 inline EMU_T __hmax_nan(EMU_T a, EMU_T b) { return a != a || b != b ? emu::EMU_OF(make_, )(0x7fff) : EMU_T(fmaxf(a, b)); }
 inline EMU_T __hmin_nan(EMU_T a, EMU_T b) { return a != a || b != b ? emu::EMU_OF(make_, )(0x7fff) : EMU_T(fminf(a, b)); }
+inline EMU_T2 __hmax2_nan(EMU_T2 a, EMU_T2 b) { return {__hmax_nan(a.x, b.x), __hmax_nan(a.y, b.y)}; }
+inline EMU_T2 __hmin2_nan(EMU_T2 a, EMU_T2 b) { return {__hmin_nan(a.x, b.x), __hmin_nan(a.y, b.y)}; }
 inline EMU_T2 __hneg2(EMU_T2 a) { return {__hneg(a.x), __hneg(a.y)}; }
 inline EMU_T2 __habs2(EMU_T2 a) { return {__habs(a.x), __habs(a.y)}; }
 inline EMU_T2 __hfma2(EMU_T2 a, EMU_T2 b, EMU_T2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
+inline EMU_T2 __hfma2_sat(EMU_T2 a, EMU_T2 b, EMU_T2 c) { return {__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)}; }
 inline EMU_T2 __hfma2_relu(EMU_T2 a, EMU_T2 b, EMU_T2 c) { return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)}; }
 
-#define EMU_BINARY(name, expression)                                                                             \
-    inline EMU_T __h##name(EMU_T left, EMU_T right) { float a = left, b = right; return EMU_T(expression); }     \
-    inline EMU_T2 __h##name##2(EMU_T2 a, EMU_T2 b) { return {__h##name(a.x, b.x), __h##name(a.y, b.y)}; }
-EMU_BINARY(add, a + b)
-EMU_BINARY(sub, a - b)
-EMU_BINARY(mul, a * b)
-EMU_BINARY(add_rn, a + b)
-EMU_BINARY(sub_rn, a - b)
-EMU_BINARY(mul_rn, a * b)
-EMU_BINARY(max, fmaxf(a, b))
-EMU_BINARY(min, fminf(a, b))
-EMU_BINARY(add_sat, __saturatef(a + b))
-EMU_BINARY(sub_sat, __saturatef(a - b))
-EMU_BINARY(mul_sat, __saturatef(a * b))
+#define EMU_BINARY(name, suffix, expression)                                                                            \
+    inline EMU_T __h##name##suffix(EMU_T left, EMU_T right) { float a = left, b = right; return EMU_T(expression); }     \
+    inline EMU_T2 __h##name##2##suffix(EMU_T2 a, EMU_T2 b) { return {__h##name##suffix(a.x, b.x), __h##name##suffix(a.y, b.y)}; }
+EMU_BINARY(add, , a + b)
+EMU_BINARY(sub, , a - b)
+EMU_BINARY(mul, , a * b)
+EMU_BINARY(add, _rn, a + b)
+EMU_BINARY(sub, _rn, a - b)
+EMU_BINARY(mul, _rn, a * b)
+EMU_BINARY(max, , fmaxf(a, b))
+EMU_BINARY(min, , fminf(a, b))
+EMU_BINARY(add, _sat, __saturatef(a + b))
+EMU_BINARY(sub, _sat, __saturatef(a - b))
+EMU_BINARY(mul, _sat, __saturatef(a * b))
 #undef EMU_BINARY
 inline EMU_T __hdiv(EMU_T a, EMU_T b) { return EMU_T(float(a) / float(b)); }
 inline EMU_T2 __h2div(EMU_T2 a, EMU_T2 b) { return {__hdiv(a.x, b.x), __hdiv(a.y, b.y)}; }
 
-#define EMU_COMPARE(name, op)                                                                                    \
-    inline bool __h##name(EMU_T a, EMU_T b) { return float(a) op float(b); }                                     \
+// Where one is NaN the first five and `ne` are false; those that end in u are true.
+#define EMU_COMPARE(name, expression)                                                                            \
+    inline bool __h##name(EMU_T left, EMU_T right) { float a = left, b = right; return expression; }             \
     inline EMU_T2 __h##name##2(EMU_T2 a, EMU_T2 b) {                                                             \
         return {EMU_T(__h##name(a.x, b.x) ? 1.0f : 0.0f), EMU_T(__h##name(a.y, b.y) ? 1.0f : 0.0f)};             \
     }                                                                                                            \
-    inline bool __hb##name##2(EMU_T2 a, EMU_T2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); }         \
-    inline bool operator op(const EMU_T& a, const EMU_T& b) { return __h##name(a, b); }                          \
+    inline unsigned __h##name##2_mask(EMU_T2 a, EMU_T2 b) {                                                      \
+        return (__h##name(a.x, b.x) ? 0xffffu : 0u) | (__h##name(a.y, b.y) ? 0xffff0000u : 0u);                  \
+    }                                                                                                            \
+    inline bool __hb##name##2(EMU_T2 a, EMU_T2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); }
+EMU_COMPARE(eq, a == b)
+EMU_COMPARE(lt, a < b)
+EMU_COMPARE(le, a <= b)
+EMU_COMPARE(gt, a > b)
+EMU_COMPARE(ge, a >= b)
+EMU_COMPARE(ne, a < b || a > b)
+EMU_COMPARE(equ, !(a < b || a > b))
+EMU_COMPARE(ltu, !(a >= b))
+EMU_COMPARE(leu, !(a > b))
+EMU_COMPARE(gtu, !(a <= b))
+EMU_COMPARE(geu, !(a < b))
+EMU_COMPARE(neu, a != b)
+#undef EMU_COMPARE
+#define EMU_COMPARE(op, name)                                                           \
+    inline bool operator op(const EMU_T& a, const EMU_T& b) { return __h##name(a, b); } \
     inline bool operator op(const EMU_T2& a, const EMU_T2& b) { return __hb##name##2(a, b); }
-EMU_COMPARE(eq, ==)
-EMU_COMPARE(ne, !=)
-EMU_COMPARE(lt, <)
-EMU_COMPARE(le, <=)
-EMU_COMPARE(gt, >)
-EMU_COMPARE(ge, >=)
+EMU_COMPARE(==, eq)
+EMU_COMPARE(!=, neu)
+EMU_COMPARE(<, lt)
+EMU_COMPARE(<=, le)
+EMU_COMPARE(>, gt)
+EMU_COMPARE(>=, ge)
 #undef EMU_COMPARE
 inline bool __hisnan(EMU_T a) { return (a.__x & 0x7fffu) > EMU_INFINITY; }
+inline EMU_T2 __hisnan2(EMU_T2 a) { return {EMU_T(__hisnan(a.x) ? 1.0f : 0.0f), EMU_T(__hisnan(a.y) ? 1.0f : 0.0f)}; }
 inline int __hisinf(EMU_T a) { return (a.__x & 0x7fffu) == EMU_INFINITY ? (a.__x & 0x8000u ? -1 : 1) : 0; }
 
 #define EMU_OPERATOR(op, name, name2)                                                                \
@@ -190,6 +223,7 @@ inline EMU_T atomicCAS(EMU_T* address, EMU_T compare, EMU_T value) {
 #undef EMU_T
 #undef EMU_T2
 #undef EMU_RAW
+#undef EMU_RAW2
 #undef EMU_FORMAT
 #undef EMU_INFINITY
 #undef EMU_OF

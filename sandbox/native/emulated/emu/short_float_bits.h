@@ -1,9 +1,16 @@
 // fp16 and bf16 as bits: conversions, rounded to nearest even (or as named).
 #pragma once
 
+#include <limits>
+
 #include "bits.h"
 
 namespace emu EMU_HIDDEN {
+
+template <class To>
+inline To saturate_to_all(float value) {
+    return saturate_to<To>(value, std::numeric_limits<To>::min(), std::numeric_limits<To>::max());
+}
 
 enum class Rounding { Nearest, TowardZero, Up, Down };
 
@@ -46,7 +53,7 @@ struct HalfFormat {
     }
     static float to_float(uint16_t bits) {
         uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
-        if (magnitude >= 0x7c00u) return bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+        if (magnitude >= 0x7c00u) return bit_cast<float>(magnitude == 0x7c00u ? sign | 0x7f800000u : 0x7fffffffu);
         if (magnitude < 0x400u) return bit_cast<float>(sign | bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f));
         return bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
     }

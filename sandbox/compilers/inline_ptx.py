@@ -1,0 +1,240 @@
+"""Reads the template of an asm statement, which is PTX, into a tree.  Knows the grammar (PTX ISA, chapter 4) and no instruction."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sandbox.compilers.ptx_tree import (
+    Address,
+    AsmParameter,
+    Block,
+    Declaration,
+    Immediate,
+    Instruction,
+    Item,
+    Label,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Sink,
+    Vector,
+)
+
+
+class PtxSyntaxError(Exception):
+    """The template cannot be read; `position` is the character where."""
+
+    def __init__(self, position: int, sentence: str) -> None:
+        self.position = position
+        self.sentence = sentence
+        super().__init__(sentence)
+
+
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+TOKEN = re.compile(
+    r"""(?P<parameter>%\d+|%\[\w+\])
+    |(?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+\.\d*(?:[eE][+-]?\d+)?|\d+U?)
+    |(?P<word>%{0,2}[A-Za-z_$][\w$]*(?:\.(?:\w|::)+)*)
+    |(?P<directive>\.(?:\w|::)+)
+    |(?P<mark>[][{}(),;:@!|+<>-])
+    |(?P<space>\s+)""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _PtxToken:
+    kind: str
+    text: str
+    position: int
+
+
+def parse(template: str, names: tuple[str, ...] = ()) -> tuple[Item, ...]:
+    """Read a template; `names` are those of the statement's operands, "" for one that has none."""
+    # `%=` is a number of the statement's own; names are the statement's own anyhow.
+    blank = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), template.replace("%=", "_0"))
+    reader = _TemplateReader(list(_tokens(blank)), names)
+    items = tuple(reader.items())
+    if reader.text:
+        raise PtxSyntaxError(reader.position, f"'{reader.text}' is not expected here")
+    return items
+
+
+def _tokens(template: str) -> Iterator[_PtxToken]:
+    at = 0
+    while at < len(template):
+        found = TOKEN.match(template, at)
+        if found is None:
+            raise PtxSyntaxError(at, f"'{template[at]}' is not expected here")
+        if found.lastgroup != "space":
+            yield _PtxToken(found.lastgroup or "", found[0], at)
+        at = found.end()
+
+
+class _TemplateReader:
+    """Reads tokens by recursive descent."""
+
+    def __init__(self, tokens: list[_PtxToken], names: tuple[str, ...]) -> None:
+        last = tokens[-1].position if tokens else 0
+        self._tokens = [*tokens, _PtxToken("end", "", last)]
+        self._names = names
+        self._at = 0
+
+    @property
+    def text(self) -> str:
+        return self._tokens[self._at].text
+
+    @property
+    def position(self) -> int:
+        return self._tokens[self._at].position
+
+    def _take(self) -> _PtxToken:
+        token = self._tokens[self._at]
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def _skip(self, text: str) -> bool:
+        if self.text != text:
+            return False
+        self._take()
+        return True
+
+    def _expect(self, text: str) -> None:
+        if not self._skip(text):
+            raise PtxSyntaxError(self.position, f"'{text}' is expected before '{self.text or 'the end'}'")
+
+    def items(self) -> Iterator[Item]:
+        while self.text and self.text != "}":
+            if not self._skip(";"):
+                yield self._item()
+
+    def _item(self) -> Item:
+        token = self._tokens[self._at]
+        if self._skip("{"):
+            items = tuple(self.items())
+            self._expect("}")
+            return Block(items)
+        if token.text == ".reg":
+            return self._declaration()
+        if token.kind == "word" and self._tokens[self._at + 1].text == ":":
+            self._take(), self._take()
+            return Label(_plain(token.text))
+        return self._instruction()
+
+    def _declaration(self) -> Declaration:
+        position = self._take().position
+        type_ = self._take()
+        if type_.kind != "directive":
+            raise PtxSyntaxError(type_.position, f"'{type_.text}' is not the type of a register")
+        names: list[str] = []
+        while True:
+            name = self._take()
+            if name.kind != "word":
+                raise PtxSyntaxError(name.position, f"'{name.text}' is not the name of a register")
+            if self._skip("<"):  # r<4> declares r0 to r3
+                names += [f"{_plain(name.text)}{number}" for number in range(int(self._take().text, 0))]
+                self._expect(">")
+            else:
+                names.append(_plain(name.text))
+            if not self._skip(","):
+                break
+        self._end()
+        return Declaration(type_.text[1:], tuple(names), position)
+
+    def _instruction(self) -> Instruction:
+        guard: Operand | None = None
+        if self._skip("@"):
+            guard = self._operand()
+        opcode = self._take()
+        if opcode.kind != "word":
+            raise PtxSyntaxError(opcode.position, f"'{opcode.text}' is not an instruction")
+        text = opcode.text
+        while self._tokens[self._at].kind == "directive":  # an opcode in two strings
+            text += self._take().text
+        operands: list[Operand] = []
+        while self.text not in (";", "}", ""):
+            operands.append(self._operand())
+            if not self._skip(","):
+                break
+        self._end()
+        return Instruction(text, tuple(operands), opcode.position, guard)
+
+    def _end(self) -> None:
+        """The semicolon, which may be missing after the last instruction."""
+        if self.text not in ("}", ""):
+            self._expect(";")
+
+    def _operand(self) -> Operand:
+        first = self._simple()
+        return Pair(first, self._simple()) if self._skip("|") else first
+
+    def _simple(self) -> Operand:
+        token = self._take()
+        match token.text:
+            case "{":
+                return self._list("}")
+            case "[":
+                return self._address()
+            case "!":
+                return Negated(self._simple())
+            case "-":
+                return self._minus(self._simple(), token.position)
+            case "_":
+                return Sink()
+        match token.kind:
+            case "parameter":
+                return self._parameter(token)
+            case "number":
+                return _immediate(token.text)
+            case "word":
+                return Register(_plain(token.text))
+        raise PtxSyntaxError(token.position, f"'{token.text or 'the end'}' is not an operand")
+
+    def _minus(self, operand: Operand, position: int) -> Operand:
+        if not isinstance(operand, Immediate) or operand.float_bits:
+            raise PtxSyntaxError(position, "a minus sign stands only before a number")
+        return Immediate(f"-{operand.text}")
+
+    def _list(self, end: str) -> Vector:
+        parts = [self._operand()]
+        while self._skip(","):
+            parts.append(self._operand())
+        self._expect(end)
+        return Vector(tuple(parts))
+
+    def _address(self) -> Address:
+        terms = [self._simple()]
+        while self.text in ("+", "-"):
+            if self._skip("+"):
+                terms.append(self._simple())
+            else:
+                terms.append(self._simple())  # the minus sign belongs to the number
+        coordinates = self._skip(",")
+        if coordinates:
+            self._operand()
+        self._expect("]")
+        return Address(tuple(terms), coordinates)
+
+    def _parameter(self, token: _PtxToken) -> AsmParameter:
+        if token.text[1] != "[":
+            return AsmParameter(int(token.text[1:]))
+        name = token.text[2:-1]
+        if name not in self._names:
+            raise PtxSyntaxError(token.position, f"no operand of the statement is named '{name}'")
+        return AsmParameter(self._names.index(name))
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("%")
+
+
+def _immediate(text: str) -> Immediate:
+    if text[:2] in ("0f", "0F"):
+        return Immediate(f"0x{text[2:]}u", 32)
+    if text[:2] in ("0d", "0D"):
+        return Immediate(f"0x{text[2:]}ull", 64)
+    if "." in text:
+        return Immediate(text, 64)
+    digits = text.rstrip("U")
+    return Immediate(f"{int(digits, 0) if digits[0] != '0' or digits[1:2] in set('xXbB') or digits == '0' else int(digits, 8)}")

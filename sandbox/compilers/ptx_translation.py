@@ -1,0 +1,172 @@
+"""Translates an asm statement of device code into a C++ expression over `emu/ptx/*.h`.
+
+Operands are copied into bit patterns, the instructions work on those, and the outputs are assigned last.  An output or register that
+nothing wrote holds poison.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sandbox.compilers import ptx_emitters, ptx_memory_emitters, ptx_warp_emitters
+from sandbox.compilers.asm_statement import AsmOperand, AsmStatement
+from sandbox.compilers.inline_ptx import PtxSyntaxError, parse
+from sandbox.compilers.ptx_instructions import ELSEWHERE, FLAGS, IGNORED, NAME_PARTS, REFUSED, RULES, TYPES, WIDE, PtxRule
+from sandbox.compilers.ptx_scope import Local, PtxScope, PtxUnsupported, cpp_register
+from sandbox.compilers.ptx_tree import Block, Declaration, Instruction, Item, Label
+
+EMITTERS = {**ptx_emitters.EMITTERS, **ptx_memory_emitters.EMITTERS, **ptx_warp_emitters.EMITTERS}
+CONSTRAINTS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64, "n": 64, "i": 64}
+CONSTANTS = ("n", "i")
+HEADER = "emu/ptx/ptx.h"
+PTX_OPCODE = re.compile(r"(?:^|[;{}:\n])\s*(?:@!?[%\w]+\s+)?(?:\.reg\s|[a-z]\w*\.[a-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The expression that stands for a statement, and the headers that it needs."""
+
+    text: str
+    headers: frozenset[str]
+
+
+def translate(statement: AsmStatement) -> Translation:
+    """Raise PtxUnsupported for what the emulated device does not run."""
+    names = tuple(operand.name for operand in (*statement.outputs, *statement.inputs))
+    try:
+        items = parse(statement.template, names)
+    except PtxSyntaxError as error:
+        raise PtxUnsupported(error.position, f"this inline PTX cannot be read: {error.sentence}") from None
+    scope = PtxScope(_parameters(statement))
+    body = "".join(_item(item, scope) for item in items)
+    labels = ", ".join(f"emu_l_{ptx_emitters.label(name)}" for name in dict.fromkeys(_labels(items)))
+    declared = f"__label__ {labels}; " if labels else ""
+    text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
+    return Translation(text, frozenset({HEADER, *scope.headers}))
+
+
+def looks_like_ptx(statement: AsmStatement) -> bool:
+    """Whether the first instruction is one of PTX, whose opcodes have dots, and not one of the host."""
+    return PTX_OPCODE.search(statement.template) is not None
+
+
+def _parameters(statement: AsmStatement) -> list[Local]:
+    found: list[Local] = []
+    for operand in statement.outputs:
+        found.append(Local(f"emu_{len(found)}", _bits(operand)))
+    for operand in statement.inputs:
+        if operand.constraint.isdigit():  # the same register as that output
+            tied = int(operand.constraint)
+            if tied >= len(statement.outputs):
+                raise PtxUnsupported(0, f"the asm statement has no output {tied}")
+            found.append(found[tied])
+        else:
+            found.append(Local(f"emu_{len(found)}", _bits(operand), written=False))
+    return found
+
+
+def _bits(operand: AsmOperand) -> int:
+    letters = operand.constraint.lstrip("=+&")
+    if letters[:1] not in CONSTRAINTS:
+        raise PtxUnsupported(0, f'the emulated device does not know the asm constraint "{operand.constraint}"; {ELSEWHERE}')
+    return CONSTRAINTS[letters[0]]
+
+
+def _before(statement: AsmStatement, scope: PtxScope) -> str:
+    text = ""
+    for at, operand in enumerate(statement.outputs):
+        local = scope.parameters[at]
+        text += f"auto& emu_o{at} = {operand.expression}; {cpp_register(local.bits)} {local.name}; "
+        read = operand.constraint.startswith("+")
+        text += (
+            f"{local.name} = ::emu::ptx::emu_in<{cpp_register(local.bits)}>(emu_o{at}); "
+            if read
+            else f"::emu::ptx::emu_undefined({local.name}); "
+        )
+    for at, operand in enumerate(statement.inputs, start=len(statement.outputs)):
+        local = scope.parameters[at]
+        given = f"::emu::ptx::emu_in<{cpp_register(local.bits)}>({operand.expression}); "
+        text += f"{local.name} = {given}" if operand.constraint.isdigit() else f"const {cpp_register(local.bits)} {local.name} = {given}"
+    return text
+
+
+def _after(statement: AsmStatement, scope: PtxScope) -> str:
+    return "".join(f"::emu::ptx::emu_out(emu_o{at}, {scope.parameters[at].name}); " for at in range(len(statement.outputs)))
+
+
+def _labels(items: tuple[Item, ...]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Label):
+            yield item.name
+        elif isinstance(item, Block):
+            yield from _labels(item.items)
+
+
+def _item(item: Item, scope: PtxScope) -> str:
+    match item:
+        case Declaration():
+            return scope.declare(item.type, item.names, item.position)
+        case Label():
+            return f"emu_l_{ptx_emitters.label(item.name)}:; "
+        case Block():
+            scope.registers.append({})
+            text = "".join(_item(one, scope) for one in item.items)
+            scope.registers.pop()
+            return f"{{ {text}}} "
+        case Instruction():
+            text = _instruction(item, scope)
+            return text if item.guard is None else f"if ({scope.read(item.guard, 'pred', item)}) {{ {text}}} "
+
+
+def _instruction(op: Instruction, scope: PtxScope) -> str:
+    for prefix, sentence in REFUSED.items():
+        if op.opcode == prefix or op.opcode.startswith(prefix + ".") or (prefix == "multimem" and op.opcode.startswith(prefix)):
+            raise PtxUnsupported(op.position, sentence)
+    name = op.opcode.split(".")[0]
+    if name in EMITTERS:
+        return EMITTERS[name](scope, op)
+    rule = _rule(op)
+    if rule is None:
+        raise PtxUnsupported(op.position, _unknown(op))
+    return _simple(rule, op, scope)
+
+
+def _rule(op: Instruction) -> PtxRule | None:
+    """By the name and those modifiers that belong to it, as in `mad.lo.cc`."""
+    name, *words = op.opcode.split(".")
+    return RULES.get(".".join((name, *(word for word in words if word in NAME_PARTS)))) or RULES.get(name)
+
+
+def _simple(rule: PtxRule, op: Instruction, scope: PtxScope) -> str:
+    words = [word for word in op.opcode.split(".")[1:] if word not in NAME_PARTS]
+    types = [word for word in words if word in rule.types]
+    others = [word for word in words if word not in rule.types]
+    for word in others:
+        if word not in rule.modifiers:
+            raise ptx_emitters.refuse(op, word)
+    if len(types) != 1:
+        raise ptx_emitters.refuse(op)
+    (type_,) = types
+    flags = sum(FLAGS[word] for word in others if word not in IGNORED)
+    if type_ == "f64" and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"]):
+        raise ptx_emitters.refuse(op)
+    to, wanted = rule.form.split("=")
+    kinds = [_kind(one, type_) for one in wanted.split(",")]
+    ptx_emitters.need(op, len(kinds) + 1)
+    given = ", ".join(scope.read(one, kind, op) for one, kind in zip(op.operands[1:], kinds, strict=True))
+    value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({given})"
+    return scope.write(op.operands[0], _kind(to, type_), value, op)
+
+
+def _kind(letter: str, type_: str) -> str:
+    if letter == "W":
+        return WIDE[type_]
+    return type_ if letter == "T" else letter
+
+
+def _unknown(op: Instruction) -> str:
+    known = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
+    near = difflib.get_close_matches(op.opcode.split(".")[0], known, n=1, cutoff=0.4)
+    hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
+    return f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}"

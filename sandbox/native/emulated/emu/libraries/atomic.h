@@ -1,0 +1,131 @@
+// cuda::atomic and cuda::atomic_ref.  Every scope is the system's; every order is at least the one asked for.
+#pragma once
+
+#include "scope.h"
+
+namespace emu EMU_HIDDEN {
+
+// What both classes do to the value at an address.  Self has `T* address() const`.
+template <class Self, class T>
+class AtomicOperations {
+    static_assert(sizeof(T) <= 8 && (sizeof(T) & (sizeof(T) - 1)) == 0, "the emulated device has atomics of 1, 2, 4 and 8 bytes");
+    using Bits = typename BitsOf<T>::type;
+    using Difference = ::std::conditional_t<::std::is_pointer_v<T>, ptrdiff_t, T>;
+
+    T* at() const { return static_cast<const Self*>(this)->address(); }
+    static T value_of(Bits bits) {
+        T value;
+        memcpy(static_cast<void*>(&value), &bits, sizeof value);
+        return value;
+    }
+    template <class Function>
+    T change(Function next) const {
+        count_atomic();
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        T old = update(at(), next);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        return old;
+    }
+
+public:
+    using value_type = T;
+    using Order = cuda::memory_order;
+    static constexpr Order strongest = Order::seq_cst;
+    static constexpr bool is_always_lock_free = true;
+
+    bool is_lock_free() const { return true; }
+    T load(Order = strongest) const {
+        count_atomic();
+        return value_of(__atomic_load_n(reinterpret_cast<Bits*>(at()), __ATOMIC_SEQ_CST));
+    }
+    void store(T value, Order = strongest) const { exchange(value); }
+    T exchange(T value, Order = strongest) const {
+        return change([value](T) { return value; });
+    }
+    bool compare_exchange_strong(T& expected, T value, Order = strongest, Order = strongest) const {
+        count_atomic();
+        Bits seen = static_cast<Bits>(to_bits(expected)), wanted = static_cast<Bits>(to_bits(value));
+        if (__atomic_compare_exchange_n(reinterpret_cast<Bits*>(at()), &seen, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return true;
+        expected = value_of(seen);
+        return false;
+    }
+    bool compare_exchange_weak(T& expected, T value, Order = strongest, Order = strongest) const {
+        return compare_exchange_strong(expected, value);
+    }
+    T fetch_add(Difference v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old + v); }); }
+    T fetch_sub(Difference v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old - v); }); }
+    T fetch_and(T v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old & v); }); }
+    T fetch_or(T v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old | v); }); }
+    T fetch_xor(T v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old ^ v); }); }
+    T fetch_min(T v, Order = strongest) const { return change([v](T old) { return v < old ? v : old; }); }
+    T fetch_max(T v, Order = strongest) const { return change([v](T old) { return old < v ? v : old; }); }
+    void wait(T old, Order = strongest) const {
+        while (to_bits(load()) == to_bits(old)) let_others_run();
+    }
+    void notify_one() const {}
+    void notify_all() const {}
+
+    operator T() const { return load(); }
+    T operator=(T value) const {
+        store(value);
+        return value;
+    }
+    T operator++() const { return static_cast<T>(fetch_add(1) + 1); }
+    T operator--() const { return static_cast<T>(fetch_sub(1) - 1); }
+    T operator++(int) const { return fetch_add(1); }
+    T operator--(int) const { return fetch_sub(1); }
+    T operator+=(Difference v) const { return static_cast<T>(fetch_add(v) + v); }
+    T operator-=(Difference v) const { return static_cast<T>(fetch_sub(v) - v); }
+    T operator&=(T v) const { return static_cast<T>(fetch_and(v) & v); }
+    T operator|=(T v) const { return static_cast<T>(fetch_or(v) | v); }
+    T operator^=(T v) const { return static_cast<T>(fetch_xor(v) ^ v); }
+};
+
+}  // namespace emu
+
+namespace cuda {
+
+template <class T, thread_scope Scope = thread_scope_system>
+class atomic : public emu::AtomicOperations<atomic<T, Scope>, T> {
+public:
+    atomic() = default;
+    constexpr atomic(T value) : value_(value) {}
+    atomic(const atomic&) = delete;
+    atomic& operator=(const atomic&) = delete;
+    using emu::AtomicOperations<atomic<T, Scope>, T>::operator=;
+    T* address() const { return const_cast<T*>(&value_); }
+
+private:
+    alignas(sizeof(T)) T value_;
+};
+
+template <class T, thread_scope Scope = thread_scope_system>
+class atomic_ref : public emu::AtomicOperations<atomic_ref<T, Scope>, T> {
+public:
+    static constexpr size_t required_alignment = sizeof(T);
+    explicit atomic_ref(T& value) : address_(&value) {}
+    atomic_ref(const atomic_ref&) = default;
+    atomic_ref& operator=(const atomic_ref&) = delete;
+    using emu::AtomicOperations<atomic_ref<T, Scope>, T>::operator=;
+    T* address() const { return address_; }
+
+private:
+    T* address_;
+};
+
+class atomic_flag {
+public:
+    atomic_flag() = default;
+    constexpr atomic_flag(bool value) : value_(value) {}
+    bool test_and_set(memory_order = memory_order::seq_cst) { return value_.exchange(1) != 0; }
+    bool test(memory_order = memory_order::seq_cst) const { return value_.load() != 0; }
+    void clear(memory_order = memory_order::seq_cst) { value_.store(0); }
+
+private:
+    atomic<int> value_;
+};
+
+inline void atomic_thread_fence(memory_order, thread_scope = thread_scope_system) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void atomic_signal_fence(memory_order) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+}  // namespace cuda

@@ -1,0 +1,71 @@
+// The operands of tensor instructions as numbers: what a field of a register stands for.
+#pragma once
+
+#include "../short_float_bits.h"
+#include "types.h"
+
+namespace emu EMU_HIDDEN {
+
+// A floating-point operand.  The exponent is the operand's own field: that of subnormals is the least of the format.
+struct Operand {
+    double value;
+    int16_t exponent;
+    bool special;  // infinite or NaN
+};
+
+// A zero, or a product with one, has no say in the largest exponent (an H100 differs here from MMA-Sim, which takes -126).
+inline constexpr int16_t zero_exponent = -400;
+// That of the product of two subnormals of bf16 is -252.
+inline constexpr int16_t least_exponent = -260;
+
+inline Operand decode_half(uint32_t bits) {
+    uint32_t magnitude = bits & 0x7fffu;
+    bool special = magnitude >= 0x7c00u;
+    if (special) return {HalfFormat::to_float(static_cast<uint16_t>(bits)), 16, true};
+    // The exponent's field moved to that of a float, whose bias differs by 112.
+    float value = bit_cast<float>((bits & 0x8000u) << 16 | magnitude << 13) * 0x1p112f;
+    int exponent = magnitude >= 0x400u ? static_cast<int>(magnitude >> 10) - 15 : magnitude ? -14 : zero_exponent;
+    return {value, static_cast<int16_t>(exponent), false};
+}
+
+inline Operand decode_float(uint32_t bits) {
+    int field = static_cast<int>(bits >> 23 & 0xffu);
+    int exponent = field ? field - 127 : bits << 1 ? -126 : zero_exponent;
+    return {bit_cast<float>(bits), static_cast<int16_t>(exponent), field == 255};
+}
+
+template <class T>
+Operand decode_operand(uint32_t field);
+template <>
+inline Operand decode_operand<ptx::f16>(uint32_t field) { return decode_half(field); }
+template <>
+inline Operand decode_operand<ptx::bf16>(uint32_t field) { return decode_float(field << 16); }
+// The low 13 bits are not read, whatever they hold.
+template <>
+inline Operand decode_operand<ptx::tf32>(uint32_t field) { return decode_float(field & ~0x1fffu); }
+template <>
+inline Operand decode_operand<ptx::f32>(uint32_t field) { return decode_float(field); }
+
+// fp8 (OCP OFP8) as the half of the same value.
+inline uint16_t e5m2_to_half(uint32_t code) { return static_cast<uint16_t>(code << 8); }
+inline uint16_t e4m3_to_half(uint32_t code) {
+    auto sign = static_cast<uint16_t>((code & 0x80u) << 8);
+    uint32_t magnitude = code & 0x7fu;
+    if (magnitude == 0x7f) return 0x7fff;
+    if (magnitude >= 8) return static_cast<uint16_t>(sign | ((magnitude << 7) + (8u << 10)));
+    static constexpr uint16_t subnormal[8] = {0, 0x1800, 0x1c00, 0x1e00, 0x2000, 0x2100, 0x2200, 0x2300};
+    return sign | subnormal[magnitude];
+}
+
+template <class T>
+int decode_integer(uint32_t field);
+template <>
+inline int decode_integer<ptx::s8>(uint32_t field) { return static_cast<int8_t>(field); }
+template <>
+inline int decode_integer<ptx::u8>(uint32_t field) { return static_cast<int>(field); }
+template <>
+inline int decode_integer<ptx::s4>(uint32_t field) { return static_cast<int>(field ^ 8u) - 8; }
+template <>
+inline int decode_integer<ptx::u4>(uint32_t field) { return static_cast<int>(field); }
+
+}  // namespace emu

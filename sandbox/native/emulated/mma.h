@@ -1,0 +1,5 @@
+// nvcuda::wmma: matrix products of a warp.
+#pragma once
+
+#include <cuda_runtime.h>
+#include "emu/tensor/wmma_product.h"

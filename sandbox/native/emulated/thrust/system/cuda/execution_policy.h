@@ -1,0 +1,3 @@
+// The policy of the device.
+#pragma once
+#include <thrust/execution_policy.h>
