@@ -149,7 +149,8 @@ class WarmBoxes:
         self._changed.set()
 
     async def _take(self, spec: BoxSpec) -> _WarmBox | None:
-        if self._size <= 0:
+        # A box that waits next to a GPU has opened it, and the check of the device after a job would find it there.
+        if self._size <= 0 or spec.gpu is not None:
             return None
         key = warm_key(spec, await self._fingerprint())
         self._wanted[key] = self._wanted.pop(key, 0) + 1

@@ -149,7 +149,7 @@ def _builders(settings: Settings, gpu_count: int, emulated_count: int) -> int:
 
 
 def _warm_count(asked: int | None, lane_count: int, gpu_count: int) -> int:
-    """How many run boxes wait for a job. By default none next to a GPU, where one was seen to disturb what is timed."""
+    """How many run boxes wait for a job on the emulated device. By default none next to a GPU, where an import disturbs what is timed."""
     if lane_count + gpu_count == 0:
         return 0
     if asked is not None:

@@ -16,7 +16,7 @@ from grader.dispatch import warm_boxes
 from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPlace, available_bytes, warm_key
 from grader.errors import SandboxBroken
 from grader.grading.run_box import JobPipes, started
-from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Limits, Purpose
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
 from sandbox.protocol.job_pipes import GO, READY
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
@@ -148,6 +148,16 @@ async def test_without_a_pool_every_job_starts_its_own(make, boxes, tmp_path) ->
             assert (await used(pool, of(tmp_path, number=number))).name == f"jobcuda{number}"
         await asyncio.sleep(0.02)
     assert len(boxes.specs) == 3 and pool.hit_count == 0
+
+
+async def test_no_box_waits_for_a_gpu(make, boxes, tmp_path) -> None:
+    """It would have opened it, and the check of the device after a job would take it for something that the job has left there."""
+    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=1, triton_dir=tmp_path)
+    async with make() as pool:
+        for number in range(3):
+            await used(pool, replace(of(tmp_path, number=number), gpu=gpu))
+        await asyncio.sleep(0.02)
+        assert len(boxes.specs) == 3 and boxes.open == [] and pool.hit_count == 0
 
 
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
