@@ -446,10 +446,11 @@ def test_a_problem_is_prepared_before_it_has_a_submission(tmp_path: Path, baseli
     facts = list(lane.prepare(wire.Prepare(job_id="p", problem=problem), device, baseline))
     assert stages(facts) == [wire.Stage.BASELINE] and facts[-1] == wire.Finished(job_id="p")
     assert kept_names(baseline, problem) == {"n100"}
+    assert list(lane.prepare(wire.Prepare(job_id="p", problem=problem), device, baseline)) == [wire.Finished(job_id="p")]
     first = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
     assert wire.Stage.BASELINE not in stages(first)
+    # On a busy machine the times may not fit.
     assert not isinstance(first[-1], wire.Restart) or first[-1].cause is not wire.RestartCause.NOT_TIMED
-    assert list(lane.prepare(wire.Prepare(job_id="p", problem=problem), device, baseline)) == [wire.Finished(job_id="p")]
     broken = replace(KEPT, digest="broken", reference="import nothing_of_this_name\n")
     (fact,) = lane.prepare(wire.Prepare(job_id="p", problem=broken), device, baseline)
     assert isinstance(fact, wire.Broken) and fact.problem_at_fault and not fact.device_lost and "nothing_of_this_name" in fact.message
