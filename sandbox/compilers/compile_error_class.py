@@ -2,8 +2,8 @@
 a source that it has no entry, whatever the headers.
 
 Light headers leave things out, so most errors may be their fault. Not so where the first error is a name that torch's headers do not
-contain at all, or a slip in the grammar: what stands before it was understood, and the same names mean the same with both. Later errors
-may be consequences of the first and prove nothing. A source that uses a macro which only torch's own headers have proves nothing either.
+contain at all, a slip in the grammar, or a tensor-core fragment that CUDA does not have: what stands before it was understood, and the
+same names mean the same with both. Later errors may be consequences of the first and prove nothing. A source that uses a macro which only torch's own headers have proves nothing either.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ _UNKNOWN = (
 _MAKES_ENTRY = re.compile(
     r"PYBIND11_|PyInit_|PyModule|TORCH_LIBRARY(?!_IMPL\b)|TORCH_EXTENSION_NAME|RegisterOperators|\bLibrary\b|##|%:%:|\basm\b|__asm"
 )
+# A tensor-core fragment of a type or shape that CUDA does not have: `mma.h` declares them, whichever headers of torch are there.
+_NO_FRAGMENT = re.compile(
+    r"[‘'\"](?:const )?nvcuda::wmma::fragment<[^;]*\bincomplete type\b|\bincomplete type [‘'\"](?:const )?nvcuda::wmma::fragment<"
+)
 _NO_MEMBER = (rf"has no member named {_QUOTED}", rf'class ".*" has no member {_QUOTED}')
 
 
@@ -44,7 +48,7 @@ def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     if not listed(MACROS, ready).isdisjoint(WORD.findall(texts)):
         return False
     message = error["message"]
-    if message.startswith("expected "):
+    if message.startswith("expected ") or _NO_FRAGMENT.search(message):
         return True
     if (name := _named(_UNKNOWN, message)) is not None:
         return name not in known

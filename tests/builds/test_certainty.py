@@ -22,6 +22,7 @@ CERTAIN = {
     "a semicolon": BODY.format("int n = 1"),
     "a bracket": BODY.format("int n = (1 + 2;"),
     "in a kernel": "__global__ void k(float* a) { a[threadIdx.x] = valeu; }\n",
+    "a fragment": "#include <mma.h>\nusing namespace nvcuda::wmma;\nvoid k() { fragment<matrix_a, 16, 16, 16, float, row_major> a; }\n",
 }
 # These would build, or fail otherwise, with torch's own headers.
 LEFT_OPEN = {
@@ -70,11 +71,12 @@ def test_torchs_own_headers_reject_them_too(ready: Path, tmp_path: Path) -> None
     """The claim itself: each in a namespace of its own, and every one of them has its error."""
     # Those that break the grammar would hide each other.
     bodies = [CERTAIN[name] for name in ("a name", "a variable", "a member", "a type")]
-    text = START + "".join(f"namespace part_{number} {{\n{body}\n}}\n" for number, body in enumerate(bodies))
+    text = START + "".join(f"namespace part_{number} {{\n{body}\n}}\n" for number, body in enumerate(bodies)) + CERTAIN["a fragment"]
     built, log = compiled(text, ways(text, tmp_path / "headers")[1], tmp_path / "full", ready)
     assert not built
     for name in ("zero_like", "scael", "contigous", "flaot"):
         assert f"‘{name}’" in log or f"'{name}'" in log, log[:2000]
+    assert "has incomplete type" in log, log[:2000]
 
 
 @pytest.mark.slow
@@ -111,6 +113,9 @@ def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNC
         ("k.cu:3:5: fatal error: expected.h: No such file or directory\n", False),
         ("/torch/include/a.h:3:5: error: ‘foo’ was not declared in this scope\n", False),
         ("error: expected better\n", False),
+        ("k.cu:3:5: error: aggregate ‘nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, float> a’ has incomplete type\n", True),
+        ('k.cu(3): error: incomplete type "nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, float>" is not allowed\n', True),
+        ("k.cu:3:5: error: aggregate ‘at::Linear a’ has incomplete type and cannot be defined\n", False),
         ("", False),
     ],
 )
