@@ -175,6 +175,7 @@ class NewSubmission:
     annotations: Mapping[str, str] = field(default_factory=dict)
     precision: float | None = None  # the half-width at which measurements may end; None: the server's
     measure_s: float | None = None  # for one workload; None: the server's
+    skip_sanitizer: bool = False  # after a failed test on the emulated device
 
 
 class Scope(StrEnum):

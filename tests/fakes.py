@@ -354,12 +354,14 @@ with (place / "log").open("a") as log:
             say(wire.Load(outcome=wire.LoadOutcome.LOADED))
             plan = tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in message.problem.workloads)
             say(wire.Plan(trials=plan))
-            outcome = wire.TrialOutcome.MISMATCHED if todo == "wrong" else wire.TrialOutcome.PASSED
+            outcome = wire.TrialOutcome.MISMATCHED if todo in ("wrong", "forbidden") else wire.TrialOutcome.PASSED
+            if todo == "forbidden":
+                say(wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="it wrote to the gate"))
             for one in message.problem.workloads:
                 if one.hidden and message.mode is wire.Mode.RANKED:
                     say(wire.Progress(stage=wire.Stage.VERIFYING, workload_id=one.workload_id, hidden_at_ns=time.monotonic_ns()))
                 say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome))
-                if todo == "wrong":
+                if outcome is not wire.TrialOutcome.PASSED:
                     break
             if message.mode is wire.Mode.PROFILE:
                 say(wire.OrderSwap(kernel_first=True, pytorch_first=False))
@@ -381,8 +383,8 @@ class Judges:
         return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self.check_s)
 
     def order(self, lane: str, *orders: str) -> None:
-        """What the lane's judge does next, message by message: well, unwell, wrong, fault (of a sweep), absent (the runner), lost, die,
-        hush, restart (where it may)."""
+        """What the lane's judge does next, message by message: well, unwell, wrong, forbidden, fault (of a sweep), absent (the runner),
+        lost, die, hush, restart (where it may)."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:

@@ -122,6 +122,7 @@ def submission_to_proto(
         parent=full_name(SUBMISSIONS, submission.new.parent_id) if owned else "",
         annotations=submission.new.annotations if owned else {},
         precision=submission.new.precision,
+        skip_sanitizer=submission.new.skip_sanitizer,
     )
     if submission.new.measure_s is not None:
         message.measure_duration.CopyFrom(_duration(round(submission.new.measure_s * 1e9)))

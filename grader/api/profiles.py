@@ -25,6 +25,7 @@ def profile_to_proto(profile: wire.KernelProfile) -> report_pb2.Profile:
         launches=[_launch(one) for one in profile.launches],
         remarks=profile.remarks,
         order_swap=order_swap_to_proto(profile.order_swap),
+        findings=[_finding(one) for one in profile.findings],
     )
 
 
@@ -53,6 +54,24 @@ def artifact_to_proto(
 
 def _outcome(outcome: wire.ToolOutcome) -> report_pb2.ProfileToolOutcome:
     return cast(report_pb2.ProfileToolOutcome, report_pb2.ProfileToolOutcome.Value(f"PROFILE_TOOL_OUTCOME_{outcome.name}"))
+
+
+def _finding(found: wire.SanitizerFinding) -> report_pb2.SanitizerFinding:
+    kind = report_pb2.SanitizerFindingKind.Value(f"SANITIZER_FINDING_KIND_{found.kind.name}")
+    severity = report_pb2.SanitizerSeverity.Value(f"SANITIZER_SEVERITY_{found.severity.name}")
+    return report_pb2.SanitizerFinding(
+        kind=cast(report_pb2.SanitizerFindingKind, kind),
+        severity=cast(report_pb2.SanitizerSeverity, severity),
+        message=found.message,
+        path=found.path,
+        line=found.line,
+        other_path=found.other_path,
+        other_line=found.other_line,
+        memory=found.memory,
+        block=found.block,
+        thread=found.thread,
+        count=found.count,
+    )
 
 
 def _launch(launch: wire.KernelLaunch) -> report_pb2.KernelLaunch:

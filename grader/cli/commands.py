@@ -86,7 +86,8 @@ def submit(
         Mode | None,
         typer.Option(
             help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, "
-            "profile verifies and runs profilers, and times nothing; for sweep there is a command. "
+            "sanitize verifies and looks for the causes of wrong results, profile verifies and runs profilers; both time nothing. "
+            "For sweep there is a command. "
             "[default: benchmark; ranked with --competition]"
         ),
     ] = None,
@@ -134,6 +135,14 @@ def submit(
             help="Take the result of an identical submission of yours of the last day, if there is one. Modes test and benchmark only.",
         ),
     ] = False,
+    skip_sanitizer: Annotated[
+        bool,
+        typer.Option(
+            "--skip-sanitizer",
+            help="Do not run a kernel that failed in mode test on the emulated device once more under the sanitizer, which looks for the "
+            "cause and takes seconds.",
+        ),
+    ] = False,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
@@ -159,6 +168,7 @@ def submit(
         precision_percent=precision,
         measure_s=measure_s,
         allow_cached=allow_cached,
+        skip_sanitizer=skip_sanitizer,
     )
     target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
     run(submit_command.submit(target, order, json=json, wait=not no_wait))

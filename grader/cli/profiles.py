@@ -1,4 +1,4 @@
-"""Draws what the tools of profile mode found.  All of it is what the kernel's processes say."""
+"""Draws what the tools of profile mode, or a sanitizer, found.  All of it is what the kernel's processes say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grader.cli.text import one_line, plain
 from grader.v1 import report_pb2
 from grader.views import formatting
 
-_MOST_LAUNCHES = 12
+_MOST_LAUNCHES, _MOST_FINDINGS = 12, 10
 _DETAIL_CHARS = 400
 _STYLES = {
     report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
@@ -29,6 +29,9 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
         outcome = Text(formatting.profile_outcome(tool.outcome), style=_STYLES.get(tool.outcome, ""))
         table.add_row(plain(one_line(tool.name)), outcome, plain(one_line(tool.detail, most_chars=_DETAIL_CHARS)))
     yield table
+    if profile.findings:
+        yield Text()
+        yield _findings(profile.findings)
     if profile.kernels:
         yield Text()
         yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
@@ -38,7 +41,24 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
         yield _launches(profile.launches, profile.workload_id)
     for remark in profile.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_DETAIL_CHARS)}", "yellow")
-    yield plain(f"A profile decides nothing. Its files: grader-cli artifacts {one_line(submission_id)} --out DIR", "dim")
+    files = "" if profile.findings else f" Its files: grader-cli artifacts {one_line(submission_id)} --out DIR"
+    yield plain(f"{'What the sanitizer saw' if profile.findings else 'A profile'} decides nothing.{files}", "dim")
+
+
+def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
+    table = Table("", "where", "finding", "first", box=None, pad_edge=False, title="What the sanitizer saw", title_justify="left")
+    for one in findings[:_MOST_FINDINGS]:
+        severity = formatting.sanitizer_severity(one)
+        count = f" ({one.count} times)" if one.count > 1 else ""
+        table.add_row(
+            Text(severity, style={"error": "red", "warning": "yellow"}.get(severity, "dim")),
+            plain(one_line(formatting.sanitizer_place(one))),
+            plain(one_line(f"{one.message}{count}", most_chars=_DETAIL_CHARS)),
+            plain(formatting.sanitizer_thread(one)),
+        )
+    if len(findings) > _MOST_FINDINGS:
+        table.add_row("", "", f"and {len(findings) - _MOST_FINDINGS} more; --json has them all", "")
+    return table
 
 
 def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:

@@ -45,6 +45,7 @@ class SubmitOptions:
     precision_percent: float | None = None
     measure_s: float | None = None
     allow_cached: bool = False
+    skip_sanitizer: bool = False
 
 
 def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission_pb2.Submission:
@@ -61,6 +62,7 @@ def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission
         parent=full_name("submissions", order.parent) if order.parent else "",
         annotations=read_annotations(order.annotations),
         precision=None if order.precision_percent is None else order.precision_percent / 100,
+        skip_sanitizer=order.skip_sanitizer,
     )
     if order.measure_s is not None:
         message.measure_duration.FromNanoseconds(nanoseconds(order.measure_s, "--measure-s"))

@@ -55,14 +55,18 @@ BUILDER_BROKEN = frozenset({1, 2, 5, 127})
 BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 
 
-async def build_artifact(lease: Lease, host: Host, work: Workspace, environment: wire.Environment, steps: StepClock) -> wire.Build:
-    """Leave the artifact at `work.artifact_path`, and say how it was come by."""
+async def build_artifact(
+    lease: Lease, host: Host, work: Workspace, environment: wire.Environment, steps: StepClock, *, sanitize: bool = False
+) -> wire.Build:
+    """Leave the artifact at `work.artifact_path`, and say how it was come by. sanitize: it is for the emulated device's sanitizer, and
+    built here."""
     begun_ns = time.monotonic_ns()
     job, files = build_input(lease, environment)
+    job = replace(job, sanitize=sanitize)
 
     async def built() -> Made:
         steps.enter(Step.COMPILE)
-        found = None if host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
+        found = None if sanitize or host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
         return found or await _build_here(job, files, host, work, steps)
 
     steps.enter(Step.ARTIFACT)

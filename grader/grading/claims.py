@@ -13,7 +13,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE
 
 NOTE_LIMIT_BYTES = 256 * 1024
-TOOL_LIMIT, LAUNCH_LIMIT, DETAIL_LIMIT_CHARS, TOOL_LIMIT_CHARS, ARCHITECTURE_LIMIT_CHARS = 16, 64, 400, 64, 16
+TOOL_LIMIT, LAUNCH_LIMIT, FINDING_LIMIT, DETAIL_LIMIT_CHARS, TOOL_LIMIT_CHARS, ARCHITECTURE_LIMIT_CHARS = 16, 64, 50, 400, 64, 16
 AXES = 3
 
 
@@ -69,6 +69,27 @@ def checked(profile: wire.KernelProfile) -> wire.KernelProfile:
             replace(one, kernel=plain(one.kernel, NAME_LIMIT_CHARS)) for one in profile.launches[:LAUNCH_LIMIT] if _possible(one)
         ),
         remarks=tuple(plain(one, REMARK_LIMIT_CHARS) for one in profile.remarks[:REMARK_LIMIT]),
+        findings=tuple(_bounded_finding(one) for one in profile.findings[:FINDING_LIMIT] if _possible_finding(one)),
+    )
+
+
+def _bounded_finding(found: wire.SanitizerFinding) -> wire.SanitizerFinding:
+    return replace(
+        found,
+        message=plain(found.message, REMARK_LIMIT_CHARS),
+        path=plain(found.path, NAME_LIMIT_CHARS),
+        other_path=plain(found.other_path, NAME_LIMIT_CHARS),
+        memory=plain(found.memory, NAME_LIMIT_CHARS),
+    )
+
+
+def _possible_finding(found: wire.SanitizerFinding) -> bool:
+    where = (*found.block, *found.thread)
+    return (
+        len(found.block) in (0, AXES)
+        and len(found.thread) in (0, AXES)
+        and all(0 <= one < 2**31 for one in where)
+        and all(0 <= one < 2**31 for one in (found.line, found.other_line, found.count))
     )
 
 

@@ -31,6 +31,7 @@ from grader.grading.profile import (
 )
 from grader.grading.redaction import after_hidden, run_end
 from grader.grading.run_box import HeldRunBox, RunBox
+from grader.grading.sanitize import not_built, sanitizer_follows, tool_for
 from grader.grading.step_clock import StepClock
 from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
@@ -87,7 +88,8 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
                         async for fact in facts:
                             yield fact
                     return
-                met = False  # whether a process has met a hidden workload: what a later one says could carry its size
+                met = failed = violated = False  # met: whether a process has met a hidden workload, whose size it could report later
+                wrong: wire.Trial | None = None
                 for begins in _rounds(lease):
                     if begins is not None:
                         yield begins
@@ -107,14 +109,20 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
                                     continue
                                 met = met or (isinstance(fact, wire.Progress) and fact.hidden_at_ns is not None)
                                 failed = failed or load_failed(fact)
+                                violated = violated or isinstance(fact, wire.Violation)
+                                if isinstance(fact, wire.Trial) and fact.outcome is not wire.TrialOutcome.PASSED:
+                                    wrong = wrong or fact
                                 yield fact
-                    if failed:  # right in every process, or not right
-                        return
-                    if begins is None and not restart:
+                    # Right in every process, or not right.
+                    if failed or (begins is None and not restart):
                         break
-                if lease.submission.new.mode is wire.Mode.PROFILE:
+                if lease.submission.new.mode is wire.Mode.PROFILE and not failed:
                     async for fact in _profile(lease, host, work, lane, seat, problem, build):
                         yield fact
+        if sanitizer_follows(lease.submission.new, wrong, violated=violated, on_gpu=seat.gpu is not None):
+            chosen = profiled_workload(problem, largest=False, preferred=wrong.workload_id if wrong else "")
+            async for fact in _sanitize(lease, host, work, seat, chosen, build, environment, steps):
+                yield fact
 
 
 async def _sweep(
@@ -167,6 +175,50 @@ async def _profile(
     claimed.append(unavailable_tools(on_gpu=on_gpu))
     async for fact in profiled(tuple(claimed), host, build):
         yield fact
+
+
+async def _sanitize(
+    lease: Lease,
+    host: Host,
+    work: Workspace,
+    seat: LaneReservation,
+    chosen: wire.ProblemSpec | None,
+    build: wire.Build,
+    environment: wire.Environment,
+    steps: StepClock,
+) -> AsyncIterator[wire.Fact]:
+    """Run a kernel that was verified once more, under the device's sanitizer. Others have the lane while it is compiled for that.
+
+    chosen: the problem with the one workload to run; None where all are hidden."""
+    yield wire.Progress(stage=wire.Stage.PROFILING)
+    on_gpu = seat.gpu is not None
+    tool = tool_for(lease.submission.new.language, on_gpu=on_gpu)
+    if isinstance(tool, RunTool) and chosen is None:
+        tool = no_workload(tool)
+    if isinstance(tool, ProfileClaims) or chosen is None:
+        async for fact in profiled((tool,) if isinstance(tool, ProfileClaims) else (), host, build):
+            yield fact
+        return
+    assert work.make_output is not None
+    with work.make_output() as out_dir, work.make_output() as built_dir:
+        if not on_gpu:
+            work = dataclasses.replace(work, out_dir=built_dir, artifact_path=work.artifact_path.with_name("sanitized"))
+            built = await build_artifact(lease, host, work, environment, steps, sanitize=True)
+            if built.outcome is not BuildOutcome.BUILT:
+                async for fact in profiled((not_built(built),), host, build):
+                    yield fact
+                return
+            build = built
+        steps.enter(Step.PROFILE)
+        spec = _run_spec(lease, chosen, host, work, seat, PROFILE_BOX, tool, out_dir)
+        job = partial(_job, lease, chosen, host, work, build, mode=wire.Mode.TEST)
+        claimed = []
+        async with seat.lane() as lane, aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as found:
+            async for each in found:
+                if isinstance(each, ProfileClaims):
+                    claimed.append(each)
+        async for fact in profiled(tuple(claimed), host, build):
+            yield fact
 
 
 def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:
@@ -333,7 +385,7 @@ def _job(
         problem=with_calling_convention(problem, new),
         language=new.language,
         entry=new.entry or entry_in(problem, new.language),
-        mode=mode or (wire.Mode.TEST if new.mode is wire.Mode.PROFILE else new.mode),
+        mode=mode or (wire.Mode.TEST if new.mode in (wire.Mode.PROFILE, wire.Mode.SANITIZE) else new.mode),
         link_path=str((link_dir or work.link_dir) / "judge.sock"),
         artifact_path=str(work.artifact_path),
         artifact_digest=build.artifact_digest,

@@ -85,7 +85,7 @@ class Profile:
         """A run box's limits: what one workload takes, and for every workload that is timed as much more as the judge may take for it,
         its baselines' compilation too. A runner that hangs meets the judge's own limits long before. measure_s: as the submission asks."""
         limits = self.run_cuda if on_gpu else self.run
-        if mode in (wire.Mode.TEST, wire.Mode.PROFILE):
+        if mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
             return limits
         if mode is wire.Mode.SWEEP:  # however many sizes: the last one begins before sweep_s is over
             return replace(limits, wall_s=limits.wall_s + self.sweep_s, cpu_s=limits.cpu_s + self.sweep_s)

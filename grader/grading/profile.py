@@ -25,6 +25,7 @@ from grader.model import Lease
 from sandbox.protocol import wire
 from sandbox.protocol.output import (
     COMPUTE_SANITIZER,
+    EMULATED_SANITIZER,
     NCU,
     NCU_CSV,
     NCU_REPORT,
@@ -70,6 +71,12 @@ class RunTool:
 
 
 TORCH = RunTool(name=TORCH_PROFILER, files=(TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED), options=("--profile", "{out}"))
+GPU_SANITIZER = RunTool(
+    name=COMPUTE_SANITIZER,
+    files=(SANITIZER_TEXT,),
+    command=module_argv("sandbox.runner.nvidia_tools", COMPUTE_SANITIZER, "{out}"),
+    on_smallest=True,
+)
 # In this order: one that brings a GPU to a stop comes last.
 GPU_TOOLS = (
     RunTool(
@@ -79,12 +86,7 @@ GPU_TOOLS = (
         command=module_argv("sandbox.runner.nvidia_tools", NCU, "{out}"),
         directory=NSIGHT,
     ),
-    RunTool(
-        name=COMPUTE_SANITIZER,
-        files=(SANITIZER_TEXT,),
-        command=module_argv("sandbox.runner.nvidia_tools", COMPUTE_SANITIZER, "{out}"),
-        on_smallest=True,
-    ),
+    GPU_SANITIZER,
 )
 
 
@@ -96,7 +98,7 @@ def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
 def unavailable_tools(*, on_gpu: bool) -> ProfileClaims:
     """Those that can't, named in every profile, so that nobody looks for them."""
     left = () if on_gpu else GPU_TOOLS
-    return _without_result(ToolOutcome.UNAVAILABLE, "it needs a GPU", *(one.name for one in left))
+    return without_result(ToolOutcome.UNAVAILABLE, "it needs a GPU", *(one.name for one in left))
 
 
 async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
@@ -122,6 +124,7 @@ def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
         kernels=tuple(use for one in profiles for use in one.kernels)[:KERNEL_LIMIT],
         launches=tuple(launch for one in profiles for launch in one.launches)[: claims.LAUNCH_LIMIT],
         remarks=tuple(dict.fromkeys(remark for one in profiles for remark in one.remarks)),
+        findings=tuple(found for one in profiles for found in one.findings)[: claims.FINDING_LIMIT],
         order_swap=next((one.order_swap for one in profiles if one.order_swap is not None), None),
     )
 
@@ -158,7 +161,7 @@ def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClai
         BoxCause.MEMORY_LIMIT: "it took more memory than a box may",
         BoxCause.OUTPUT_LIMIT: "it printed too much",
     }.get(end.cause, found.missing)
-    return _without_result(ToolOutcome.FAILED, how, tool)
+    return without_result(ToolOutcome.FAILED, how, tool)
 
 
 async def run_profile(
@@ -166,7 +169,7 @@ async def run_profile(
 ) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
     """Have the kernel launched once more in a fresh box, under a profiler; progress, then what that left.
 
-    Of the facts of this run only the order swap is kept: the kernel was judged before. job: of one public workload, in mode PROFILE.
+    Of the facts of this run only the order swap is kept: the kernel was judged before. job: of one public workload.
     """
     why, end, swapped = "", BoxExit(cause=BoxCause.EXITED), None
     try:
@@ -193,23 +196,29 @@ async def run_profile(
     workload_id = wanted.problem.workloads[0].workload_id
     # It compiles nothing. Which workload it was is not the box's to say. Launches are what torch's profiler has to say.
     launches = () if tool.command else found.profile.launches
-    profile = replace(found.profile, kernels=(), architecture="", launches=launches, workload_id=workload_id if launches or swapped else "")
+    findings = found.profile.findings if tool.name == EMULATED_SANITIZER else ()
+    shown_id = workload_id if launches or findings or swapped else ""
+    profile = replace(found.profile, kernels=(), architecture="", launches=launches, findings=findings, workload_id=shown_id)
     checked = unless_missing(replace(found, profile=profile), tool.name, end)
     yield replace(checked, profile=replace(checked.profile, order_swap=swapped))
 
 
-def profiled_workload(problem: wire.ProblemSpec, *, largest: bool) -> wire.ProblemSpec | None:
-    """The problem with the one public workload that is profiled, the largest or the smallest; None where all are hidden."""
+def profiled_workload(problem: wire.ProblemSpec, *, largest: bool, preferred: str = "") -> wire.ProblemSpec | None:
+    """The problem with the one public workload that is profiled: the one of the id `preferred`, else the largest or the smallest; None
+    where all are hidden."""
     shown = sorted((one for one in problem.workloads if not one.hidden), key=lambda one: math.prod(one.axes.values()))
-    return replace(problem, workloads=(shown[-1 if largest else 0],), trial_count=1) if shown else None
+    if not shown:
+        return None
+    chosen = next((one for one in shown if one.workload_id == preferred), shown[-1 if largest else 0])
+    return replace(problem, workloads=(chosen,), trial_count=1)
 
 
 def no_workload(tool: RunTool) -> ProfileClaims:
     """Where every workload is hidden."""
-    return _without_result(ToolOutcome.UNAVAILABLE, "the problem has no public workload", tool.name)
+    return without_result(ToolOutcome.UNAVAILABLE, "the problem has no public workload", tool.name)
 
 
-def _without_result(outcome: ToolOutcome, detail: str, *names: str) -> ProfileClaims:
+def without_result(outcome: ToolOutcome, detail: str, *names: str) -> ProfileClaims:
     """Tools that have found nothing, and why."""
     return ProfileClaims(
         profile=wire.KernelProfile(tools=tuple(wire.ProfileTool(name=one, outcome=outcome, detail=detail) for one in names))

@@ -1,4 +1,4 @@
-"""What a report shows of a profile: tools, kernels, launches.  Pure."""
+"""What a report shows of a profile: tools, findings, kernels, launches.  Pure."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def profile(found: report_pb2.Profile) -> dict[str, Any]:
         "kernels": [kernel_row(one) for one in found.kernels][:ROWS],
         "launches": [_launch(one) for one in found.launches][:ROWS],
         "remarks": list(found.remarks)[:ROWS],
+        "findings": [_finding(one) for one in found.findings][:ROWS],
+    }
+
+
+def _finding(one: report_pb2.SanitizerFinding) -> dict[str, Any]:
+    return {
+        "severity": formatting.sanitizer_severity(one),
+        "place": formatting.sanitizer_place(one) or "-",
+        "message": one.message,
+        "thread": formatting.sanitizer_thread(one) or "-",
+        "count": one.count,
     }
 
 

@@ -94,6 +94,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
         annotations=dict(asked.annotations),
         precision=asked.precision if asked.HasField("precision") else None,
         measure_s=asked.measure_duration.ToNanoseconds() / 1e9 if asked.HasField("measure_duration") else None,
+        skip_sanitizer=asked.skip_sanitizer,
     )
     return Accepted(new=new, problem=problem, request_id=request.request_id, allow_cached=request.allow_cached_result)
 

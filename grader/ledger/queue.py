@@ -18,7 +18,15 @@ from grader.ledger.tables import submissions, usage
 from grader.model import Position, SubmissionState
 from sandbox.protocol import wire
 
-PRIORITIES = {wire.Mode.TEST: 0, wire.Mode.BENCHMARK: 1, wire.Mode.PROFILE: 1, wire.Mode.SWEEP: 1, wire.Mode.RANKED: 2}  # smaller is sooner
+# Smaller is sooner.
+PRIORITIES = {
+    wire.Mode.TEST: 0,
+    wire.Mode.SANITIZE: 0,
+    wire.Mode.BENCHMARK: 1,
+    wire.Mode.PROFILE: 1,
+    wire.Mode.SWEEP: 1,
+    wire.Mode.RANKED: 2,
+}
 REJUDGE_PRIORITY = 3
 RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300

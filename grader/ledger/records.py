@@ -31,7 +31,16 @@ _REPORT = TypeAdapter(Report)
 _PROBLEM = TypeAdapter(Problem)
 _FAILURE = TypeAdapter(Failure)
 _SOURCES = TypeAdapter(tuple[SourceFile, ...])
-_LEFT_OUT = ("user", "competition_id", "tags", "parent_id", "annotations", "precision", "measure_s")  # where they are empty
+_LEFT_OUT = (
+    "user",
+    "competition_id",
+    "tags",
+    "parent_id",
+    "annotations",
+    "precision",
+    "measure_s",
+    "skip_sanitizer",
+)  # where they are empty
 
 
 def to_text(data: Any) -> str:
@@ -85,6 +94,7 @@ def submission(row: sa.Row[Any]) -> Submission:
             annotations=json.loads(values["annotations"]) if values["annotations"] else {},
             precision=values["precision"],
             measure_s=values["measure_s"],
+            skip_sanitizer=bool(values["skip_sanitizer"]),
         ),
         problem_digest=values["problem_digest"],
         state=SubmissionState(values["state"]),

@@ -45,7 +45,8 @@ class EarlierResult:
 def content_digest(new: NewSubmission, problem: Problem, sources: str) -> str:
     """What is the same in identical submissions. sources: the text of those of new, as the ledger keeps it."""
     settings = new.user, new.language, new.entry, new.device_kind, new.mode, new.competition_id, new.precision, new.measure_s
-    data = json.dumps([problem.digest, *settings, sources])
+    unset = ("skip_sanitizer",) if new.skip_sanitizer else ()
+    data = json.dumps([problem.digest, *settings, *unset, sources])
     return hashlib.sha256(data.encode()).hexdigest()
 
 

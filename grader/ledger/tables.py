@@ -90,6 +90,7 @@ submissions = sa.Table(
     sa.Column("annotations", sa.Text, nullable=False, server_default=""),  # JSON; "": none
     sa.Column("precision", sa.Float),  # this and the next: as the submission asks for; null: the server's
     sa.Column("measure_s", sa.Float),
+    sa.Column("skip_sanitizer", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("content_digest", sa.String(64)),  # what identical submissions have in common; null: from before this was kept
     sa.Index(None, "state", "number"),
     # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.

@@ -104,6 +104,7 @@ def submit(
             "annotations": records.to_text(new.annotations) if new.annotations else "",
             "precision": new.precision,
             "measure_s": new.measure_s,
+            "skip_sanitizer": new.skip_sanitizer,
             "content_digest": content,
         },
     ).scalar_one()

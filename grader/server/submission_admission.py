@@ -45,9 +45,9 @@ class SubmissionAdmission:
         competition = self.competitions.get(parse(COMPETITIONS, request.submission.competition, "competition"))
         kind = _device_kind(competition, request.submission.device_kind)
         accepted = submission_check.check(request, self._problem_of(competition), device_kinds)
-        if accepted.new.mode is wire.Mode.PROFILE:
-            # Its files come from processes that begin after secret workloads were run, and could carry what those left behind.
-            text = "a competition takes no MODE_PROFILE; leave `competition` out to profile a kernel on the public workloads"
+        if accepted.new.mode in (wire.Mode.PROFILE, wire.Mode.SANITIZE):
+            # What they find comes from processes that begin after secret workloads were run, and could carry what those left behind.
+            text = f"a competition takes no MODE_{accepted.new.mode.name}; leave `competition` out to run it on the public workloads"
             raise InvalidSubmission([FieldViolation("mode", text)])
         if not devices.is_offered(kind, device_kinds):
             raise NoSuchDevice(kind, [one for one in competition.device_kinds if devices.is_offered(one, device_kinds)])

@@ -23,6 +23,24 @@ class ProfileToolOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PROFILE_TOOL_OUTCOME_FAILED: _ClassVar[ProfileToolOutcome]
     PROFILE_TOOL_OUTCOME_UNAVAILABLE: _ClassVar[ProfileToolOutcome]
 
+class SanitizerFindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SANITIZER_FINDING_KIND_UNSPECIFIED: _ClassVar[SanitizerFindingKind]
+    SANITIZER_FINDING_KIND_OUT_OF_BOUNDS: _ClassVar[SanitizerFindingKind]
+    SANITIZER_FINDING_KIND_UNINITIALISED_READ: _ClassVar[SanitizerFindingKind]
+    SANITIZER_FINDING_KIND_RACE: _ClassVar[SanitizerFindingKind]
+    SANITIZER_FINDING_KIND_DIVERGENT_BARRIER: _ClassVar[SanitizerFindingKind]
+    SANITIZER_FINDING_KIND_MISALIGNED: _ClassVar[SanitizerFindingKind]
+    SANITIZER_FINDING_KIND_INACTIVE_LANE: _ClassVar[SanitizerFindingKind]
+    SANITIZER_FINDING_KIND_UNCHECKED_LAUNCH: _ClassVar[SanitizerFindingKind]
+
+class SanitizerSeverity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SANITIZER_SEVERITY_UNSPECIFIED: _ClassVar[SanitizerSeverity]
+    SANITIZER_SEVERITY_ERROR: _ClassVar[SanitizerSeverity]
+    SANITIZER_SEVERITY_WARNING: _ClassVar[SanitizerSeverity]
+    SANITIZER_SEVERITY_INFO: _ClassVar[SanitizerSeverity]
+
 class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     VERDICT_UNSPECIFIED: _ClassVar[Verdict]
@@ -118,6 +136,18 @@ PROFILE_TOOL_OUTCOME_UNSPECIFIED: ProfileToolOutcome
 PROFILE_TOOL_OUTCOME_RAN: ProfileToolOutcome
 PROFILE_TOOL_OUTCOME_FAILED: ProfileToolOutcome
 PROFILE_TOOL_OUTCOME_UNAVAILABLE: ProfileToolOutcome
+SANITIZER_FINDING_KIND_UNSPECIFIED: SanitizerFindingKind
+SANITIZER_FINDING_KIND_OUT_OF_BOUNDS: SanitizerFindingKind
+SANITIZER_FINDING_KIND_UNINITIALISED_READ: SanitizerFindingKind
+SANITIZER_FINDING_KIND_RACE: SanitizerFindingKind
+SANITIZER_FINDING_KIND_DIVERGENT_BARRIER: SanitizerFindingKind
+SANITIZER_FINDING_KIND_MISALIGNED: SanitizerFindingKind
+SANITIZER_FINDING_KIND_INACTIVE_LANE: SanitizerFindingKind
+SANITIZER_FINDING_KIND_UNCHECKED_LAUNCH: SanitizerFindingKind
+SANITIZER_SEVERITY_UNSPECIFIED: SanitizerSeverity
+SANITIZER_SEVERITY_ERROR: SanitizerSeverity
+SANITIZER_SEVERITY_WARNING: SanitizerSeverity
+SANITIZER_SEVERITY_INFO: SanitizerSeverity
 VERDICT_UNSPECIFIED: Verdict
 VERDICT_ACCEPTED: Verdict
 VERDICT_COMPILE_ERROR: Verdict
@@ -232,7 +262,7 @@ class Span(_message.Message):
     def __init__(self, step: _Optional[_Union[Step, str]] = ..., begin: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Profile(_message.Message):
-    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "order_swap")
+    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "order_swap", "findings")
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -240,6 +270,7 @@ class Profile(_message.Message):
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     REMARKS_FIELD_NUMBER: _ClassVar[int]
     ORDER_SWAP_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
     tools: _containers.RepeatedCompositeFieldContainer[ProfileTool]
     workload_id: str
     architecture: str
@@ -247,7 +278,34 @@ class Profile(_message.Message):
     launches: _containers.RepeatedCompositeFieldContainer[KernelLaunch]
     remarks: _containers.RepeatedScalarFieldContainer[str]
     order_swap: OrderSwap
-    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ...) -> None: ...
+    findings: _containers.RepeatedCompositeFieldContainer[SanitizerFinding]
+    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ..., findings: _Optional[_Iterable[_Union[SanitizerFinding, _Mapping]]] = ...) -> None: ...
+
+class SanitizerFinding(_message.Message):
+    __slots__ = ("kind", "severity", "message", "path", "line", "other_path", "other_line", "memory", "block", "thread", "count")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    OTHER_PATH_FIELD_NUMBER: _ClassVar[int]
+    OTHER_LINE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    THREAD_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    kind: SanitizerFindingKind
+    severity: SanitizerSeverity
+    message: str
+    path: str
+    line: int
+    other_path: str
+    other_line: int
+    memory: str
+    block: _containers.RepeatedScalarFieldContainer[int]
+    thread: _containers.RepeatedScalarFieldContainer[int]
+    count: int
+    def __init__(self, kind: _Optional[_Union[SanitizerFindingKind, str]] = ..., severity: _Optional[_Union[SanitizerSeverity, str]] = ..., message: _Optional[str] = ..., path: _Optional[str] = ..., line: _Optional[int] = ..., other_path: _Optional[str] = ..., other_line: _Optional[int] = ..., memory: _Optional[str] = ..., block: _Optional[_Iterable[int]] = ..., thread: _Optional[_Iterable[int]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ProfileTool(_message.Message):
     __slots__ = ("name", "outcome", "detail")

@@ -23,6 +23,7 @@ from sandbox.protocol.wire import BoxCause, BuildOutcome, LoadOutcome, TrialOutc
 __all__ = ["IncompleteFacts", "fold", "median"]
 T = TypeVar("T")
 Facts = tuple[wire.Fact, ...]
+_EXPLAINED = (Verdict.WRONG_ANSWER, Verdict.RUNTIME_ERROR)  # by what a sanitizer saw
 NOT_SCORED = "NOT_SCORED"  # accepted in ranked mode, and on no board
 
 
@@ -45,10 +46,11 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     unscored = (NOT_SCORED,) if ranking is not None and verdict is Verdict.ACCEPTED and found is None else ()
     end = _last(facts, wire.RunEnd)
     crash = _crash(facts) if verdict is Verdict.RUNTIME_ERROR else None
+    profile = None if verdict is Verdict.DISQUALIFIED else _last(facts, wire.KernelProfile)
     return Report(
         verdict=verdict,
         reason=reason,
-        summary=summary,
+        summary=f"{summary}{_cause(profile)}" if verdict in _EXPLAINED else summary,
         speedups=() if swept else speedups(processes),  # a mean over the sizes of a plot would be of no problem
         build=_last(facts, wire.Build),
         trials=tuple(_of(judged, wire.Trial)),
@@ -60,11 +62,24 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         score=found,
         process_count=len(rounds),
         rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
-        profile=_last(facts, wire.KernelProfile) if verdict is Verdict.ACCEPTED else None,
+        profile=profile,
         exit_code=crash.exit_code if crash else None,
         signal=crash.signal if crash else None,
         timeline=found_times.spans if (found_times := _last(facts, wire.AttemptTimeline)) else (),
     )
+
+
+def _cause(profile: wire.KernelProfile | None) -> str:
+    """What the sanitizer takes for the cause, as the end of a verdict's sentence. The kernel's process reports it."""
+    findings = profile.findings if profile else ()
+    found = next((one for one in findings if one.severity is wire.SanitizerSeverity.ERROR), None)
+    if found is None:
+        return ""
+    if found.kind in (wire.SanitizerKind.UNINITIALISED_READ, wire.SanitizerKind.RACE):
+        # Threads that skip a barrier leave unwritten what the others read behind it.
+        found = next((one for one in findings if one.kind is wire.SanitizerKind.DIVERGENT_BARRIER), found)
+    where = f"{found.path}:{found.line}: " if found.path else ""
+    return f" The sanitizer reports: {where}{found.message.rstrip('.')}."
 
 
 def _rounds(facts: Facts) -> list[Facts]:

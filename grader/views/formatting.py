@@ -264,6 +264,23 @@ def byte_count(size_bytes: int) -> str:
     return f"{size_bytes} B" if size_bytes < 1000 else f"{value:.3g} {unit}"
 
 
+def sanitizer_severity(found: report_pb2.SanitizerFinding) -> str:
+    """How much a finding weighs, in a word."""
+    return report_pb2.SanitizerSeverity.Name(found.severity).removeprefix("SANITIZER_SEVERITY_").lower()
+
+
+def sanitizer_place(found: report_pb2.SanitizerFinding) -> str:
+    """Where a sanitizer saw it: `kernel.cu:31`, and the other line of a race; "" where that is not known."""
+    places = [f"{path}:{line}" for path, line in ((found.path, found.line), (found.other_path, found.other_line)) if path and line]
+    return " and ".join(dict.fromkeys(places))
+
+
+def sanitizer_thread(found: report_pb2.SanitizerFinding) -> str:
+    """Which thread was the first: `block (0, 0, 0), thread (3, 0, 0)`; "" where that is not known."""
+    named = [f"{word} ({', '.join(map(str, one))})" for word, one in (("block", found.block), ("thread", found.thread)) if one]
+    return ", ".join(named)
+
+
 def profile_outcome(outcome: report_pb2.ProfileToolOutcome) -> str:
     """What became of a tool of profile mode, in words."""
     name = name_of(report_pb2.ProfileToolOutcome, outcome, "PROFILE_TOOL_OUTCOME_").lower()

@@ -3,7 +3,8 @@ a source that it has no entry, whatever the headers.
 
 Light headers leave things out, so most errors may be their fault. Not so where the first error is a name that torch's headers do not
 contain at all, a slip in the grammar, or a tensor-core fragment that CUDA does not have: what stands before it was understood, and the
-same names mean the same with both. Later errors may be consequences of the first and prove nothing. A source that uses a macro which only torch's own headers have proves nothing either.
+same names mean the same with both. Later errors may be consequences of the first and prove nothing. A source that uses a macro which only
+torch's own headers have proves nothing either.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str,
     joined = ", ".join(name.text for name in names)
     if not dynamic:
         yield _insert(tokens[first].start, f"struct emu_shared_{number} {{ ")
-        yield _insert(tokens[last].end, f" }}; auto& [{joined}] = ::emu::emu_shared<emu_shared_{number}>();")
+        yield _insert(tokens[last].end, f" }}; EMU_SHARED(emu_shared_{number}, {joined});")
         return
     yield from _without_alignment(tokens, first, last)
     yield _insert(tokens[first].start, "typedef ")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import emulation, precompiled
+from sandbox.compilers import emulation, precompiled, sanitizer
 from sandbox.compilers.headers import Headers
 from sandbox.compilers.steps import Compiler, CompilerStep, object_name
 from sandbox.protocol import elf, wire
@@ -20,17 +20,23 @@ TRANSLATED = "translated"
 class Emulated:
     """Compiles translated sources.
 
-    files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers may lie.
+    files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers may lie. sanitize: every
+    access is reported to the device's sanitizer.
     """
 
     files: Path
     translated: Path
     sources: Mapping[str, str]
     ready: Path
+    sanitize: bool = False
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan g++; it stands next to the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
-        words = [f"-I{self.translated}", *flags(headers), *precompiled.prefix(path, self.sources[path], headers, self.ready)]
+        words = [f"-I{self.translated}", *flags(headers)]
+        if self.sanitize:  # precompiled headers were compiled without it
+            words += [*sanitizer.flags(), f"-ffile-prefix-map={self.files}/="]
+        else:
+            words += precompiled.prefix(path, self.sources[path], headers, self.ready)
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
@@ -45,7 +51,7 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
         target = translated / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(emulation.translate(text, path), "utf-8")
-    return Emulated(files=files, translated=translated, sources=sources, ready=precompiled.directory())
+    return Emulated(files=files, translated=translated, sources=sources, ready=precompiled.directory(), sanitize=job.sanitize)
 
 
 def flags(headers: Headers) -> list[str]:

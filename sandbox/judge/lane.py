@@ -314,7 +314,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
 
 
 def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
-    if job.mode in (wire.Mode.TEST, wire.Mode.PROFILE):
+    if job.mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
         return ()
     # The hidden ones last, as above: between public ones, each would be seen to take its time.
     measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)

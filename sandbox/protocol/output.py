@@ -11,6 +11,7 @@ FILE_LIMIT_BYTES = 16 * 1024 * 1024  # of a file that a profiler leaves
 TORCH_PROFILER = "torch profiler"
 TORCH_TABLE, TORCH_TRACE = "torch_profile.txt", "torch_trace.json"
 TORCH_TRACE_PACKED = f"{TORCH_TRACE}.gz"  # in its place where it is too large
+EMULATED_SANITIZER = "sanitizer"  # of the emulated device
 COMPUTE_SANITIZER, SANITIZER_TEXT = "compute-sanitizer", "compute_sanitizer.txt"
 NCU, NCU_REPORT, NCU_TEXT, NCU_CSV = "ncu", "ncu.ncu-rep", "ncu_details.txt", "ncu_details.csv"
 NSIGHT = Path("/opt/nvidia/nsight-compute")  # where NVIDIA's packages put ncu; the toolkit has a script that starts it

@@ -31,6 +31,7 @@ class Mode(StrEnum):
     RANKED = "ranked"
     PROFILE = "profile"
     SWEEP = "sweep"  # each workload by itself, whatever became of the others; never scored
+    SANITIZE = "sanitize"  # as TEST, and a sanitizer looks at the kernel, whatever its verdict is
 
 
 class Stage(StrEnum):
@@ -331,6 +332,7 @@ class BuildJob:
     architecture: str = ""  # for nvcc, such as "sm_90"; "": its default here
     language_module: str = ""  # of a language that another package brings
     modules: tuple[str, ...] = ()  # the problem's own files that a Python submission may import, below {src}/modules
+    sanitize: bool = False  # compiled for the emulated device's sanitizer
     call: EntryCall | None = None  # None where only the problem's own code knows it
 
 
@@ -657,9 +659,48 @@ class KernelLaunch:
     duration_ns: int | None = None  # of all of them together; None where nothing took it
 
 
+class SanitizerKind(StrEnum):
+    """What a sanitizer has found."""
+
+    OUT_OF_BOUNDS = "out_of_bounds"
+    UNINITIALISED_READ = "uninitialised_read"
+    RACE = "race"
+    DIVERGENT_BARRIER = "divergent_barrier"
+    MISALIGNED = "misaligned"
+    INACTIVE_LANE = "inactive_lane"  # a shuffle or a mask names a lane that does not take part
+    UNCHECKED_LAUNCH = "unchecked_launch"  # a launch failed, and the host never asked
+
+
+class SanitizerSeverity(StrEnum):
+    """Whether a finding makes a kernel wrong."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SanitizerFinding:
+    """Something that a sanitizer saw a kernel do, once for each pair of source lines; a claim. message: a sentence. path, line: where, as
+    the submission names its files; "" and 0 where that is not known. other_path, other_line: the other access of a race. memory: the
+    array's name, as far as it is known. block, thread: x, y, z of the first. count: how often it was seen."""
+
+    kind: SanitizerKind
+    severity: SanitizerSeverity
+    message: str
+    path: str = ""
+    line: int = 0
+    other_path: str = ""
+    other_line: int = 0
+    memory: str = ""
+    block: tuple[int, ...] = ()
+    thread: tuple[int, ...] = ()
+    count: int = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelProfile:
-    """What the tools of profile mode found. All of it is a claim of the boxes that they ran in: shown, and never in a verdict or a score.
+    """What the tools of profile mode, or a sanitizer, found. All of it is a claim of the boxes that they ran in, and decides nothing.
     workload_id: the public workload that was run; "" where none was. architecture: what the static tools compiled for."""
 
     tools: tuple[ProfileTool, ...] = ()
@@ -668,6 +709,7 @@ class KernelProfile:
     kernels: tuple[KernelUse, ...] = ()
     launches: tuple[KernelLaunch, ...] = ()
     remarks: tuple[str, ...] = ()
+    findings: tuple[SanitizerFinding, ...] = ()  # the likeliest cause first
     order_swap: OrderSwap | None = None  # of the workload that was run; the judge's, and no claim
 
 

@@ -1,7 +1,8 @@
 """The runner: the untrusted process that loads the artifact and launches it when the gate says go.
 
 Runs in a run box.  Has no reference, no expected values and no result channel.
-Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--wait DIRECTORY] [--profile OUT | --profiler-range]`.
+Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--wait DIRECTORY]
+[--profile OUT | --profiler-range | --sanitize]`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
 from sandbox.runner.profile import launch_in_range, profile
+from sandbox.runner.sanitized import keep_library, with_named_memory
 
-PROFILE, PROFILER_RANGE = "--profile", "--profiler-range"
+PROFILE, PROFILER_RANGE, SANITIZE = "--profile", "--profiler-range", "--sanitize"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 
 
@@ -45,10 +47,14 @@ def main(argv: list[str] | None = None) -> int:
     first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
     try:
         # From here on untrusted code has run in this process: nothing that it says is believed.
+        if SANITIZE in arguments:
+            keep_library(artifact_fd)
         kernel = implementation(job.language, job.language_module).load(artifact_fd, state_fd, job, arena)
     except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
         gate.reply(first, failure(error, device))
         return 1
+    if SANITIZE in arguments:
+        kernel = with_named_memory(kernel, job, arena)
     gate.reply(first, Answer(status=Status.OK))
     own = kernel.own_operators
     serve(

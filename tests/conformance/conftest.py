@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import emulation
+from sandbox.compilers import emulation, sanitizer
 
 Build = Callable[..., Path]
 
@@ -36,3 +36,15 @@ def build(tmp_path: Path) -> Build:
         return tmp_path / "program"
 
     return build
+
+
+def compile_sanitized(source: Path, folder: Path, *flags: str) -> Path:
+    """Compile `source` for the device's sanitizer, and link it, in two steps: the linker gets none of the sanitizer's flags."""
+    translated, program = folder / "translated" / source.name, folder / "program"
+    translated.parent.mkdir(exist_ok=True)
+    translated.write_text(emulation.translate(source.read_text(), source.name))
+    includes = [word for directory in emulation.include_dirs() for word in ("-isystem", directory)]
+    command = ["g++", *emulation.compile_flags(), *includes, *sanitizer.flags(), *flags, "-c", str(translated), "-o", f"{program}.o"]
+    subprocess.run(command, cwd=source.parent, check=True, timeout=240)
+    subprocess.run(["g++", f"{program}.o", "-o", str(program), "-pthread"], check=True, timeout=120)
+    return program

@@ -213,6 +213,7 @@ class Grading:
             entry=entry,
             device_kind=device or self.device,
             mode=mode,
+            skip_sanitizer=True,
         )
         submission = Submission(
             submission_id=f"{self.state_id}n{self._count}",

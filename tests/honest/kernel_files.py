@@ -44,7 +44,7 @@ class Kernel:
     def submission(self, problem_id: str) -> NewSubmission:
         """What is submitted: the file, as it lies here."""
         source = SourceFile(path=self.path.name, content=self.path.read_text("utf-8"))
-        return NewSubmission(problem_id=problem_id, language=self.language, sources=(source,), mode=self.mode)
+        return NewSubmission(problem_id=problem_id, language=self.language, sources=(source,), mode=self.mode, skip_sanitizer=True)
 
 
 def read(path: Path) -> Kernel:

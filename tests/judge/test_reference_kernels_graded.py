@@ -198,7 +198,7 @@ async def graded(fleet: LocalFleet, place: str, content: str) -> Report:
     assert language in problem.languages
     submission = Submission(
         submission_id=f"imported{abs(hash(content)):x}",
-        new=NewSubmission(problem_id=problem.problem_id, language=language, sources=(source,), mode=wire.Mode.TEST),
+        new=NewSubmission(problem_id=problem.problem_id, language=language, sources=(source,), mode=wire.Mode.TEST, skip_sanitizer=True),
         problem_digest=problem.digest,
         state=SubmissionState.RUNNING,
         create_time=datetime.now(UTC),

@@ -75,7 +75,7 @@ def test_operators_for_a_gpu_are_registered_for_the_cpu(source: str, translated:
 def test_static_shared_memory_becomes_a_reference_into_the_block() -> None:
     """Whatever the declaration declares."""
     translated = body("__global__ void k() {\n  __shared__ float a[4][N + 1], b;\n}\n")
-    assert "struct emu_shared_1 {  float a[4][N + 1], b; }; auto& [a, b] = ::emu::emu_shared<emu_shared_1>();" in translated
+    assert "struct emu_shared_1 {  float a[4][N + 1], b; }; EMU_SHARED(emu_shared_1, a, b);" in translated
 
 
 def test_dynamic_shared_memory_is_one_array_of_the_block() -> None:

@@ -6,17 +6,17 @@
 #include "fault.h"
 
 template <class T>
-T __ldg(const T* address) {
+EMU_INLINE T __ldg(const T* address) {
     return *address;
 }
 #define EMU_LOAD(name)                           \
     template <class T>                           \
-    T name(const T* address) {                   \
+    EMU_INLINE T name(const T* address) {                   \
         return *address;                         \
     }
 #define EMU_STORE(name)                          \
     template <class T>                           \
-    void name(T* address, T value) {             \
+    EMU_INLINE void name(T* address, T value) {             \
         *address = value;                        \
     }
 EMU_LOAD(__ldca) EMU_LOAD(__ldcg) EMU_LOAD(__ldcs) EMU_LOAD(__ldlu) EMU_LOAD(__ldcv)

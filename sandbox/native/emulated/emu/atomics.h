@@ -5,6 +5,12 @@
 
 #include "block.h"
 
+#ifdef EMU_SANITIZE
+#define EMU_SWAP_ORDER __ATOMIC_RELAXED
+#else
+#define EMU_SWAP_ORDER __ATOMIC_SEQ_CST
+#endif
+
 namespace emu EMU_HIDDEN {
 
 // A thread that spins on an atomic must let the others of its block run now and then.
@@ -20,7 +26,7 @@ struct BitsOf {
 };
 
 template <class T, class Function>
-T update(T* address, Function next) {
+EMU_INLINE T update(T* address, Function next) {
     using Bits = typename BitsOf<T>::type;
     auto* bits = reinterpret_cast<Bits*>(address);
     Bits seen = __atomic_load_n(bits, __ATOMIC_RELAXED);
@@ -35,25 +41,31 @@ T update(T* address, Function next) {
 }
 
 template <class T>
-T compare_and_swap(T* address, T compare, T value) {
+EMU_INLINE T compare_and_swap(T* address, T compare, T value) {
     count_atomic();
-    __atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    // CUDA's is relaxed; the stronger order is for those who spin on it between OS threads.
+    __atomic_compare_exchange_n(address, &compare, value, false, EMU_SWAP_ORDER, EMU_SWAP_ORDER);
     return compare;
 }
 
 template <class T>
-T exchange_value(T* address, T value) {
+EMU_INLINE T exchange_value(T* address, T value) {
+    using Bits = typename BitsOf<T>::type;
     count_atomic();
-    return update(address, [value](T) { return value; });
+    Bits bits, old;
+    memcpy(&bits, &value, sizeof bits);
+    old = __atomic_exchange_n(reinterpret_cast<Bits*>(address), bits, __ATOMIC_RELAXED);
+    memcpy(static_cast<void*>(&value), &old, sizeof old);
+    return value;
 }
 
 }  // namespace emu
 
 // Each operation exists also for the block and for the system; here they are the same.
 #define EMU_ATOMIC_SCOPES(name, T, parameters, arguments, body) \
-    inline T name parameters { body; }                          \
-    inline T name##_block parameters { return name arguments; } \
-    inline T name##_system parameters { return name arguments; }
+    EMU_INLINE T name parameters { body; }                          \
+    EMU_INLINE T name##_block parameters { return name arguments; } \
+    EMU_INLINE T name##_system parameters { return name arguments; }
 
 #define EMU_ATOMIC(name, T, body) EMU_ATOMIC_SCOPES(name, T, (T * address, T value), (address, value), body)
 

@@ -11,6 +11,13 @@
 #include "shared_window.h"
 #include "vector_types.h"
 
+#ifdef EMU_SANITIZE
+#include "sanitizer/libc.h"
+#define EMU_COPY emu_libc_memcpy
+#else
+#define EMU_COPY memcpy
+#endif
+
 // The built-in variables.  The code that resumes a thread sets them; fibers never move to another OS thread.
 inline EMU_THREAD_LOCAL uint3 threadIdx{};
 inline EMU_THREAD_LOCAL uint3 blockIdx{};
@@ -28,9 +35,9 @@ inline size_t dynamic_alignment = 16;
 // A NaN as fp16, bf16, float and double, and no plausible index: what uninitialised memory holds.
 inline constexpr uint32_t poison = 0x7fff7fffu;
 
-inline void fill_poison(void* memory, size_t bytes) {
+EMU_OUTLINE void fill_poison(void* memory, size_t bytes) {
     auto* to = static_cast<char*>(memory);
-    for (size_t at = 0; at < bytes; at += sizeof poison) memcpy(to + at, &poison, bytes - at < 4 ? bytes - at : 4);
+    for (size_t at = 0; at < bytes; at += sizeof poison) EMU_COPY(to + at, &poison, bytes - at < 4 ? bytes - at : 4);
 }
 
 struct Launch {
@@ -109,6 +116,11 @@ public:
     const Warp& warp() const { return warps_[current_->linear / 32]; }
     const Launch* launch() const { return launch_; }
     bool in_kernel() const { return current_ != nullptr; }
+#ifdef EMU_SANITIZE
+    // For the hooks, which must not be instrumented.
+    __attribute__((no_sanitize("thread", "alignment", "bounds"), always_inline)) Thread* running() const { return current_; }
+    const Warp& warp_at(unsigned index) const { return warps_[index]; }
+#endif
     int failure() const { return failure_; }
     CopyQueue& copy_queue();  // of the current thread
     BarrierVotes named_barrier(unsigned number, unsigned threads, bool predicate, bool arrives_only);
@@ -162,4 +174,7 @@ private:
 
 }  // namespace emu
 
+#ifdef EMU_SANITIZE
+#include "sanitizer/sanitizer.h"
+#endif
 #include "scheduler.h"

@@ -5,7 +5,7 @@
 
 namespace emu EMU_HIDDEN {
 
-inline uint64_t reduce_pair(Collective operation, uint64_t a, uint64_t b) {
+EMU_UNCHECKED uint64_t reduce_pair(Collective operation, uint64_t a, uint64_t b) {
     auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
     auto sx = static_cast<int32_t>(x), sy = static_cast<int32_t>(y);
     switch (operation) {
@@ -20,14 +20,14 @@ inline uint64_t reduce_pair(Collective operation, uint64_t a, uint64_t b) {
     }
 }
 
-inline uint64_t match(const Thread* lanes, unsigned group, uint64_t value) {
+EMU_UNCHECKED uint64_t match(const Thread* lanes, unsigned group, uint64_t value) {
     unsigned same = 0;
     for (unsigned lane = 0; lane < 32; ++lane)
         if (group >> lane & 1 && lanes[lane].given == value) same |= 1u << lane;
     return same;
 }
 
-inline uint64_t fold(Collective operation, const Thread* lanes, unsigned group) {
+EMU_UNCHECKED uint64_t fold(Collective operation, const Thread* lanes, unsigned group) {
     unsigned first = static_cast<unsigned>(__builtin_ctz(group));
     if (operation == Collective::Ballot) {
         unsigned votes = 0;
@@ -43,9 +43,12 @@ inline uint64_t fold(Collective operation, const Thread* lanes, unsigned group) 
 }
 
 // `group` all do the same operation.
-inline void resolve(Thread* lanes, unsigned group) {
+EMU_UNCHECKED void resolve(Thread* lanes, unsigned group) {
     Collective operation = lanes[__builtin_ctz(group)].operation;
-    if (operation == Collective::Sync) return;
+    if (operation == Collective::Sync) {
+        EMU_TELL(lanes_met(lanes, group));
+        return;
+    }
     uint64_t folded = 0;
     bool by_value = operation == Collective::MatchAny || operation == Collective::Active;
     if (operation != Collective::Shuffle && !by_value) folded = fold(operation, lanes, group);
@@ -54,6 +57,7 @@ inline void resolve(Thread* lanes, unsigned group) {
         if (operation == Collective::Shuffle) {
             // A lane that does not take part has nothing to give: PTX leaves it undefined, we keep the reader's own.
             bool present = group >> thread.source_lane & 1;
+            if (!present) EMU_TELL(lane_is_absent(thread));
             thread.received = present ? lanes[thread.source_lane].given : thread.given;
         } else {
             thread.received = by_value ? match(lanes, group, thread.given) : folded;
@@ -61,7 +65,7 @@ inline void resolve(Thread* lanes, unsigned group) {
     }
 }
 
-inline void resolve_by_operation(Thread* lanes, unsigned group) {
+EMU_UNCHECKED void resolve_by_operation(Thread* lanes, unsigned group) {
     while (group) {
         Collective operation = lanes[__builtin_ctz(group)].operation;
         unsigned same = 0;
@@ -73,7 +77,7 @@ inline void resolve_by_operation(Thread* lanes, unsigned group) {
 }
 
 // Completes the operations whose every live lane has come; `wanted` are the lanes whose turn may have come.
-inline bool Worker::complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned wanted) {
+EMU_UNCHECKED bool Worker::complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned wanted) {
     bool completed = false;
     while (wanted) {
         unsigned mask = lanes[__builtin_ctz(wanted)].mask;
@@ -93,13 +97,14 @@ inline bool Worker::complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned 
 }
 
 // Lanes that ask who is with them wait until nobody else of the block can run: those who came are together.
-inline bool Worker::complete_partial(bool active_only) {
+EMU_UNCHECKED bool Worker::complete_partial(bool active_only) {
     bool completed = false;
     for (unsigned first = 0; first < size_; first += 32) {
         Warp& warp = warps_[first / 32];
         unsigned group = 0;
         for (unsigned rest = warp.waiting; rest; rest &= rest - 1)
             if (!active_only || threads_[first + __builtin_ctz(rest)].operation == Collective::Active) group |= rest & -rest;
+        if (group) EMU_TELL(lanes_missing(&threads_[first], group, warp.live));
         resolve_by_operation(&threads_[first], group);
         for (unsigned rest = group; rest; rest &= rest - 1) make_ready(&threads_[first + __builtin_ctz(rest)]);
         warp.waiting &= ~group;
@@ -109,12 +114,13 @@ inline bool Worker::complete_partial(bool active_only) {
 }
 
 // Nobody can run: lanes wait for lanes that wait elsewhere.  Hardware goes on with the lanes it has, and so do we.
-inline bool Worker::complete_partial_collectives() {
+EMU_UNCHECKED bool Worker::complete_partial_collectives() {
     current_ = nullptr;
     return complete_partial(true) || complete_partial(false);
 }
 
-inline void Worker::collect(Collective operation, unsigned mask, uint64_t given, unsigned source_lane) {
+EMU_OUTLINE void Worker::collect(Collective operation, unsigned mask, uint64_t given, unsigned source_lane) {
+    EMU_TELL(lane_arrives(__builtin_return_address(0), mask));
     Thread& thread = *current_;
     unsigned bit = 1u << thread.lane();
     thread.operation = operation;

@@ -14,13 +14,13 @@ public:
     void add(char* to, const char* from, uint32_t bytes, uint32_t given) { copies_.push_back({to, from, bytes, given}); }
     void commit() { groups_.push_back(copies_.size()); }
     // Until at most that many of the newest groups are open.
-    void wait_group(size_t open) {
+    EMU_INLINE void wait_group(size_t open) {
         if (groups_.size() - first_group_ <= open) return;
         first_group_ = groups_.size() - open;
         finish(groups_[first_group_ - 1]);
         if (first_copy_ == copies_.size() && first_group_ == groups_.size()) clear();
     }
-    void wait_all() {
+    EMU_INLINE void wait_all() {
         finish(copies_.size());
         clear();
     }
@@ -38,7 +38,7 @@ private:
         const char* from;
         uint32_t bytes, given;
     };
-    void finish(size_t end) {
+    EMU_INLINE void finish(size_t end) {
         for (; first_copy_ < end; ++first_copy_) {
             const Copy& copy = copies_[first_copy_];
             memcpy(copy.to, copy.from, copy.given);

@@ -94,9 +94,25 @@ inline const char* cudaGetErrorString(cudaError_t code) {
     return entry ? entry->text : "unrecognized error code";
 }
 
-inline cudaError_t cudaPeekAtLastError() { return emu::last_error; }
+#ifdef EMU_SANITIZE
+namespace emu EMU_HIDDEN {
+namespace sanitizer {
+inline bool launch_unchecked = false;         // one has failed since the host last asked
+inline void (*report_unchecked)() = nullptr;  // set by the first that fails
+}  // namespace sanitizer
+}  // namespace emu
+#define EMU_LAUNCHES_CHECKED ::emu::sanitizer::launch_unchecked = false
+#else
+#define EMU_LAUNCHES_CHECKED static_cast<void>(0)
+#endif
+
+inline cudaError_t cudaPeekAtLastError() {
+    EMU_LAUNCHES_CHECKED;
+    return emu::last_error;
+}
 
 inline cudaError_t cudaGetLastError() {
+    EMU_LAUNCHES_CHECKED;
     cudaError_t code = emu::last_error;
     // A launch that died leaves the context unusable: the real runtime repeats that error for ever.
     if (code != cudaErrorLaunchFailure) emu::last_error = cudaSuccess;
@@ -105,6 +121,9 @@ inline cudaError_t cudaGetLastError() {
 
 // What the runner calls around a launch: the last error as "name: text", which it clears; "" for none. See sandbox/native/cuda_error.cpp.
 extern "C" __attribute__((weak, used, visibility("default"))) const char* grader_take_cuda_error() {
+#ifdef EMU_SANITIZE
+    if (emu::sanitizer::report_unchecked) emu::sanitizer::report_unchecked();
+#endif
     static EMU_THREAD_LOCAL char text[256];
     cudaError_t code = cudaGetLastError();
     if (code == cudaSuccess) return "";

@@ -20,9 +20,23 @@ inline void describe_fault(const char* what) {
     if (write(2, line, static_cast<size_t>(length)) < 0) return;
 }
 
-inline void on_fault(int signal_number, siginfo_t*, void*) {
+#ifdef EMU_SANITIZE
+// Where the instruction that faulted stands; null where the signal is none of an access, or of one that is misaligned.
+inline const void* faulting_code(int signal_number, const siginfo_t* details, void* context) {
+    if (signal_number == SIGFPE || details->si_code == SI_KERNEL || !context) return nullptr;
+#if defined(__x86_64__)
+    return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#else
+    return nullptr;
+#endif
+}
+#endif
+
+inline void on_fault(int signal_number, siginfo_t* details, void* context) {
+    static_cast<void>(details), static_cast<void>(context);
     if (worker && worker->in_kernel())
         describe_fault(signal_number == SIGFPE ? "integer division by zero" : "illegal address");
+    if (worker && worker->in_kernel()) EMU_TELL(faulted(details->si_addr, faulting_code(signal_number, details, context)));
     // The instruction runs again under whatever was there before us: nothing is hidden.
     sigaction(signal_number, &previous_action[signal_number], nullptr);
 }
@@ -50,6 +64,7 @@ inline void watch_faults() {
 [[noreturn]] inline void trap(const char* what) {
     fflush(stdout);
     if (worker && worker->in_kernel()) describe_fault(what);
+    EMU_TELL(flush_findings());
     abort();
 }
 

@@ -47,7 +47,13 @@ inline cudaError_t check_team(const Launch& launch) {
     uint64_t size = uint64_t{c.x} * c.y * c.z;
     if (size == 0 || size > 8 || g.x % c.x || g.y % c.y || g.z % c.z) return cudaErrorInvalidClusterSize;
     if (launch.cooperative && launch.blocks() > most_cooperative_blocks(launch)) return cudaErrorCooperativeLaunchTooLarge;
-    return launch.cooperative && size > 1 ? cudaErrorNotSupported : cudaSuccess;
+#ifdef EMU_SANITIZE
+    bool watched = true;
+#else
+    bool watched = false;
+#endif
+    // The sanitizer follows one block at a time.
+    return (launch.cooperative && size > 1) || (watched && (launch.cooperative || size > 1)) ? cudaErrorNotSupported : cudaSuccess;
 }
 
 inline int run_blocks(const Launch& launch) {
@@ -61,10 +67,16 @@ inline cudaError_t run_launch(const Launch& launch) {
     if (worker && worker->in_kernel()) trap("a launch inside a kernel (dynamic parallelism, which is not emulated)");
     cudaError_t checked = check_launch(launch);
     if (checked == cudaSuccess) checked = check_team(launch);
-    if (checked != cudaSuccess) return report(checked);
+    if (checked != cudaSuccess) {
+        EMU_TELL(launch_failed(launch.name, cudaGetErrorName(checked)));
+        return report(checked);
+    }
     report_launch(launch, 1);
+    EMU_TELL(launch_begins());
     cudaError_t ended = static_cast<cudaError_t>(run_blocks(launch));
+    EMU_TELL(launch_ends());
     report_launch(launch, 0);
+    if (ended != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(ended)));
     return report(ended);
 }
 
@@ -79,7 +91,8 @@ struct Configured {
     bool cooperative = false;
 
     template <class... Args>
-    void operator()(const Args&... args) const {
+    EMU_INLINE void operator()(const Args&... args) const {
+        EMU_TELL(launch_here());
         auto call = [body = body, args...] { body(args...); };
         using Call = decltype(call);
         Launch launch{name, [](const void* opaque) { (*static_cast<const Call*>(opaque))(); }, &call, grid, block, dynamic_bytes,

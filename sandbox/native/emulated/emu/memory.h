@@ -49,6 +49,7 @@ inline cudaError_t allocate(void** out, size_t bytes) {
     pthread_mutex_lock(&allocations_mutex);
     allocations.push_back({address, bytes, std::move(memory)});
     pthread_mutex_unlock(&allocations_mutex);
+    EMU_TELL(memory_allocated(address, bytes));
     *out = address;
     return cudaSuccess;
 }
@@ -60,6 +61,7 @@ inline cudaError_t release(void* address) {
     pthread_mutex_lock(&allocations_mutex);
     for (size_t i = allocations.size(); i-- > 0;) {
         if (allocations[i].address != address) continue;
+        EMU_TELL(memory_released(address));
         std::swap(allocations[i], allocations.back());
         allocations.pop_back();
         result = cudaSuccess;
@@ -80,7 +82,10 @@ inline bool is_allocated(const void* address) {
 inline cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
     if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return report(cudaErrorInvalidMemcpyDirection);
     if (bytes && (!to || !from)) return report(cudaErrorInvalidValue);
-    enqueue(stream, [=] { if (bytes) memmove(to, from, bytes); });
+    enqueue(stream, [=] {
+        if (bytes) memmove(to, from, bytes);
+        EMU_TELL(host_wrote(to, bytes));
+    });
     return cudaSuccess;
 }
 
@@ -95,7 +100,10 @@ inline cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t
 
 inline cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream = nullptr) {
     if (bytes && !to) return report(cudaErrorInvalidValue);
-    enqueue(stream, [=] { if (bytes) memset(to, value, bytes); });
+    enqueue(stream, [=] {
+        if (bytes) memset(to, value, bytes);
+        EMU_TELL(host_wrote(to, bytes));
+    });
     return cudaSuccess;
 }
 

@@ -76,7 +76,10 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream
     return emu::fill(to, value, bytes, stream);
 }
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
-    for (size_t row = 0; row < height; ++row) memset(static_cast<char*>(to) + row * pitch, value, width);
+    for (size_t row = 0; row < height; ++row) {
+        memset(static_cast<char*>(to) + row * pitch, value, width);
+        EMU_TELL(mark_initialised(static_cast<char*>(to) + row * pitch, width));
+    }
     return cudaSuccess;
 }
 

@@ -22,7 +22,8 @@ struct NamedBarriers {
 
 inline uint64_t pack_votes(const Worker::BarrierVotes& votes) { return votes.count | uint64_t{votes.all} << 32 | uint64_t{votes.any} << 33; }
 
-inline void Worker::release_named(NamedBarrier& barrier) {
+EMU_UNCHECKED void Worker::release_named(NamedBarrier& barrier) {
+    EMU_TELL(named_released(barrier.lanes));
     for (Thread* thread : barrier.waiting) {
         thread->received = pack_votes(barrier.votes);
         make_ready(thread);
@@ -36,10 +37,11 @@ inline void Worker::recheck_named(Worker& self) {
         if (barrier.arrived && !barrier.wanted && barrier.arrived == self.live_) self.release_named(barrier);
 }
 
-inline Worker::BarrierVotes Worker::named_barrier(unsigned number, unsigned threads, bool predicate, bool arrives_only) {
+EMU_OUTLINE Worker::BarrierVotes Worker::named_barrier(unsigned number, unsigned threads, bool predicate, bool arrives_only) {
     if (number > 15) trap("bar.sync with a number above 15");
     if (threads % 32) trap("bar.sync with a number of threads that is not a multiple of 32");
     if (number == 0 && !arrives_only && (threads == 0 || threads == (size_ + 31) / 32 * 32)) {
+        EMU_TELL(barrier_called_at(__builtin_return_address(0)));
         this->barrier(predicate);
         return result_;
     }

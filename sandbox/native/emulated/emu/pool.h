@@ -51,6 +51,9 @@ inline unsigned positive_setting(const char* name) {
 }
 
 inline unsigned worker_count() {
+#ifdef EMU_SANITIZE
+    return 1;  // what it finds does not depend on who runs when
+#endif
     if (unsigned set = positive_setting("GRADER_EMULATED_THREADS")) return set;
     cpu_set_t allowed;
     unsigned cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? static_cast<unsigned>(CPU_COUNT(&allowed)) : 1;

@@ -26,5 +26,18 @@
 #define __CUDACC_VER_MINOR__ 9
 
 #define EMU_HIDDEN __attribute__((visibility("hidden")))
+// EMU_TELL calls the sanitizer, where there is one.  It names places by the user's line, so what stands between the user's code and the
+// device is inlined into that code, and what asks for its caller is not.  The device's own accesses are left unchecked.
+#ifdef EMU_SANITIZE
+#define EMU_TELL(...) ::emu::sanitizer::__VA_ARGS__
+#define EMU_INLINE inline __attribute__((always_inline))
+#define EMU_UNCHECKED inline __attribute__((no_sanitize("thread")))
+#define EMU_OUTLINE EMU_UNCHECKED __attribute__((noinline))
+#else
+#define EMU_TELL(...) static_cast<void>(0)
+#define EMU_INLINE inline
+#define EMU_UNCHECKED inline
+#define EMU_OUTLINE inline
+#endif
 // One %fs-relative load instead of a call; the few bytes fit in what the loader keeps for libraries opened later.
 #define EMU_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec"), visibility("hidden")))

@@ -6,7 +6,7 @@
 
 namespace emu EMU_HIDDEN {
 
-inline void Worker::begin_block(const Launch& launch, uint3 block_index) {
+EMU_UNCHECKED void Worker::begin_block(const Launch& launch, uint3 block_index) {
     launch_ = &launch;
     size_ = live_ = launch.threads();
     next_ = ready_head_ = ready_tail_ = arrived_ = 0;
@@ -26,12 +26,18 @@ inline void Worker::begin_block(const Launch& launch, uint3 block_index) {
     fill_poison(dynamic_base_, dynamic_bytes);
 }
 
-inline bool Worker::run_block(const Launch& launch, uint3 block_index) {
+EMU_UNCHECKED bool Worker::run_block(const Launch& launch, uint3 block_index) {
     begin_block(launch, block_index);
+    EMU_TELL(block_begins());
+    EMU_TELL(shared_memory(dynamic_base_, launch.dynamic_bytes, "dynamic"));
     while (live_ > 0 && !failure_) {
-        if (next_ == size_ && ready_head_ == ready_tail_ && !complete_partial_collectives()) give_up(719);
+        if (next_ == size_ && ready_head_ == ready_tail_ && !complete_partial_collectives()) {
+            EMU_TELL(block_is_stuck());
+            give_up(719);
+        }
         resume_next(scheduler_);
     }
+    EMU_TELL(block_ends());
     current_ = nullptr;
     if (failure_) {  // stacks in the middle of a thread are of no further use
         idle_.clear();
@@ -40,14 +46,14 @@ inline bool Worker::run_block(const Launch& launch, uint3 block_index) {
     return !failure_;
 }
 
-inline void Worker::give_up(int failure) {
+EMU_UNCHECKED void Worker::give_up(int failure) {
     failure_ = failure;
     Context abandoned;
     switch_context(abandoned, scheduler_);
     __builtin_unreachable();
 }
 
-inline void Worker::fiber_main() {
+EMU_UNCHECKED void Worker::fiber_main() {
     for (Worker& self = *worker;;) {
         do {  // the code that resumes an idle fiber has a thread for it to start
             self.start_thread();
@@ -59,7 +65,7 @@ inline void Worker::fiber_main() {
     }
 }
 
-inline void Worker::start_thread() {
+EMU_UNCHECKED void Worker::start_thread() {
     Thread& thread = threads_[next_];
     thread.linear = next_++;
     thread.index = next_index_;
@@ -73,10 +79,12 @@ inline void Worker::start_thread() {
     }
     current_ = &thread;
     threadIdx = thread.index;
+    EMU_TELL(thread_runs(thread.linear));
 }
 
-inline void Worker::end_thread() {
+EMU_UNCHECKED void Worker::end_thread() {
     unsigned linear = current_->linear;
+    EMU_TELL(thread_ends());
     Warp& warp = warps_[linear / 32];
     warp.live &= ~(1u << linear % 32);
     --live_;
@@ -86,7 +94,7 @@ inline void Worker::end_thread() {
     if (after_exit_) after_exit_(*this);
 }
 
-inline Fiber* Worker::take_fiber() {
+EMU_UNCHECKED Fiber* Worker::take_fiber() {
     if (idle_.empty()) {
         fibers_.push_back(std::make_unique<Fiber>(static_cast<unsigned>(fibers_.size()), &Worker::fiber_main));
         return fibers_.back().get();
@@ -96,11 +104,12 @@ inline Fiber* Worker::take_fiber() {
     return fiber;
 }
 
-inline void Worker::resume_next(Context& from) {
+EMU_UNCHECKED void Worker::resume_next(Context& from) {
     if (ready_head_ != ready_tail_) {
         Thread* thread = ready_[ready_head_++ % max_threads];
         current_ = thread;
         threadIdx = thread->index;
+        EMU_TELL(thread_runs(thread->linear));
         fiber_ = thread->fiber;
     } else if (next_ < size_) {
         fiber_ = take_fiber();
@@ -111,12 +120,12 @@ inline void Worker::resume_next(Context& from) {
     if (&fiber_->context != &from) switch_context(from, fiber_->context);
 }
 
-inline void Worker::wait() {
+EMU_UNCHECKED void Worker::wait() {
     resume_next(current_->fiber->context);
 }
 
 // For a thread that spins: lets the others of its block run, those not yet started too.
-inline void Worker::yield() {
+EMU_UNCHECKED void Worker::yield() {
     Thread* spinning = current_;
     make_ready(spinning);
     if (next_ == size_) return wait();
@@ -124,7 +133,8 @@ inline void Worker::yield() {
     switch_context(spinning->fiber->context, fiber_->context);
 }
 
-inline void Worker::release_barrier() {
+EMU_UNCHECKED void Worker::release_barrier() {
+    EMU_TELL(barrier_released());
     for (unsigned i = 0; i < arrived_; ++i) make_ready(at_barrier_[i]);
     arrived_ = 0;
     result_ = gathering_;
@@ -132,7 +142,8 @@ inline void Worker::release_barrier() {
 }
 
 // Counts the threads that have not exited, wherever in the code they stand, as hardware does.
-inline void Worker::barrier(bool predicate) {
+EMU_OUTLINE void Worker::barrier(bool predicate) {
+    EMU_TELL(barrier_reached(__builtin_return_address(0)));
     gathering_.count += predicate;
     gathering_.all &= predicate;
     gathering_.any |= predicate;
@@ -144,7 +155,7 @@ inline void Worker::barrier(bool predicate) {
     wait();
 }
 
-inline void* Worker::static_shared(unsigned slot, size_t bytes, size_t alignment) {
+EMU_UNCHECKED void* Worker::static_shared(unsigned slot, size_t bytes, size_t alignment) {
     if (slot >= slots_.size()) slots_.resize(slot + 1);
     SharedSlot& entry = slots_[slot];
     if (entry.block_serial == block_serial_) return entry.address;
@@ -160,6 +171,7 @@ inline void* Worker::static_shared(unsigned slot, size_t bytes, size_t alignment
     static_bytes_ += bytes;
     if (static_bytes_ + launch_->dynamic_bytes > launch_->shared_limit) give_up(1);
     fill_poison(entry.address, (bytes + entry.granule - 1) / entry.granule * entry.granule);
+    EMU_TELL(shared_memory(entry.address, bytes, ""));
     return entry.address;
 }
 

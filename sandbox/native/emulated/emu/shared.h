@@ -1,6 +1,6 @@
 // Shared memory and barriers, as kernels see them.  `__shared__ float a[4], b;` is rewritten to
 //
-//     struct emu_shared_1 { float a[4], b; }; auto& [a, b] = ::emu::emu_shared<emu_shared_1>();
+//     struct emu_shared_1 { float a[4], b; }; EMU_SHARED(emu_shared_1, a, b);
 #pragma once
 
 #include "block.h"
@@ -12,7 +12,7 @@ template <class T>
 inline const unsigned shared_slot = __atomic_fetch_add(&next_shared_slot, 1, __ATOMIC_RELAXED);
 
 template <class T>
-inline T& emu_shared() {
+EMU_INLINE T& emu_shared() {
     static_assert(sizeof(T) <= default_shared_bytes, "uses too much shared data: a kernel has 48 KiB of static shared memory");
     return *static_cast<T*>(worker->static_shared(shared_slot<T>, sizeof(T), alignof(T)));
 }
@@ -33,22 +33,38 @@ inline T& emu_dynamic_shared() {
 
 }  // namespace emu
 
-inline void __syncthreads() { emu::worker->barrier(true); }
-inline int __syncthreads_count(int predicate) {
+#ifdef EMU_SANITIZE
+// References of their own: g++ gives what a structured binding stands for the line of its declaration.
+#define EMU_AGAIN ()
+#define EMU_FOUR_TIMES(...) EMU_TWICE(EMU_TWICE(__VA_ARGS__))
+#define EMU_TWICE(...) EMU_ONCE(EMU_ONCE(EMU_ONCE(EMU_ONCE(__VA_ARGS__))))
+#define EMU_ONCE(...) __VA_ARGS__
+#define EMU_BIND(all, name, ...) auto& name = ::emu::sanitizer::named(all.name, #name); __VA_OPT__(EMU_BIND_AGAIN EMU_AGAIN(all, __VA_ARGS__))
+#define EMU_BIND_AGAIN() EMU_BIND
+#define EMU_SHARED(T, ...) T& all_of_##T = ::emu::emu_shared<T>(); EMU_FOUR_TIMES(EMU_BIND(all_of_##T, __VA_ARGS__))
+#else
+#define EMU_SHARED(T, ...) auto& [__VA_ARGS__] = ::emu::emu_shared<T>()
+#endif
+
+EMU_INLINE void __syncthreads() { emu::worker->barrier(true); }
+EMU_INLINE int __syncthreads_count(int predicate) {
     emu::worker->barrier(predicate != 0);
     return static_cast<int>(emu::worker->votes().count);
 }
-inline int __syncthreads_and(int predicate) {
+EMU_INLINE int __syncthreads_and(int predicate) {
     emu::worker->barrier(predicate != 0);
     return emu::worker->votes().all;
 }
-inline int __syncthreads_or(int predicate) {
+EMU_INLINE int __syncthreads_or(int predicate) {
     // A plain barrier that meets this one in divergent code votes too; real barriers of that kind are undefined.
     emu::worker->barrier(predicate != 0);
     return emu::worker->votes().any;
 }
 
-inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_block() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+EMU_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+EMU_INLINE void __threadfence_block() {
+    EMU_TELL(thread_fenced());
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+EMU_INLINE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned) { emu::worker->yield(); }

@@ -103,7 +103,10 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
     if (stream && !stream->captures() && capture && !capture->ended) stream->capture = capture;
     return cudaSuccess;
 }
-inline cudaError_t cudaDeviceSynchronize() { return emu::last_error == cudaErrorLaunchFailure ? emu::last_error : cudaSuccess; }
+inline cudaError_t cudaDeviceSynchronize() {
+    if (emu::last_error == cudaErrorLaunchFailure) EMU_LAUNCHES_CHECKED;
+    return emu::last_error == cudaErrorLaunchFailure ? emu::last_error : cudaSuccess;
+}
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 
 typedef void (*cudaHostFn_t)(void* data);

@@ -40,7 +40,10 @@ public:
     }
     void store(T value, Order = strongest) const { exchange(value); }
     T exchange(T value, Order = strongest) const {
-        return change([value](T) { return value; });
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        T old = exchange_value(at(), value);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        return old;
     }
     bool compare_exchange_strong(T& expected, T value, Order = strongest, Order = strongest) const {
         count_atomic();

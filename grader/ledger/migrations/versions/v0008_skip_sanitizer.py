@@ -1,0 +1,13 @@
+"""Whether a failed test is not followed by the sanitizer."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    op.add_column("submissions", sa.Column("skip_sanitizer", sa.Boolean, nullable=False, server_default=sa.false()))

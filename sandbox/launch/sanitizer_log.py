@@ -1,0 +1,183 @@
+"""Reads what the emulated device's sanitizer has written, and looks its addresses up in the library's line table.
+
+The log comes from the kernel's own process, so all of it is a claim: whatever it holds, what comes out is small and has the right types.
+No torch here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sandbox.compilers import emulation
+from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
+
+LOG_LIMIT_BYTES = 1 << 20
+LINE_LIMIT_BYTES = 8192
+RECORD_LIMIT = 512  # of those that are looked up; the device itself keeps 256
+FINDING_LIMIT = 50
+MESSAGE_LIMIT, NAME_LIMIT = 600, 120
+LOOK_UP_S = 60.0
+PLACE_LIMIT = 4
+_PLACE = re.compile(r"\{([0-3])\}")
+# The likeliest cause first: what breaks memory or order makes the findings after it.
+_SEVERITIES = list(SanitizerSeverity)
+_KINDS = [
+    SanitizerKind.UNCHECKED_LAUNCH,
+    SanitizerKind.OUT_OF_BOUNDS,
+    SanitizerKind.MISALIGNED,
+    SanitizerKind.DIVERGENT_BARRIER,
+    SanitizerKind.INACTIVE_LANE,
+    SanitizerKind.RACE,
+    SanitizerKind.UNINITIALISED_READ,
+]
+Place = tuple[str, int]  # path and line
+_NOWHERE: Place = ("", 0)
+
+
+def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
+    """Read the findings of a log, of which each pair of source lines has one; [] where nothing was found and there is no log."""
+    records = _records(log)
+    lines = _look_up(library, sorted({address for record in records for address in record["places"]}))
+    merged: dict[tuple[SanitizerKind, frozenset[Place]], SanitizerFinding] = {}
+    for record in records:
+        finding = _finding(record, [lines.get(address, _NOWHERE) for address in record["places"]])
+        if _is_one_barrier(finding):
+            continue
+        # Which of two accesses comes first depends on the order in which threads run.
+        pair = frozenset(((finding.path, finding.line), (finding.other_path, finding.other_line)))
+        key = (finding.kind, pair)
+        merged[key] = _worse(merged[key], finding) if key in merged else finding
+    ranked = sorted(merged.values(), key=lambda one: (_SEVERITIES.index(one.severity), _KINDS.index(one.kind)))
+    return ranked[:FINDING_LIMIT]
+
+
+def _worse(one: SanitizerFinding, other: SanitizerFinding) -> SanitizerFinding:
+    """The more severe of two, the first of equals, with the counts of both."""
+    worse = min((one, other), key=lambda finding: _SEVERITIES.index(finding.severity))
+    return replace(worse, count=one.count + other.count)
+
+
+def _is_one_barrier(finding: SanitizerFinding) -> bool:
+    """Whether a barrier only looks like two, because the compiler has made two copies of its line."""
+    same = (finding.path, finding.line) == (finding.other_path, finding.other_line)
+    return finding.kind is SanitizerKind.DIVERGENT_BARRIER and finding.line > 0 and same
+
+
+def _records(log: Path) -> list[dict[str, Any]]:
+    """The well-formed records; a later one of the same number replaces an earlier one."""
+    try:
+        with log.open("rb") as file:
+            data = file.read(LOG_LIMIT_BYTES)
+    except OSError:
+        return []
+    records: dict[int, dict[str, Any]] = {}
+    for line in data.split(b"\n"):
+        record = _record(line) if len(line) <= LINE_LIMIT_BYTES else None
+        if record is not None and (record["id"] in records or len(records) < RECORD_LIMIT):
+            records[record["id"]] = record
+    return list(records.values())
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """One line, with every field of the right type and size; None for anything else."""
+    try:
+        read = json.loads(line)
+        places = [_whole(address) for address in read["places"][:PLACE_LIMIT]]
+        return {
+            "id": _whole(read["id"]),
+            "kind": SanitizerKind(read["kind"]),
+            "severity": SanitizerSeverity(read["severity"]),
+            "message": _text(read["message"], MESSAGE_LIMIT),
+            "memory": _text(read["memory"], NAME_LIMIT),
+            "block": tuple(_whole(number) for number in read["block"][:3]),
+            "thread": tuple(_whole(number) for number in read["thread"][:3]),
+            "count": _whole(read["count"]),
+            "places": places,
+        }
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError("not a whole number of 63 bits")
+    return value
+
+
+def _text(value: object, limit: int) -> str:
+    if type(value) is not str:
+        raise ValueError("not a text")
+    return "".join(letter if letter.isprintable() else "?" for letter in value[:limit])
+
+
+def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFinding:
+    first = places[0] if places else _NOWHERE
+    other = places[1] if len(places) > 1 else _NOWHERE
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[1])
+        path, line = places[number] if number < len(places) else _NOWHERE
+        if not line:
+            return "an unknown line"
+        return f"line {line}" if path == first[0] else f"{path}:{line}"
+
+    message = _PLACE.sub(named, record["message"])
+    return SanitizerFinding(
+        kind=record["kind"],
+        severity=record["severity"],
+        message=message[:1].upper() + message[1:],
+        path=first[0],
+        line=first[1],
+        other_path=other[0],
+        other_line=other[1],
+        memory=record["memory"],
+        block=record["block"],
+        thread=record["thread"],
+        count=record["count"],
+    )
+
+
+def _look_up(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
+    """The user's innermost line at each address, which lies behind the instruction."""
+    if not addresses or not library.exists():
+        return {}
+    words = "\n".join(hex(max(address - 1, 0)) for address in addresses)
+    command = ["addr2line", "-a", "-i", "-f", "-C", "-e", str(library)]
+    try:
+        done = subprocess.run(command, input=words, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    frames: dict[int, list[str]] = {}
+    current: list[str] = []
+    for line in done.stdout.splitlines():
+        if re.fullmatch("0x[0-9a-f]{16}", line):
+            current = frames.setdefault(int(line, 16) + 1, [])
+        else:
+            current.append(line)
+    return {address: _users_place(lines[1::2]) for address, lines in frames.items()}
+
+
+def _users_place(places: Sequence[str]) -> Place:
+    """The first place that is in none of the headers of device, compiler and libraries."""
+    for place in places:
+        path, _, line = place.partition(" (")[0].rpartition(":")
+        if line.isdigit() and int(line) > 0 and path and not path.startswith("??") and not _is_header(path):
+            return _submitted_name(path)[:NAME_LIMIT], int(line)
+    return _NOWHERE
+
+
+def _is_header(path: str) -> bool:
+    return path.startswith((str(emulation.NATIVE), "/usr/")) or "/site-packages/" in path or "/include/" in path
+
+
+def _submitted_name(path: str) -> str:
+    """As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place."""
+    if not path.startswith("/"):
+        return path.removeprefix("./")
+    return path.rpartition("/files/")[2] if "/files/" in path else Path(path).name

@@ -1,0 +1,212 @@
+"""Mode sanitize in the pipeline: verified first, then looked at by a sanitizer in a box with no more rights, whatever the verdict is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.artifacts.files import SubmissionFiles
+from grader.dispatch.local_fleet import LocalFleet
+from grader.isolation import Box, BoxExit, BoxSpec, Purpose
+from grader.isolation.settings import BoxSettings
+from grader.model import Lease, Submission, SubmissionState, Verdict
+from grader.verdict.fold import fold
+from sandbox.protocol import wire
+from sandbox.protocol.output import EMULATED_SANITIZER
+from sandbox.protocol.wire import BoxCause, SanitizerKind, SanitizerSeverity, ToolOutcome
+from tests import fakes
+
+RACE = wire.SanitizerFinding(
+    kind=SanitizerKind.RACE,
+    severity=SanitizerSeverity.ERROR,
+    message="thread 3 reads what thread 2 writes, without a barrier between them",
+    path="kernel.cu",
+    line=31,
+    other_path="kernel.cu",
+    other_line=27,
+)
+IDLE = replace(RACE, severity=SanitizerSeverity.WARNING, message="a warning")
+
+
+class Boxes(fakes.FakeBoxes):
+    """A run box with a place for results leaves what a sanitizer found."""
+
+    findings: tuple[wire.SanitizerFinding, ...] = (RACE,)
+    tool = EMULATED_SANITIZER
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        async with super().start(spec) as box:
+            if spec.out_dir is not None and spec.purpose is Purpose.RUN:
+                tool = wire.ProfileTool(name=self.tool, outcome=ToolOutcome.RAN, detail="found 1 error")
+                found = wire.KernelProfile(tools=(tool,), findings=self.findings, kernels=(wire.KernelUse(name="k", registers=1),))
+                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=found)))
+                yield fakes.EndedBox(BoxExit(cause=BoxCause.EXITED, exit_code=0))
+            else:
+                yield box
+
+
+@pytest.fixture
+def boxes() -> Boxes:
+    return Boxes()
+
+
+@pytest.fixture
+def judges(tmp_path: Path) -> fakes.Judges:
+    return fakes.Judges(tmp_path)
+
+
+@pytest_asyncio.fixture
+async def make(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[Callable[..., LocalFleet]]:
+    made: list[LocalFleet] = []
+
+    def make_fleet(**settings: object) -> LocalFleet:
+        place = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
+        files = SubmissionFiles(tmp_path / "files", 1 << 20)
+        made.append(LocalFleet(isolation=boxes, settings=place, make_judge=judges, files=files, **settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make_fleet
+    for fleet in made:
+        await fleet.__aexit__()
+
+
+def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", device_kind: str = "") -> Lease:
+    new = replace(fakes.new_submission(device_kind=device_kind), mode=mode, language=language)
+    submission = Submission(
+        submission_id="s1", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
+    )
+    problem = fakes.problem()
+    sizes = (("n64", 64, False), ("n8", 8, False), ("secret", 3, True))
+    workloads = tuple(wire.Workload(workload_id=name, axes={"n": size}, hidden=hidden) for name, size, hidden in sizes)
+    return Lease(submission=submission, problem=replace(problem, spec=replace(problem.spec, workloads=workloads)), attempt=1, worker_id="w")
+
+
+async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
+    async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
+        return [fact async for fact in facts]
+
+
+def profile_of(facts: list[wire.Fact]) -> wire.KernelProfile:
+    (found,) = (fact for fact in facts if isinstance(fact, wire.KernelProfile))
+    return found
+
+
+def sanitized(boxes: Boxes) -> list[BoxSpec]:
+    """The run boxes of sanitizers."""
+    return [spec for spec in boxes.runs if spec.out_dir is not None]
+
+
+@pytest.mark.parametrize(("order", "verdict", "workload_id"), [("well", Verdict.ACCEPTED, "n8"), ("wrong", Verdict.WRONG_ANSWER, "n64")])
+async def test_a_sanitizer_looks_whatever_the_verdict_is(make, boxes, judges, order, verdict, workload_id) -> None:
+    """At the public workload that failed, or the smallest. The verdict stays; of a wrong kernel its sentence names the likeliest cause."""
+    judges.order("emulated", order)
+    report = fold(await graded(make()))
+    assert report.verdict is verdict and report.profile is not None
+    assert report.profile.findings == (RACE,) and report.profile.workload_id == workload_id
+    named = f"The sanitizer reports: kernel.cu:31: {RACE.message}" in report.summary
+    assert named is (verdict is Verdict.WRONG_ANSWER)
+    assert report.profile.kernels == ()  # another tool's to say
+
+
+async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
+    """By a build box of its own, with the sanitizer's flags; the box that runs it has a place for results, and is no other."""
+    jobs = []
+
+    @asynccontextmanager
+    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+        if spec.purpose is Purpose.BUILD:
+            assert spec.src_dir is not None
+            jobs.append(wire.decode((spec.src_dir / "job.json").read_bytes()))
+        async with Boxes.start(boxes, spec) as box:
+            yield box
+
+    boxes.start = start
+    await graded(make())
+    assert [job.sanitize for job in jobs] == [False, True]
+    (run,) = sanitized(boxes)
+    assert "sandbox.runner.emulated_sanitizer" in " ".join(run.argv) and "--sanitize" in run.argv
+
+
+async def test_a_failed_test_is_followed_by_the_sanitizer(make, boxes, judges) -> None:
+    """At the workload that failed."""
+    judges.order("emulated", "wrong")
+    report = fold(await graded(make(), lease(wire.Mode.TEST)))
+    assert report.verdict is Verdict.WRONG_ANSWER and "The sanitizer reports: kernel.cu:31" in report.summary
+    assert report.profile is not None and report.profile.workload_id == report.trials[0].workload_id == "n64"
+
+
+@pytest.mark.parametrize(
+    ("mode", "order", "changes"),
+    [
+        (wire.Mode.BENCHMARK, "wrong", {}),
+        (wire.Mode.TEST, "well", {}),
+        (wire.Mode.TEST, "wrong", {"skip_sanitizer": True}),
+        (wire.Mode.TEST, "wrong", {"competition_id": "c"}),
+        (wire.Mode.TEST, "wrong", {"language": "python"}),
+        (wire.Mode.TEST, "wrong", {"device_kind": "cuda"}),
+    ],
+)
+async def test_nothing_else_is_followed_by_it(make, boxes, judges, mode, order, changes) -> None:
+    """Not a right kernel, nor another mode; not in a competition, and not where the submission does not want it."""
+    judges.order("emulated", order)
+    judges.order("GPU-0", order)
+    wanted = lease(mode)
+    submission = replace(wanted.submission, new=replace(wanted.submission.new, **changes))
+    facts = await graded(make(gpus=[fakes.gpu()]), replace(wanted, submission=submission))
+    assert any(isinstance(fact, wire.Trial) for fact in facts)
+    assert sanitized(boxes) == [] and not any(isinstance(fact, wire.KernelProfile) for fact in facts)
+
+
+async def test_a_kernel_that_broke_a_rule_is_not_looked_at(make, boxes, judges) -> None:
+    """It has no bug to find."""
+    judges.order("emulated", "forbidden")
+    assert fold(await graded(make(), lease(wire.Mode.TEST))).verdict is Verdict.DISQUALIFIED
+    assert sanitized(boxes) == []
+
+
+async def test_a_barrier_that_threads_skip_explains_what_others_miss(make, boxes, judges) -> None:
+    """What it leaves unwritten is read by the others."""
+    unwritten = replace(RACE, kind=SanitizerKind.UNINITIALISED_READ)
+    barrier = replace(RACE, kind=SanitizerKind.DIVERGENT_BARRIER, severity=SanitizerSeverity.WARNING, message="threads 0..15 wait", line=25)
+    boxes.findings = (unwritten, barrier)
+    judges.order("emulated", "wrong")
+    assert "The sanitizer reports: kernel.cu:25: threads 0..15 wait" in fold(await graded(make())).summary
+
+
+async def test_a_kernel_in_python_has_no_sanitizer(make, boxes) -> None:
+    """The report states why."""
+    (tool,) = profile_of(await graded(make(), lease(language="python"))).tools
+    assert (tool.outcome, tool.name) == (ToolOutcome.UNAVAILABLE, EMULATED_SANITIZER) and "CUDA C++ only" in tool.detail
+    assert sanitized(boxes) == []
+
+
+async def test_a_gpu_has_compute_sanitizer(make, boxes) -> None:
+    """The kernel is not built again, and findings that only the emulated device's sanitizer has are not believed."""
+    boxes.tool = "compute-sanitizer"
+    found = profile_of(await graded(make(gpus=[fakes.gpu()]), lease(device_kind="cuda")))
+    assert [tool.name for tool in found.tools] == ["compute-sanitizer"] and found.findings == ()
+    (run,) = sanitized(boxes)
+    assert "sandbox.runner.nvidia_tools" in " ".join(run.argv)
+
+
+async def test_findings_are_bounded(make, boxes) -> None:
+    """They come from the kernel's own process."""
+    long = replace(RACE, message="m" * 800 + "\x1b[2J", path="p" * 300, memory="\x00" * 9)
+    impossible = replace(RACE, line=-1), replace(RACE, block=(1, 2)), replace(RACE, count=2**40)
+    boxes.findings = (*impossible, *(replace(long, line=line) for line in range(100)))
+    findings = profile_of(await graded(make())).findings
+    assert 0 < len(findings) <= 50 and all(one.line >= 0 for one in findings)
+    assert all(len(one.message) <= 400 and len(one.path) <= 200 and one.memory == "" for one in findings)
+
+
+async def test_a_warning_explains_no_verdict(make, boxes, judges) -> None:
+    """Only what makes a kernel wrong does."""
+    boxes.findings = (IDLE,)
+    judges.order("emulated", "wrong")
+    assert "sanitizer" not in fold(await graded(make())).summary
