@@ -1,4 +1,5 @@
-"""Writes docs/reference: the commands from their parsers, the API from proto/, exit codes and errors from their classes.
+"""Writes docs/reference: the commands from their parsers, the API from proto/, exit codes and errors from their classes, and the emulated
+device from its conformance suite.
 
 `python -m tools.reference` writes the pages, `--check` ends with 1 where one is out of date.
 """
@@ -26,6 +27,8 @@ from grader.server.commands import admin
 from grader.views.formatting import FLAGS
 from grader.worker import main as worker
 from grader.worker import place
+from tools import emulation_page
+from tools.emulation_features import FeatureTableError
 from tools.generate_proto import proto_arguments, public_sources
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +42,7 @@ MESSAGE, ENUM, SERVICE, NESTED = 4, 5, 6, 2
 def pages() -> dict[str, str]:
     """The text of every page, by its file's name."""
     made = {"cli.md": cli(), "api.md": api(), "exit-codes-and-errors.md": exit_codes_and_errors()}
+    made["emulated-device.md"] = emulation_page.page(WRITTEN_BY)
     return {name: "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n" for name, text in made.items()}
 
 
@@ -184,11 +188,22 @@ def main() -> int:
     """Write the pages, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; end with 1 where a page is out of date")
-    if parser.parse_args().check:
-        names = stale()
-        if names:
-            sys.stderr.write(f"out of date in {DIRECTORY.relative_to(ROOT)}: {', '.join(names)}; run `python -m tools.reference`\n")
-        return int(bool(names))
+    check = parser.parse_args().check
+    try:
+        return _compare() if check else _write()
+    except FeatureTableError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def _compare() -> int:
+    names = stale()
+    if names:
+        sys.stderr.write(f"out of date in {DIRECTORY.relative_to(ROOT)}: {', '.join(names)}; run `python -m tools.reference`\n")
+    return int(bool(names))
+
+
+def _write() -> int:
     DIRECTORY.mkdir(exist_ok=True)
     for name, text in pages().items():
         (DIRECTORY / name).write_text(text)

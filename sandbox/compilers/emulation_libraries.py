@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox.compilers import toolkit_headers
@@ -52,7 +53,7 @@ def called(name: str) -> str | None:
     return f"the emulated device has no {HOST_LIBRARIES[match[1]]}, of which {name} is called here; {ELSEWHERE}"
 
 
-def missing_header(name: str) -> str | None:
+def missing_header(name: str, *, in_toolkit: Callable[[str], bool] = toolkit_headers.has) -> str | None:
     """The sentence about an include of a library's header that is not there; None for all others."""
     if name.startswith(CUTLASS):
         return f"CUTLASS is not installed for the emulated device, which has no {name}; {ELSEWHERE}"
@@ -66,7 +67,7 @@ def missing_header(name: str) -> str | None:
         return f"the emulated device has no {name}, only the parts of CUB that most kernels use; {ELSEWHERE}"
     # A header with a suffix in a directory `cuda` is the submission's own: libcu++ has none.
     taken = name.startswith(FROM_TOOLKIT) or (name.startswith("cuda/") and "." not in name)
-    if taken and not toolkit_headers.has(name):
+    if taken and not in_toolkit(name):
         return f"the emulated device takes {name} from the CUDA toolkit, and it is not installed here; {ELSEWHERE}"
     return None
 

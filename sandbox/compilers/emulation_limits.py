@@ -15,7 +15,7 @@ class Unsupported(Exception):
 
 
 ELSEWHERE = "use a CUDA device for this kernel"
-ASM = f"the emulated device does not run inline PTX (asm); write it in CUDA C++ or {ELSEWHERE}"
+CUDA_PTX = f"the emulated device has no cuda/ptx; write the instruction as inline PTX (asm), or {ELSEWHERE}"
 COOPERATIVE = f"the emulated device has no cooperative launches on several devices; {ELSEWHERE}"
 LAUNCH_C = f"the emulated device has no cudaLaunchKernelExC; write cudaLaunchKernelEx, or {ELSEWHERE}"
 CLUSTER = f"the emulated device cannot read this __cluster_dims__; write it between __global__ and the kernel's body, or {ELSEWHERE}"
@@ -48,7 +48,7 @@ NAMES = {
 
 # Headers whose contents nothing here stands for.
 HEADERS = {
-    "cuda/ptx": ASM,
+    "cuda/ptx": CUDA_PTX,
     "cudaTypedefs.h": TMA,
     "cuda_fp4.h": f"the emulated device has no fp4 types; {ELSEWHERE}",
 }
@@ -97,9 +97,3 @@ def _header(name: str) -> str | None:
         return missing
     library = next((prefix for prefix in LIBRARIES if name.startswith(prefix)), None)
     return None if library is None else f"the emulated device has no {name}: that library runs on GPUs only; {ELSEWHERE}"
-
-
-def _has_instructions(following: list[str]) -> bool:
-    """`asm volatile("" ::: "memory")` only stops the compiler, and g++ knows it as well."""
-    words = [text for text in following if text not in ("volatile", "__volatile__")]
-    return len(words) > 1 and words[0] == "(" and words[1] != '""'

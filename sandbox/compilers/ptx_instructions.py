@@ -122,7 +122,7 @@ tanh        | T=T           | f32 f16 f16x2 bf16 bf16x2 | approx   | hyperbolic_
 NAME_PARTS = {"lo", "hi", "wide", "cc", "l", "r", "wrap", "clamp", "shiftamt"}
 
 _TMA = f"the emulated device has no tensor memory accelerator (TMA) and no bulk copies; {ELSEWHERE}"
-CLUSTER = f"the emulated device has no thread block clusters; {ELSEWHERE}"
+CLUSTER = f"the emulated device has no cluster instructions in inline PTX; use cooperative_groups::this_cluster(), or {ELSEWHERE}"
 _BARRIER = (
     f"the emulated device does not run mbarrier instructions in inline PTX; use __syncthreads, bar.sync or cuda::barrier, or {ELSEWHERE}"
 )

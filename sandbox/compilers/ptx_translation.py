@@ -121,19 +121,19 @@ def _item(item: Item, scope: PtxScope) -> str:
 
 def _instruction(op: Instruction, scope: PtxScope) -> str:
     for prefix, sentence in REFUSED.items():
-        if op.opcode == prefix or op.opcode.startswith(prefix + ".") or (prefix == "multimem" and op.opcode.startswith(prefix)):
+        if op.opcode == prefix or op.opcode.startswith((f"{prefix}.", f"{prefix}::")):
             raise PtxUnsupported(op.position, sentence)
     name = op.opcode.split(".")[0]
     if name in EMITTERS:
         return EMITTERS[name](scope, op)
-    rule = _rule(op)
+    rule = rule_of(op)
     if rule is None:
         raise PtxUnsupported(op.position, _unknown(op))
     return _simple(rule, op, scope)
 
 
-def _rule(op: Instruction) -> PtxRule | None:
-    """By the name and those modifiers that belong to it, as in `mad.lo.cc`."""
+def rule_of(op: Instruction) -> PtxRule | None:
+    """Find a simple instruction by its name and those modifiers that belong to it, as in `mad.lo.cc`."""
     name, *words = op.opcode.split(".")
     return RULES.get(".".join((name, *(word for word in words if word in NAME_PARTS)))) or RULES.get(name)
 

@@ -1,4 +1,4 @@
-"""What CUDA programs print on the emulated device.  Every `.expected` was printed by a real GPU (a Hopper, CUDA 13)."""
+"""What CUDA programs print on the emulated device.  Every `.expected` was printed by a GPU, which features.toml names."""
 
 import resource
 import shutil

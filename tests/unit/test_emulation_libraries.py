@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.compilers import emulation_libraries, toolkit_headers
+from sandbox.compilers import emulation_libraries
 
 UNDECLARED = "k.cu:3:5: error: ‘{}’ was not declared in this scope; did you mean something else?\n"
 
@@ -56,10 +56,15 @@ def test_only_the_first_error_counts() -> None:
     assert emulation_libraries.unknown_name(log, "") is None
 
 
-def test_what_is_missing_from_this_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_toolkit(name: str) -> bool:
+    return False
+
+
+def test_what_is_missing_from_this_machine_is_said() -> None:
     """Thrust and libcu++ come from the toolkit; CUB is the device's own."""
-    monkeypatch.setattr(toolkit_headers, "has", lambda name: False)
     for header in ("thrust/sort.h", "cuda/std/span", "cuda/functional"):
-        assert f"takes {header} from the CUDA toolkit, and it is not installed here" in str(emulation_libraries.missing_header(header))
+        assert f"takes {header} from the CUDA toolkit, and it is not installed here" in str(
+            emulation_libraries.missing_header(header, in_toolkit=no_toolkit)
+        )
     for header in ("cub/cub.cuh", "cuda/barrier", "curand_kernel.h", "cuda/own.cuh", "cublas_v2.h"):
-        assert emulation_libraries.missing_header(header) is None
+        assert emulation_libraries.missing_header(header, in_toolkit=no_toolkit) is None
