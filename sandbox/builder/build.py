@@ -167,6 +167,9 @@ def _attempt(
     plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
     plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)
     ran = steps.run(plan, place, timeout_s=timeout_s)
+    plainer = None if ran.succeeded or ran.log.startswith(steps.UNFINISHED) else compiler.plainer()
+    if plainer is not None:
+        return _attempt(job, language, plainer, headers, _made(place / "plainer"), timeout_s)
     if not ran.succeeded:
         return BuildAttempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
     artifact = (place / ARTIFACT).read_bytes()

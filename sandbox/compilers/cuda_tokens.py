@@ -51,6 +51,11 @@ def syntax_tree(code: bytes) -> Node:
     return _parser().parse(code).root_node
 
 
+def readable_tree(code: bytes) -> Node:
+    """The whole tree, of the code with blanks where the grammar would not go on: places are the same, texts may not be."""
+    return _parser().parse(_mask_specifiers(code)).root_node
+
+
 def parse(code: bytes) -> list[Token]:
     """All tokens in order, comments left out; a macro's body is parsed as a piece of code of its own."""
     tokens: list[Token] = []
@@ -86,7 +91,8 @@ def _leaves(root: Node) -> Iterator[Node]:
         waiting.extend(reversed(node.children))
 
 
-def _descendants(root: Node) -> Iterator[Node]:
+def descendants(root: Node) -> Iterator[Node]:
+    """The node, and all below it, in no order."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -203,7 +209,7 @@ def _callee(launch: Node) -> Node | None:
 
 def tested_macros(code: bytes) -> Iterator[str]:
     """The names in the conditions of `#if`, `#ifdef` and their like."""
-    for node in _descendants(_parser().parse(code).root_node):
+    for node in descendants(_parser().parse(code).root_node):
         condition = _condition(node)
         if condition is not None:
             yield from (
@@ -224,13 +230,13 @@ def left_out_of_device_code(code: bytes, macro: str) -> Iterator[int]:
             continue
         words = {leaf.text for leaf in _leaves(condition)}
         needs = macro.encode() in words and not words & {b"!", b"<", b"<=", b"||"} and node.children[0].type != "#ifndef"
-        if needs and any(one.type in WORK for guarded in _parts(node) for one in _descendants(guarded)):
+        if needs and any(one.type in WORK for guarded in _parts(node) for one in descendants(guarded)):
             yield 1 + node.start_point[0]
 
 
 def defined_macros(code: bytes) -> Iterator[str]:
     """The names that the code itself defines as macros."""
-    for node in _descendants(_parser().parse(code).root_node):
+    for node in descendants(_parser().parse(code).root_node):
         name = node.child_by_field_name("name") if node.type in ("preproc_def", "preproc_function_def") else None
         if name is not None and name.text is not None:
             yield name.text.decode(errors="surrogateescape")

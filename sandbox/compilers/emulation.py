@@ -9,9 +9,10 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from sandbox.compilers import emulated_asm, emulation_limits, toolkit_headers
+from sandbox.compilers import block_loops, emulated_asm, emulation_limits, toolkit_headers
 from sandbox.compilers.cuda_tokens import Token, parse
 
 Unsupported = emulation_limits.Unsupported
@@ -36,6 +37,7 @@ DISPATCH_KEYS = {"CUDA": "CPU", "CPU": "CUDA", "AutogradCUDA": "AutogradCPU", "A
 ASM = ("asm", "__asm__", "__asm")
 ALIGNMENT = re.compile(rb"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(\d+)\s*\)")
 CLUSTER_DIMS = "__cluster_dims__"
+SECOND_BODY = block_loops.SECOND_BODY
 OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -63,6 +65,8 @@ def compile_flags() -> list[str]:
     return [
         # Large frames touch every page, so that they meet the guard of a small stack and do not jump over it.
         *("-std=c++20", "-O2", "-fPIC", "-fstack-clash-protection", "-x", "c++", "-pthread"),
+        # Loops over the threads of a block (`block_loops.py`) become vectors; sums keep their order.
+        *("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops"),
         # Two artifacts opened in one process must not share the device's state.
         "-fno-gnu-unique",
         # A kernel reads any memory as any type; nvcc never uses that rule against it.
@@ -87,6 +91,8 @@ def translate(source: str, path: str) -> str:
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         edits = _with_asm(edits, code, tokens, path, headers)
+    if device:
+        edits += [_insert(at, text, 1) for at, text in block_loops.insertions(code, tokens, path, partial(_applied_within, code, edits))]
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.
     prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") or headers else ""
@@ -104,6 +110,14 @@ def _apply(code: bytes, edits: list[Edit]) -> bytes:
         at = max(at, edit.end)
     out.append(code[at:])
     return b"".join(out)
+
+
+def _applied_within(code: bytes, edits: list[Edit], begin: int, end: int, replaced: list[tuple[int, int, str]]) -> str:
+    """A range of bytes with the edits inside it, and with `replaced` instead of what stands there."""
+    inside = [edit for edit in edits if begin <= edit.start < end and not any(start <= edit.start < stop for start, stop, _ in replaced)]
+    inside += [Edit(start, 1, stop, text.encode()) for start, stop, text in replaced]
+    moved = [Edit(edit.start - begin, edit.rank, edit.end - begin, edit.text) for edit in inside]
+    return _apply(code[begin:end], moved).decode(errors="surrogateescape")
 
 
 def _with_asm(edits: list[Edit], code: bytes, tokens: list[Token], path: str, headers: set[str]) -> list[Edit]:
@@ -272,13 +286,13 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str,
     joined = ", ".join(name.text for name in names)
     if not dynamic:
         yield _insert(tokens[first].start, f"struct emu_shared_{number} {{ ")
-        yield _insert(tokens[last].end, f" }}; EMU_SHARED(emu_shared_{number}, {joined});")
+        yield _replace(tokens[last], f"; }}; EMU_SHARED(emu_shared_{number}, {joined});")
         return
     yield from _without_alignment(tokens, first, last)
     yield _insert(tokens[first].start, "typedef ")
     yield _replace(names[0], f"emu_dynamic_{number}")
     alignment = _alignment(code, tokens[first], tokens[last])
-    yield _insert(tokens[last].end, f" auto& {names[0].text} = ::emu::emu_dynamic_shared<emu_dynamic_{number}{alignment}>();")
+    yield _replace(tokens[last], f"; auto& {names[0].text} = ::emu::emu_dynamic_shared<emu_dynamic_{number}{alignment}>();")
 
 
 def _alignment(code: bytes, first: Token, last: Token) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.compilers import emulation, precompiled, sanitizer
@@ -21,7 +21,7 @@ class Emulated:
     """Compiles translated sources.
 
     files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers may lie. sanitize: every
-    access is reported to the device's sanitizer.
+    access is reported to the device's sanitizer. block_loops: whether kernels' second bodies are compiled (`block_loops.py`).
     """
 
     files: Path
@@ -29,6 +29,7 @@ class Emulated:
     sources: Mapping[str, str]
     ready: Path
     sanitize: bool = False
+    block_loops: bool = False
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan g++; it stands next to the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
@@ -36,8 +37,13 @@ class Emulated:
         if self.sanitize:  # precompiled headers were compiled without it
             words += [*sanitizer.flags(), f"-ffile-prefix-map={self.files}/="]
         else:
+            words += [] if self.block_loops else ["-DEMU_WITHOUT_BLOCK_LOOPS"]
             words += precompiled.prefix(path, self.sources[path], headers, self.ready)
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
+
+    def plainer(self) -> Compiler | None:
+        """Without second bodies, so that every error is of the source as submitted."""
+        return replace(self, block_loops=False) if self.block_loops else None
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++."""
@@ -47,11 +53,14 @@ class Emulated:
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
     """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: there are no flags to choose."""
     translated = place / TRANSLATED
-    for path, text in sources.items():
+    texts = {path: emulation.translate(text, path) for path, text in sources.items()}
+    for path, text in texts.items():
         target = translated / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(emulation.translate(text, path), "utf-8")
-    return Emulated(files=files, translated=translated, sources=sources, ready=precompiled.directory(), sanitize=job.sanitize)
+        target.write_text(text, "utf-8")
+    block_loops = not job.sanitize and any(emulation.SECOND_BODY in text for text in texts.values())
+    ready = precompiled.directory()
+    return Emulated(files=files, translated=translated, sources=sources, ready=ready, sanitize=job.sanitize, block_loops=block_loops)
 
 
 def flags(headers: Headers) -> list[str]:

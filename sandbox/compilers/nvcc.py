@@ -86,6 +86,9 @@ class Parallel:
         errors = gcc.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
         return [errors, *gcc.link_steps([*objects, *errors.outputs], libraries, output, place)]
 
+    def plainer(self) -> None:
+        """Sources are compiled as they are."""
+
     def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[CompilerStep]:
         variables = self.dryrun.variables
         environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
@@ -130,6 +133,9 @@ class Plain:
         """Plan nvcc, without the runtime that it adds by itself."""
         command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
         return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
+
+    def plainer(self) -> None:
+        """Sources are compiled as they are."""
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:

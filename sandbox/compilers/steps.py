@@ -53,6 +53,9 @@ class Compiler(Protocol):
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan what makes a shared object in `place` of objects that lie there. libraries: paths, and flags of the linker."""
 
+    def plainer(self) -> Compiler | None:
+        """The compiler to ask where this one rejects a source, because this one has rewritten it more; None where this one decides."""
+
 
 def object_name(number: int) -> str:
     """What the object of a plan's source is called; every source has a directory of its own."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import emulation
 from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
 
 LOG_LIMIT_BYTES = 1 << 20
@@ -173,7 +172,7 @@ def _users_place(places: Sequence[str]) -> Place:
 
 
 def _is_header(path: str) -> bool:
-    return path.startswith((str(emulation.NATIVE), "/usr/")) or "/site-packages/" in path or "/include/" in path
+    return path.startswith("/usr/") or "/sandbox/native/emulated/" in path or "/site-packages/" in path or "/include/" in path
 
 
 def _submitted_name(path: str) -> str:

@@ -68,6 +68,31 @@ def made(tmp_path, capsys):
     return made
 
 
+KEPT = """
+struct Kept { float value; ~Kept() { value = 0; } };
+__global__ void keep(const float* a, float* b) {
+    Kept kept{a[threadIdx.x]};
+    __syncthreads();
+    b[threadIdx.x] = kept.value;WRONG
+}
+extern "C" void solve(const float* a, float* b, long n, cudaStream_t s) { keep<<<1, n, 0, s>>>(a, b); }
+"""
+
+
+def test_a_kernel_whose_second_body_does_not_compile_has_its_first(made):
+    """An object with a destructor has no element for each thread."""
+    built = made({"kernel.cu": KEPT.replace("WRONG", "")}, "emulated")
+    assert built.code == build.BUILT, built.log
+    assert built.log == ""
+
+
+def test_an_error_of_a_kernel_with_two_bodies_is_given_once(made):
+    """Of the first body, in the user's text."""
+    built = made({"kernel.cu": KEPT.replace("WRONG", " b[0] = valeu;").replace("~Kept() { value = 0; }", "")}, "emulated")
+    assert built.code == build.REJECTED
+    assert built.log.count("error:") == 1 and "kernel.cu:6:" in built.log and "‘valeu’" in built.log
+
+
 def test_a_kernel_is_built_with_its_entry(made, device_kind):
     """Raw CUDA, one file."""
     built = made({"kernel.cu": KERNEL}, device_kind)

@@ -13,6 +13,7 @@
 #include "emu/vector_types.h"
 #include "emu/error.h"
 #include "emu/block.h"
+#include "emu/block_loops.h"
 #include "emu/shared.h"
 #include "emu/warp.h"
 #include "emu/atomics.h"

@@ -35,6 +35,9 @@ inline size_t dynamic_alignment = 16;
 // A NaN as fp16, bf16, float and double, and no plausible index: what uninitialised memory holds.
 inline constexpr uint32_t poison = 0x7fff7fffu;
 
+// Room for 16 KB of each thread's variables in a second body.  Pages are used when they are written.
+inline constexpr size_t per_thread_bytes = size_t{max_threads} * 16 * 1024;
+
 EMU_OUTLINE void fill_poison(void* memory, size_t bytes) {
     auto* to = static_cast<char*>(memory);
     for (size_t at = 0; at < bytes; at += sizeof poison) EMU_COPY(to + at, &poison, bytes - at < 4 ? bytes - at : 4);
@@ -127,6 +130,13 @@ public:
     [[noreturn]] void exit_thread();
     WarpRegisters& warp_registers();  // of the current thread's warp, made at their first use
 
+    // The current thread, the block's first, runs the whole block; false where threads have begun, or blocks wait for each other.
+    bool take_block();
+    void* take_per_thread(size_t bytes, size_t alignment);
+    size_t per_thread_used() const { return per_thread_used_; }
+    void release_per_thread(size_t used) { per_thread_used_ = used; }
+    bool has_whole_block() const { return whole_block_; }
+
 private:
     static void fiber_main();
     void begin_block(const Launch& launch, uint3 block_index);
@@ -151,6 +161,9 @@ private:
     Thread* current_ = nullptr;
     Fiber* fiber_ = nullptr;
     Context scheduler_;
+    bool whole_block_ = false;
+    std::unique_ptr<GuardedMemory> per_thread_;
+    size_t per_thread_used_ = 0;
 
     unsigned ready_head_ = 0, ready_tail_ = 0, arrived_ = 0;
     BarrierVotes gathering_, result_;

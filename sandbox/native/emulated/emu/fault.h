@@ -13,9 +13,11 @@ inline struct sigaction previous_action[NSIG];
 
 inline void describe_fault(const char* what) {
     char line[512];
+    char place[64] = "";  // in a second body a thread is a turn of a loop, whose number nobody keeps
     uint3 thread = worker->current().index;
-    int length = snprintf(line, sizeof line, "emulated device: %s in kernel %s, block (%u,%u,%u) thread (%u,%u,%u)\n", what,
-                          worker->launch()->name, blockIdx.x, blockIdx.y, blockIdx.z, thread.x, thread.y, thread.z);
+    if (!worker->has_whole_block()) snprintf(place, sizeof place, " thread (%u,%u,%u)", thread.x, thread.y, thread.z);
+    int length = snprintf(line, sizeof line, "emulated device: %s in kernel %s, block (%u,%u,%u)%s\n", what, worker->launch()->name,
+                          blockIdx.x, blockIdx.y, blockIdx.z, place);
     if (length > static_cast<int>(sizeof line)) length = sizeof line;
     if (write(2, line, static_cast<size_t>(length)) < 0) return;
 }

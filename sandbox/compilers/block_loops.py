@@ -1,0 +1,296 @@
+"""Gives a kernel a second body for the emulated device, in which loops over the threads of a block stand between its barriers.
+
+The first body runs once for each thread, on a fiber that waits at each `__syncthreads()`. The second runs once for a whole block, so
+that a barrier costs nothing and g++ vectorises over threads. Variables that live across a barrier get an element for each thread. This is
+the deep fission of MCUDA (Stratton, Stone, Hwu: MCUDA, LCPC 2008) with one rule more: a loop or condition around a barrier must be the
+same for all threads of a block by its form. A kernel that this module does not understand keeps its one body; `emu/block_loops.h` chooses
+at run time. What one thread computes is the same in both, operation by operation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from sandbox.compilers.block_loop_rules import NotPossible, file_allows, kernel_allows
+from sandbox.compilers.cuda_tokens import Token, descendants, readable_tree
+from sandbox.compilers.shared_accesses import Accesses, SharedNames
+from sandbox.compilers.uniform_names import Declared, UniformNames, declared_names, is_barrier, names_in
+
+Edited = Callable[[int, int, list[tuple[int, int, str]]], str]  # the text of a range of bytes, as translated, with replacements
+_OUTER = frozenset({"using_declaration", "alias_declaration", "type_definition", "static_assert_declaration"})
+SECOND_BODY = "EMU_FIRST_BODY"  # stands in a translated text that has one
+_NUMBER = re.compile(r"\b(?:bool|char|short|int|unsigned|long|float|double|size_t|u?int\d+_t|uint)\b|\*")
+_SKIPPED = frozenset({"comment", ";", "{", "}"})
+
+
+def insertions(code: bytes, tokens: list[Token], path: str, edited: Edited) -> Iterator[tuple[int, str]]:
+    """Text to insert into the translated source: what goes around the first body of each kernel that allows a second, which follows it."""
+    if not file_allows(code, tokens):
+        return
+    for kernel in _kernels(readable_tree(code)):
+        body = kernel.child_by_field_name("body")
+        if body is None:
+            continue
+        try:
+            kernel_allows(kernel, code)
+            second = _SecondBody(kernel, body, path, edited).text()
+        except NotPossible:
+            continue
+        yield body.start_byte + 1, f" {SECOND_BODY}"
+        close = body.end_byte - 1
+        line = body.end_point[0] + 1
+        yield close, f'\n#ifdef EMU_BLOCK_LOOPS\n}} else {{\n{second}\n}}\n#else\n}}\n#endif\n# {line} "{path}"\n'
+
+
+def _kernels(root: Node) -> Iterator[Node]:
+    for node in descendants(root):
+        if node.type == "function_definition" and any(child.type == "__global__" for child in node.children):
+            yield node
+
+
+@dataclass(frozen=True, slots=True)
+class _PerThread:
+    """A variable with an element for each thread. copied: a loop works with a copy of the element, in a register."""
+
+    array: str
+    copied: bool
+
+
+@dataclass
+class _LoopScope:
+    """What a pair of braces around barriers declares."""
+
+    node: Node
+    arrays: dict[str, _PerThread] = field(default_factory=dict)
+    computed: list[Node] = field(default_factory=list)  # declarations that each loop repeats, where it needs them
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """Of a piece of a kernel: the loops that threads may be in before its first barrier, and after its last; passes: there may be none.
+
+    Threads that wait for no barrier are in several loops at once, and here one loop ends before the next begins. So two loops
+    without a barrier between them must not touch what is shared: the kernel would look right that has forgotten the barrier.
+    """
+
+    begin: tuple[Accesses, ...] = ()
+    end: tuple[Accesses, ...] = ()
+    passes: bool = True
+
+    def then(self, after: _Interval) -> _Interval:
+        """Both, one after the other; NotPossible where a barrier is missing between them."""
+        if any(one.conflict_with(other) for one in self.end for other in after.begin):
+            raise NotPossible("no barrier between two accesses that need one")
+        begin = (*self.begin, *after.begin) if self.passes else self.begin
+        end = (*after.end, *self.end) if after.passes else after.end
+        return _Interval(begin, end, self.passes and after.passes)
+
+    def or_else(self, other: _Interval) -> _Interval:
+        """One of two branches."""
+        return _Interval((*self.begin, *other.begin), (*self.end, *other.end), self.passes or other.passes)
+
+
+_BARRIER = _Interval(passes=False)
+
+
+class _SecondBody:
+    """Writes it, statement by statement."""
+
+    def __init__(self, kernel: Node, body: Node, path: str, edited: Edited) -> None:
+        self._kernel, self._body, self._path, self._edited = kernel, body, path, edited
+        self._uniform = UniformNames(kernel, body)
+        self._shared = SharedNames(kernel, body, self._uniform)
+        self._scopes: list[_LoopScope] = []
+        self._number = 0
+        returns = [node for node in descendants(body) if node.type == "return_statement"]
+        self._first_return = min((node.start_byte for node in returns), default=None)
+        self._out: list[str] = []
+
+    def text(self) -> str:
+        """The whole of it, without the braces."""
+        self._scopes.append(_LoopScope(self._body))
+        self._out.append("EMU_BLOCK_VARIABLES")
+        if self._first_return is not None:
+            self._out.append("bool* const __restrict emu_left = ::emu::per_thread<bool>(true);")
+        for name in self._uniform.copied_parameters():
+            array = self._array_name(name)
+            kind = f"std::remove_cv_t<decltype({name})>"
+            self._out.append(f"{kind}* const __restrict {array} = ::emu::per_thread<{kind}>();")
+            self._out.append(f"EMU_EACH_THREAD {{ {array}[emu_thread] = {name}; }}")
+            self._scopes[-1].arrays[name] = _PerThread(array, copied=not self._uniform.is_pointed_to(name))
+        self._statements(self._body)
+        return "\n".join(self._out)
+
+    def _array_name(self, name: str) -> str:
+        self._number += 1
+        return f"emu_each_{self._number}_{name}"
+
+    def _statements(self, scope: Node) -> _Interval:
+        """Statements of a pair of braces that holds a barrier, or is the body."""
+        region: list[Node] = []
+        interval = _Interval()
+        for node in scope.children:
+            if node.type in _SKIPPED or (node.type == "preproc_call" and (node.text or b"").lstrip().startswith(b"#pragma")):
+                continue
+            if self._is_outer(node):
+                interval = interval.then(self._end_region(region, scope)).then(self._outer(node))
+            else:
+                region.append(node)
+        return interval.then(self._end_region(region, scope))
+
+    def _is_outer(self, node: Node) -> bool:
+        """Whether a statement is done once for the block, and not by each thread."""
+        if node.type in _OUTER or any(is_barrier(one) for one in descendants(node)):
+            return True
+        if node.type == "declaration":
+            words = {child.text for child in node.children}
+            return self._uniform.declares(node) or not words.isdisjoint({b"__shared__", b"constexpr", b"extern"}) or _is_shared(node)
+        return self._uniform.changes(node)
+
+    def _outer(self, node: Node) -> _Interval:
+        if is_barrier(node):
+            return _BARRIER
+        if node.type == "for_statement":
+            self._uniform.check_loop(node)
+            body = _field(node, "body")
+            self._out.append(f"{self._line(node)}{self._text(node.start_byte, body.start_byte)}{{ ::emu::PerThreadScope emu_scope;")
+            inside = self._within(body)
+            self._out.append("}")
+            return _Interval().or_else(inside.then(inside))
+        if node.type == "if_statement":
+            self._uniform.check_condition(node)
+            then, otherwise = _field(node, "consequence"), node.child_by_field_name("alternative")
+            self._out.append(f"{self._line(node)}{self._text(node.start_byte, then.start_byte)}{{ ::emu::PerThreadScope emu_scope;")
+            inside, other = self._within(then), _Interval()
+            if otherwise is not None:
+                self._out.append("} else { ::emu::PerThreadScope emu_scope;")
+                other = self._within(otherwise.named_children[-1])
+            self._out.append("}")
+            return inside.or_else(other)
+        if node.type == "compound_statement":
+            self._out.append("{ ::emu::PerThreadScope emu_scope;")
+            inside = self._within(node)
+            self._out.append("}")
+            return inside
+        if any(is_barrier(one) for one in descendants(node)):
+            raise NotPossible(f"a barrier in a {node.type}")
+        self._out.append(self._line(node) + self._text(node.start_byte, node.end_byte))
+        return _Interval()
+
+    def _within(self, body: Node) -> _Interval:
+        """The body of a loop or condition with a barrier in it."""
+        self._scopes.append(_LoopScope(body))
+        interval = self._statements(body) if body.type == "compound_statement" else self._outer(body)
+        self._scopes.pop()
+        return interval
+
+    def _end_region(self, region: list[Node], scope: Node) -> _Interval:
+        """Write a loop over the threads that holds these statements; empties the list."""
+        if not region:
+            return _Interval()
+        accesses = self._shared.accesses(region)
+        begin, end = region[0].start_byte, region[-1].end_byte
+        used = {name for node in region for name in names_in(node)}
+        needed = [node for node in region if node.type == "declaration" and self._is_used_elsewhere(node, scope, begin, end)]
+        computed = [node for node in needed if self._uniform.computes(node)]
+        kept = [node for node in needed if node not in computed]
+        for node in kept:
+            self._make_arrays(node)
+        repeated = self._repeated(used)
+        self._scopes[-1].computed += computed
+        arrays = {name: one for scope in self._scopes for name, one in scope.arrays.items() if name in used}
+        aliases = [f"auto{'' if one.copied else '&'} {name} = {one.array}[emu_thread];" for name, one in arrays.items()]
+        declared = {one.name for node in kept for one in declared_names(node)}
+        kept_copies = [
+            f"{one.array}[emu_thread] = {name};"
+            for name, one in arrays.items()
+            if one.copied and (name in declared or self._uniform.changed_within(name, begin, end))
+        ]
+        returns = [one for node in region for one in descendants(node) if one.type == "return_statement"]
+        self._number += 1
+        label = f"emu_next_{self._number}"
+        skip = "if (emu_left[emu_thread]) continue;" if self._first_return is not None and self._first_return < begin else ""
+        loop = "EMU_EACH_THREAD" if accesses.writes else "EMU_EACH_THREAD_ALONE"
+        self._out.append(f"{loop} {{ EMU_THREAD_VARIABLES {skip} {' '.join(aliases)} {repeated} {{")
+        for node in region:
+            replaced = [(one.start_byte, one.end_byte, f"{{ emu_left[emu_thread] = true; goto {label}; }}") for one in returns]
+            text = self._assignments(node) if node in kept else self._text(node.start_byte, node.end_byte, replaced)
+            self._out.append(self._line(node) + text)
+        self._out.append(f"}} {' '.join(kept_copies)} {f'{label}: ;' if returns else ''} }}")
+        region.clear()
+        return _Interval((accesses,), (accesses,))
+
+    def _repeated(self, used: set[str]) -> str:
+        """The declarations of earlier loops that are computed again for this one, and those that they need; adds these to `used`."""
+        found: list[str] = []
+        for node in reversed([one for scope in self._scopes for one in scope.computed]):
+            if any(one.name in used for one in declared_names(node)):
+                used.update(names_in(node))
+                found.insert(0, f"[[maybe_unused]] {self._text(node.start_byte, node.end_byte)}")
+        return " ".join(found)
+
+    def _is_used_elsewhere(self, node: Node, scope: Node, begin: int, end: int) -> bool:
+        """Whether a later loop needs what this declaration declares."""
+        names = {one.name for one in declared_names(node)}
+        return any(
+            one.type == "identifier" and not begin <= one.start_byte < end and one.text is not None and one.text.decode() in names
+            for one in descendants(scope)
+        )
+
+    def _make_arrays(self, node: Node) -> None:
+        """Before the loop that declares them: an element for each thread, of the type that the declaration gives."""
+        specifiers = self._text(node.start_byte, declared_names(node)[0].declarator.start_byte)
+        if re.search(r"\b(?:auto|static|volatile|register|thread_local)\b", specifiers):
+            raise NotPossible("a variable whose type is not written down")
+        for one in declared_names(node):
+            if one.is_reference:
+                raise NotPossible("a reference that lives across a barrier")
+            array = self._array_name(one.name)
+            kind = f"{array}_type"
+            before = self._text(one.declarator.start_byte, one.identifier.start_byte)
+            behind = self._text(one.identifier.end_byte, one.declarator.end_byte)
+            self._out.append(
+                f"{self._line(node)}typedef {specifiers} {before}{kind}{behind};"
+                f" std::remove_cv_t<{kind}>* const __restrict {array} = ::emu::per_thread<std::remove_cv_t<{kind}>>();"
+            )
+            # An object may change by its own functions, an array by its address.
+            copied = not one.is_array and not self._uniform.is_pointed_to(one.name) and _NUMBER.search(specifiers + before) is not None
+            self._scopes[-1].arrays[one.name] = _PerThread(array, copied)
+
+    def _assignments(self, node: Node) -> str:
+        """A declaration of such variables, as statements that set this thread's elements."""
+        return " ".join(self._assignment(one) for one in declared_names(node))
+
+    def _assignment(self, one: Declared) -> str:
+        kind = f"{self._scopes[-1].arrays[one.name].array}_type"
+        if one.value is None:
+            return ";"
+        value = self._text(one.value.start_byte, one.value.end_byte)
+        if one.is_array:
+            return f"{{ std::remove_cv_t<{kind}> emu_first = {value}; __builtin_memcpy(&{one.name}, &emu_first, sizeof emu_first); }}"
+        if one.value.type in ("initializer_list", "argument_list"):
+            return f"{one.name} = {kind}{value};"
+        return f"{one.name} = {value};"
+
+    def _text(self, begin: int, end: int, replaced: list[tuple[int, int, str]] | None = None) -> str:
+        inside = [one for one in replaced or [] if begin <= one[0] < end]
+        return self._edited(begin, end, inside)
+
+    def _line(self, node: Node) -> str:
+        # 3: as in a system header, g++ gives no warnings; it has given those of the first body.
+        return f'\n# {node.start_point[0] + 1} "{self._path}" 3\n'
+
+
+def _is_shared(node: Node) -> bool:
+    return any(one.type == "__shared__" for one in descendants(node))
+
+
+def _field(node: Node, name: str) -> Node:
+    found = node.child_by_field_name(name)
+    if found is None:
+        raise NotPossible(f"a {node.type} without {name}")
+    return found

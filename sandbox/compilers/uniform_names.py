@@ -1,0 +1,391 @@
+"""Which variables of a kernel have the same value in all threads of a block, as far as its form shows.
+
+A name is uniform where its first value, and all that is later assigned to it, is made of constants, parameters, `blockIdx`, `blockDim`,
+`gridDim` and other uniform names, and where every change of it stands on a path that all threads take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from sandbox.compilers.block_loop_rules import NotPossible
+from sandbox.compilers.cuda_tokens import descendants
+
+_PLAIN = frozenset(
+    {"number_literal", "true", "false", "char_literal", "sizeof_expression", "binary_expression", "parenthesized_expression"}
+    | {"conditional_expression", "cast_expression", "unary_expression", "type_descriptor", "primitive_type", "sized_type_specifier"}
+    | {"type_qualifier", "comment"}
+)
+_OF_BLOCK = frozenset({b"blockIdx", b"blockDim", b"gridDim"})
+_CALLS = frozenset({b"min", b"max"})
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One name of a declaration; declarator: without its value."""
+
+    name: str
+    identifier: Node
+    declarator: Node
+    value: Node | None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the outermost part of its type is an array."""
+        return self.identifier.parent is not None and self.identifier.parent.type == "array_declarator"
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it names what something else names."""
+        return self.declarator.type == "reference_declarator"
+
+
+def declared_names(node: Node) -> list[Declared]:
+    """The names that a declaration declares, in their order; NotPossible where a declarator has another form."""
+    found = []
+    for at, child in enumerate(node.children):
+        if node.field_name_for_child(at) != "declarator":
+            continue
+        declarator, value = child, None
+        if child.type == "init_declarator":
+            declarator, value = child.children[0], child.child_by_field_name("value")
+        inner = declarator
+        while inner.type != "identifier":
+            nested = inner.child_by_field_name("declarator") or (inner.named_children[-1] if inner.type == "reference_declarator" else None)
+            if nested is None or inner.type not in ("pointer_declarator", "array_declarator", "reference_declarator"):
+                raise NotPossible(f"a declarator that is a {inner.type}")
+            inner = nested
+        found.append(Declared((inner.text or b"").decode(), inner, declarator, value))
+    return found
+
+
+def names_in(node: Node) -> Iterator[str]:
+    """Every identifier in it, as often as it stands there."""
+    for one in descendants(node):
+        if one.type == "identifier" and one.text is not None:
+            yield one.text.decode()
+
+
+def is_barrier(node: Node) -> bool:
+    """Whether it is the statement `__syncthreads();`."""
+    return node.type == "expression_statement" and (node.text or b"").replace(b" ", b"") == b"__syncthreads();"
+
+
+class UniformNames:
+    """Those of one kernel."""
+
+    def __init__(self, kernel: Node, body: Node) -> None:
+        self._body = body
+        self._parameters = _parameters(kernel)
+        self._common = {one.id for one in _common_statements(body)}  # by all threads, or by none
+        self._declarations = _declarations(body)
+        by_value, const = _functions(kernel)
+        self.reading_functions = _OF_NUMBERS | const  # they write no memory that others see
+        self._changes = _changes(body, _BY_VALUE | by_value)
+        self.device_variables = _device_variables(kernel)
+        self._names = self._found()
+        self._computed = self._found_computed()
+
+    def copied_parameters(self) -> list[str]:
+        """Parameters that threads change, each its own copy."""
+        return [name for name in self._parameters if name in self._changes and name not in self._names]
+
+    def declares(self, node: Node) -> bool:
+        """Whether a declaration declares uniform names only."""
+        return node.id in self._common and all(one.name in self._names for one in _names_or_none(node))
+
+    def computes(self, node: Node) -> bool:
+        """Whether a loop may compute a declaration's values anew: made of `threadIdx` and of what never changes, and never changed."""
+        if node.type != "declaration" or node.id not in self._common:
+            return False
+        return all(one.name in self._computed for one in _names_or_none(node))
+
+    def changed_within(self, name: str, begin: int, end: int) -> bool:
+        """Whether something between these bytes may change the name."""
+        return any(begin <= one.start_byte < end for one in self._changes.get(name, []))
+
+    def is_pointed_to(self, name: str) -> bool:
+        """Whether its address is taken anywhere."""
+        return any(one.type == "pointer_expression" for one in self._changes.get(name, []))
+
+    def changes(self, node: Node) -> bool:
+        """Whether a statement changes a uniform name, and does nothing else."""
+        if node.type != "expression_statement" or node.id not in self._common:
+            return False
+        name = _target(node.named_children[0]) if node.named_children else None
+        return name is not None and name in self._names
+
+    def check_loop(self, node: Node) -> None:
+        """Raise NotPossible unless all threads go through the loop the same number of times."""
+        first = node.child_by_field_name("initializer")
+        condition, step = node.child_by_field_name("condition"), node.child_by_field_name("update")
+        if first is not None and first.type == "declaration":
+            good = all(one.name in self._names for one in _names_or_none(first))
+        else:
+            good = first is None or _target(first) in self._names
+        if not good or condition is None or not self._is_uniform(condition) or (step is not None and _target(step) not in self._names):
+            raise NotPossible("a loop around a barrier that threads may leave at different times")
+        for one in descendants(node):
+            if one.type in ("break_statement", "continue_statement") and _left_by(one).id == node.id:
+                raise NotPossible("a way out of a loop around a barrier")
+
+    def check_condition(self, node: Node) -> None:
+        """Raise NotPossible unless all threads take the same branch."""
+        condition = node.child_by_field_name("condition")
+        inner = condition.named_children if condition is not None else []
+        if len(inner) != 1 or not self._is_uniform(inner[0]):
+            raise NotPossible("a condition around a barrier that threads may answer differently")
+
+    def _found(self) -> set[str]:
+        found = {*self._parameters, *self._declarations}
+        while True:
+            self._names = found
+            left = {name for name in found if self._keeps(name)}
+            if left == found:
+                return found
+            found = left
+
+    def _found_computed(self) -> set[str]:
+        uniform = self._names
+        fixed = {name for name in uniform if name not in self._changes}
+        found: set[str] = set()
+        while True:
+            self._names = {*fixed, *found, "threadIdx"}
+            new = {name for name in self._declarations if name not in found and name not in uniform and self._is_computed(name)}
+            if not new:
+                self._names = uniform
+                return found
+            found |= new
+
+    def _is_computed(self, name: str) -> bool:
+        declared = self._declarations[name]
+        if len(declared) != 1 or name in self._changes or name in self._parameters:
+            return False
+        statement, one = declared[0]
+        if one.declarator.type != "identifier" or one.value is None or statement.type != "declaration" or statement.id not in self._common:
+            return False
+        return self._is_uniform(one.value)
+
+    def _keeps(self, name: str) -> bool:
+        declared = self._declarations.get(name, [])
+        if name in self._parameters and declared:
+            return False
+        for statement, one in declared:
+            if statement.id not in self._common or one.is_array or one.is_reference or one.value is None or not self._is_uniform(one.value):
+                return False
+        for change in self._changes.get(name, []):
+            statement = change.parent if change.parent is not None and change.parent.type == "expression_statement" else change
+            if statement.id not in self._common or _target(change) != name:
+                return False
+            right = change.child_by_field_name("right")
+            if right is not None and not self._is_uniform(right):
+                return False
+        return True
+
+    def _is_uniform(self, node: Node) -> bool:
+        if node.type == "identifier":
+            name = (node.text or b"").decode()
+            others = (self._parameters, self._declarations, self.device_variables)
+            return name in self._names or (name != "threadIdx" and not any(name in one for one in others))
+        if node.type == "field_expression":
+            base = node.child_by_field_name("argument")
+            if base is None or base.type != "identifier" or b"->" in (node.text or b""):
+                return False
+            return base.text in _OF_BLOCK or ((base.text or b"").decode() in self._names)
+        if node.type == "call_expression":
+            arguments = node.child_by_field_name("arguments")
+            function = callee(node)
+            plain = function in _CALLS or function.startswith(b"static_cast<")
+            return plain and arguments is not None and all(self._is_uniform(one) for one in arguments.named_children)
+        if node.type == "assignment_expression":  # the step of a loop
+            return False
+        return node.type in _PLAIN and all(self._is_uniform(one) for one in node.named_children)
+
+
+def _parameters(kernel: Node) -> list[str]:
+    declarator = kernel.child_by_field_name("declarator")
+    parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
+    if parameters is None:
+        raise NotPossible("a kernel without a list of parameters")
+    found = []
+    for one in parameters.named_children:
+        inner = one.child_by_field_name("declarator")
+        while inner is not None and inner.type not in ("identifier",):
+            inner = inner.child_by_field_name("declarator")
+        if one.type == "parameter_declaration" and inner is not None and inner.text is not None:
+            found.append(inner.text.decode())
+        elif one.type != "comment":
+            raise NotPossible("a parameter without a name, or a pack of them")
+    return found
+
+
+def _common_statements(scope: Node) -> Iterator[Node]:
+    """Statements that stand in no loop or condition but those around a barrier, with the parts of such loops that change names."""
+    for node in scope.children:
+        yield node
+        if not any(is_barrier(one) for one in descendants(node)):
+            continue
+        if node.type == "compound_statement":
+            yield from _common_statements(node)
+        elif node.type == "for_statement":
+            for name in ("initializer", "update"):
+                if (part := node.child_by_field_name(name)) is not None:
+                    yield part
+            if (body := node.child_by_field_name("body")) is not None:
+                yield from _common_statements(body) if body.type == "compound_statement" else (body,)
+        elif node.type == "if_statement":
+            for branch in (node.child_by_field_name("consequence"), node.child_by_field_name("alternative")):
+                if branch is not None:
+                    inner = branch.named_children[-1] if branch.type == "else_clause" else branch
+                    yield from _common_statements(inner) if inner.type == "compound_statement" else (inner,)
+
+
+def _declarations(body: Node) -> dict[str, list[tuple[Node, Declared]]]:
+    """Every declaration of each local name, wherever it stands. Names of other forms, such as a lambda's parameters, have an entry too."""
+    found: dict[str, list[tuple[Node, Declared]]] = {}
+    for node in descendants(body):
+        if node.type == "declaration":
+            for one in _names_or_none(node):
+                found.setdefault(one.name, []).append((node, one))
+        elif node.type in ("parameter_declaration", "for_range_loop", "structured_binding_declarator", "condition_clause"):
+            for inner in descendants(node):
+                if inner.type == "identifier" and inner.parent is not None and inner.parent.type.endswith(("declarator", "declaration")):
+                    name = (inner.text or b"").decode()
+                    found.setdefault(name, []).append((node, Declared(name, inner, inner, None)))
+    return found
+
+
+def _names_or_none(node: Node) -> list[Declared]:
+    try:
+        return declared_names(node)
+    except NotPossible:
+        # A structured binding and the like: names that are never uniform.
+        inner = [one for one in descendants(node) if one.type == "identifier"]
+        return [Declared((one.text or b"").decode(), one, one, None) for one in inner]
+
+
+def _root(node: Node) -> Node:
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
+def _functions(kernel: Node) -> tuple[set[bytes], set[bytes]]:
+    """Functions of the file that change no argument, and those that also write no memory: by all their declarations."""
+    values, const = dict[bytes, bool](), dict[bytes, bool]()
+    for node in descendants(_root(kernel)):
+        name, parameters = node.child_by_field_name("declarator"), node.child_by_field_name("parameters")
+        if node.type != "function_declarator" or name is None or parameters is None:
+            continue
+        key, texts = name.text or b"", [one.text or b"" for one in parameters.named_children]
+        values[key] = values.get(key, True) and not any(b"&" in text or b"..." in text for text in texts)
+        pointers = [text for text in texts if b"*" in text or b"[" in text or b"auto" in text]
+        const[key] = const.get(key, True) and values[key] and all(re.search(rb"\bconst\b", text.partition(b"*")[0]) for text in pointers)
+    variables = {name.encode() for name in _device_variables(kernel)}
+    bodies = [node for node in descendants(_root(kernel)) if node.type == "function_definition"]
+    for body in bodies:
+        inside = {one.text for one in descendants(body) if one.type == "identifier"}
+        writes = not variables.isdisjoint(inside) or any(one.type == "__shared__" for one in descendants(body))
+        declarator = body.child_by_field_name("declarator")
+        name = declarator.child_by_field_name("declarator") if declarator is not None else None
+        if name is not None and name.text is not None and (writes or any(_calls_more(body, const))):
+            const[name.text] = False
+    return {name for name, good in values.items() if good}, {name for name, good in const.items() if good}
+
+
+def _calls_more(body: Node, known: dict[bytes, bool]) -> Iterator[bool]:
+    """Whether each call in a function is of one that is not known to write nothing."""
+    for node in descendants(body):
+        if node.type == "call_expression":
+            name = callee(node)
+            yield not (takes_values(name, _OF_NUMBERS) or known.get(name, False) or name.startswith(b"reinterpret_cast<const"))
+
+
+def _device_variables(kernel: Node) -> set[str]:
+    """What threads may change outside of the kernel: variables of the file in the device's memory."""
+    found = set[str]()
+    for node in descendants(_root(kernel)):
+        if node.type == "declaration" and any(child.type in ("__device__", "__managed__") for child in descendants(node)):
+            found.update(names_in(node))
+    return found
+
+
+def _changes(body: Node, by_value: set[bytes] | frozenset[bytes]) -> dict[str, list[Node]]:
+    """The expressions that may change each name: assignments, `++`, `&name`, and calls that may take it by reference."""
+    found: dict[str, list[Node]] = {}
+    for node in descendants(body):
+        if node.type == "assignment_expression":
+            changed = [node.child_by_field_name("left")]
+        elif node.type in ("update_expression", "pointer_expression"):
+            taken = node.type == "pointer_expression" and not (node.text or b"").startswith(b"&")
+            changed = [] if taken else [node.child_by_field_name("argument")]
+        elif node.type == "call_expression" and not takes_values(callee(node), by_value):
+            arguments = node.child_by_field_name("arguments")
+            changed = [one for one in arguments.named_children if one.type == "identifier"] if arguments is not None else []
+        else:
+            continue
+        for one in changed:
+            root = one
+            while root is not None and root.type in ("field_expression", "parenthesized_expression"):
+                root = root.child_by_field_name("argument") or (root.named_children[0] if root.named_children else None)
+            if root is not None and root.type == "subscript_expression" and node.type == "pointer_expression":
+                continue  # `&a[i]`: the address of what a pointer points to
+            if root is not None and root.type == "identifier":
+                found.setdefault((root.text or b"").decode(), []).append(node)
+    return found
+
+
+# Functions of CUDA that take numbers by value, and pointers to read from.
+_OF_NUMBERS = frozenset(
+    b"min max fmaf fma fmaxf fminf fmax fmin expf __expf exp exp2f exp2 sqrtf rsqrtf rsqrt tanhf tanh logf __logf log log2f powf pow "
+    b"fabsf fabs abs __ldg __ldcg __fdividef make_float2 make_float3 make_float4 make_int2 make_int4 make_half2 __half2float "
+    b"__float2half __float2half_rn __bfloat162float __float2bfloat16 __fmaf_rn __fadd_rn __fmul_rn floorf ceilf roundf truncf rintf "
+    b"erff erfcf sinf cosf sqrt printf assert sizeof isnan isinf signbit copysignf fmodf __float2int_rn __int_as_float "
+    b"__float_as_int int float double unsigned long bool size_t int64_t uint32_t int32_t uint64_t".split()
+)
+_BY_VALUE = _OF_NUMBERS | {b"atomicAdd", b"atomicMax", b"atomicMin", b"atomicSub", b"atomicAnd", b"atomicOr", b"atomicXor"}
+
+
+def takes_values(function: bytes, by_value: set[bytes] | frozenset[bytes]) -> bool:
+    """Whether a function, written with its template arguments, is one of `by_value`, or a cast of a number."""
+    name, _, arguments = function.partition(b"<")
+    return name.strip() in by_value or (name == b"static_cast" and arguments != b"")
+
+
+def callee(call: Node) -> bytes:
+    """What is called, as it is written."""
+    function = call.child_by_field_name("function")
+    return (function.text or b"") if function is not None else b""
+
+
+def _target(node: Node) -> str | None:
+    """The name that an expression changes, where it is a plain name; of a statement, its expression."""
+    if node.type == "expression_statement" and node.named_children:
+        node = node.named_children[0]
+    changed = (
+        node.child_by_field_name({"assignment_expression": "left", "update_expression": "argument"}.get(node.type, ""))
+        if node.type
+        in (
+            "assignment_expression",
+            "update_expression",
+        )
+        else None
+    )
+    return changed.text.decode() if changed is not None and changed.type == "identifier" and changed.text is not None else None
+
+
+def _left_by(node: Node) -> Node:
+    """The loop or switch that a `break` or `continue` belongs to."""
+    kinds = {"for_statement", "while_statement", "do_statement", "for_range_loop"}
+    if node.type == "break_statement":
+        kinds.add("switch_statement")
+    at = node.parent
+    while at is not None and at.type not in kinds:
+        at = at.parent
+    if at is None:
+        raise NotPossible(f"a {node.type} without a loop")
+    return at

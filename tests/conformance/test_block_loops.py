@@ -1,0 +1,114 @@
+"""Kernels as loops over the threads of a block do what they do thread by thread."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sandbox.compilers import emulation
+from tests.conformance.conftest import Build
+from tests.sampling import every
+
+HERE = Path(__file__).parent
+FORMS = HERE / "programs" / "block_loops.cu"
+WITH_BOTH = [path for path in sorted(HERE.glob("*.cu")) if emulation.SECOND_BODY in emulation.translate(path.read_text(), path.name)]
+
+
+def printed(program: Path, *, block_loops: bool) -> str:
+    environment = {**os.environ, "GRADER_EMULATED_BLOCK_LOOPS": str(int(block_loops))}
+    done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_form_does_the_same_with_both_bodies(build: Build) -> None:
+    """Nine kernels: private variables, moved pointers, ways out, conditions and loops around barriers."""
+    program = build(FORMS)
+    loops = printed(program, block_loops=True)
+    assert len(loops.splitlines()) == 10 and loops == printed(program, block_loops=False)
+    assert FORMS.read_text().count("__global__") == emulation.translate(FORMS.read_text(), "k.cu").count(emulation.SECOND_BODY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", every(12, ((path.stem, path) for path in WITH_BOTH)))
+def test_programs_print_the_same_thread_by_thread(path: Path, build: Build) -> None:
+    """`test_conformance` compares the loops with what a GPU has printed; this compares the threads of the same kernels."""
+    expected = path.with_suffix(".expected").read_text()
+    assert printed(build(path), block_loops=False) == expected
+
+
+WHICH = """
+#include <cstdio>
+__global__ void k(unsigned long long* first, unsigned long long* second) {
+    int here = 0;
+    unsigned long long* mine = reinterpret_cast<unsigned long long*>(&here);
+    (threadIdx.x == 0 ? first : second)[0] = reinterpret_cast<unsigned long long>(mine);
+    __syncthreads();
+    here += 1;
+}
+int main() {
+    unsigned long long *a, *b;
+    cudaMalloc(&a, 8);
+    cudaMalloc(&b, 8);
+    k<<<1, 2>>>(a, b);
+    printf("%lld\\n", static_cast<long long>(*b - *a));
+}
+"""
+
+
+def test_the_second_body_runs_unless_it_is_switched_off(build: Build) -> None:
+    """In it a variable of two threads is an array of two; in the first body it lies on two stacks."""
+    program = build(WHICH)
+    assert printed(program, block_loops=True) == "4\n"
+    assert abs(int(printed(program, block_loops=False))) > 4096
+    assert abs(int(printed(build(WHICH, "-DEMU_WITHOUT_BLOCK_LOOPS"), block_loops=True))) > 4096
+
+
+RACE = """
+#include <cstdio>
+__global__ void k(int* out) {
+    __shared__ int tile[64];
+    tile[threadIdx.x] = threadIdx.x;
+    out[threadIdx.x] = tile[(threadIdx.x + 3) % 64];
+    __syncthreads();
+    out[threadIdx.x] += tile[threadIdx.x > 1 ? threadIdx.x - 2 : 0];
+    tile[threadIdx.x] = 100;
+}
+int main() {
+    int* out;
+    cudaMalloc(&out, 256);
+    k<<<1, 64>>>(out);
+    cudaDeviceSynchronize();
+    for (int i = 0; i < 64; ++i) printf("%d ", out[i]);
+}
+"""
+
+
+@pytest.mark.parametrize("block_loops", [True, False])
+def test_a_race_shows(build: Build, block_loops: bool) -> None:
+    """Two barriers are missing. Which threads see it depends on who runs first; with a barrier more the sums would be these."""
+    numbers = [int(word) for word in printed(build(RACE), block_loops=block_loops).split()]
+    right = [(i + 3) % 64 + max(i - 2, 0) for i in range(64)]
+    assert sum(number != one for number, one in zip(numbers, right, strict=True)) > 60
+
+
+CRASH = """
+__global__ void k(int* a) {
+    a[threadIdx.x == 5 ? 1 << 26 : 0] = 1;
+    __syncthreads();
+}
+int main() {
+    int* a;
+    cudaMalloc(&a, 4);
+    k<<<2, 32>>>(a);
+    return cudaDeviceSynchronize();
+}
+"""
+
+
+def test_a_fault_names_no_thread_that_is_not_known(build: Build) -> None:
+    """The block is right; the sanitizer has the thread."""
+    done = subprocess.run([str(build(CRASH))], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -11
+    assert "illegal address in kernel k, block (0,0,0)\n" in done.stderr or "illegal address in kernel k, block (1,0,0)\n" in done.stderr
