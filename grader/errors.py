@@ -115,7 +115,7 @@ class ProblemNotFound(CallRefused):
     def __init__(self, problem_id: str, available: Sequence[str] = (), fault: str = "") -> None:
         """fault: why one that was there can't be used, and what to do."""
         self.problem_id, self.available, self.fault = problem_id, tuple(available), fault
-        known = f"; take one of: {', '.join(self.available)}" if self.available else "; list them with `grader-cli problems`"
+        known = f"; take one of: {', '.join(self.available)}" if self.available else "; list them with `grader-cli problems list`"
         super().__init__(f"problem {problem_id!r} {fault}" if fault else f"there is no problem {problem_id!r}{known}")
 
 

@@ -46,21 +46,3 @@ def check_key(key: str, address: str, *, tls: bool, plain_text: bool) -> None:
             f"write https://{address}, or log in with --insecure-plain-text where the network is yours alone"
         )
         raise SettingsInvalid("server", text)
-
-
-def explained(detail: str, *, tls: bool) -> str:
-    """Why there is no answer, with what to do where TLS is why."""
-    for sign, remedy in _REMEDIES.items():
-        if tls and sign in detail:
-            return f"{remedy} ({detail})"
-    if not tls and "Socket closed" in detail:
-        return f"it hung up, as a server does that wants TLS; write https://HOST:PORT ({detail})"
-    return detail
-
-
-_REMEDIES = {
-    "CERTIFICATE_VERIFY_FAILED": "its certificate is of no authority that is trusted here, or has ended; "
-    "name the authority with `grader-cli login --ca FILE`",
-    "Hostname Verification Check failed": "its certificate is of another host; call it by the name in the certificate",
-    "WRONG_VERSION_NUMBER": "it does not speak TLS; where it is this host, write http://HOST:PORT",
-}

@@ -14,16 +14,16 @@ import grpc
 from google.protobuf.message import Message
 from grpc_status import rpc_status
 
-from grader.api import channels
+from grader.api import channels, connection_failures
+from grader.api.absence import ServerAbsence
 from grader.api.statuses import to_error
-from grader.errors import GraderError, InternalFault, ServerUnreachable
+from grader.errors import GraderError, InternalFault, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
 DEADLINE_S = 10.0
 LONG_DEADLINE_S = 60.0  # of what may be about every submission there is
 LIVED_S = 60.0  # no try to connect takes so long: what broke later was connected
-RESUME_S = 0.5  # between tries to take a broken watch up again
 SEEN_LIMIT = 1000  # revisions that a server takes
 
 _SERVICE_CONFIG = {
@@ -55,6 +55,8 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+_AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # a call that ends so may be made again: the server, or its ledger, restarts
+
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", covariant=True)
 
@@ -73,7 +75,9 @@ class GraderClient:
     """One server's API. address: HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:/PATH. Use as an async context.
 
     tls: whether to speak it, where the address does not say so; None: with every server but those on this host. ca: the authorities
-    to trust, in PEM. key: goes with every call; beyond this host only over TLS, unless plain_text_key.
+    to trust, in PEM. key: goes with every call; beyond this host only over TLS, unless plain_text_key. patience_s: how long a watch waits
+    for a server that is away; restart_s: how long any call does, once the server has answered anything. A call that is sent again
+    does nothing twice. on_absence: gets a sentence where such an absence lasts, and where it is over.
     """
 
     def __init__(
@@ -86,12 +90,16 @@ class GraderClient:
         plain_text_key: bool = False,
         deadline_s: float = DEADLINE_S,
         patience_s: float = 60.0,
+        restart_s: float = 0.0,
+        on_absence: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.address, self._tls = channels.route(address, tls)
         self._key, self._ca = key, ca
         if key:
             channels.check_key(key, self.address, tls=self._tls, plain_text=plain_text_key)
-        self._deadline_s, self._patience_s = deadline_s, patience_s
+        self._deadline_s, self._patience_s, self._restart_s = deadline_s, patience_s, restart_s
+        self.on_absence = on_absence
+        self._answered = False  # whether the server ever has
 
     async def __aenter__(self) -> Self:
         self._channel = channels.open_channel(self.address, tls=self._tls, ca=self._ca, options=_OPTIONS)
@@ -111,7 +119,7 @@ class GraderClient:
         request = api.SubmitRequest(
             submission=submission, request_id=request_id or str(uuid.uuid4()), allow_cached_result=allow_cached_result
         )
-        return await self._answer(self._stub.Submit(request, timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.Submit(request, timeout=self._deadline_s))
 
     async def batch_submit(
         self, submissions: Sequence[submission_pb2.Submission], *, request_ids: Sequence[str] = (), allow_cached_result: bool = False
@@ -123,14 +131,16 @@ class GraderClient:
             for one, request_id in zip(submissions, ids, strict=True)
         ]
         answer: api.BatchSubmitResponse = await self._answer(
-            self._stub.BatchSubmit(api.BatchSubmitRequest(requests=requests), timeout=LONG_DEADLINE_S)
+            lambda: self._stub.BatchSubmit(api.BatchSubmitRequest(requests=requests), timeout=LONG_DEADLINE_S)
         )
         return [to_error(one.error) if one.HasField("error") else one.submission for one in answer.results]
 
     async def get_submission(self, name: str, *, full: bool = False) -> submission_pb2.Submission:
         """One submission; full: with single samples."""
         view = report_pb2.REPORT_VIEW_FULL if full else report_pb2.REPORT_VIEW_BASIC
-        return await self._answer(self._stub.GetSubmission(api.GetSubmissionRequest(name=name, view=view), timeout=self._deadline_s))
+        return await self._answer(
+            lambda: self._stub.GetSubmission(api.GetSubmissionRequest(name=name, view=view), timeout=self._deadline_s)
+        )
 
     async def list_submissions(
         self,
@@ -142,21 +152,31 @@ class GraderClient:
         competition: str = "",
         user: str = "",
         tag: str = "",
+        verdicts: Sequence[report_pb2.Verdict] = (),
+        id_prefix: str = "",
     ) -> api.ListSubmissionsResponse:
         """One page, newest first."""
         request = api.ListSubmissionsRequest(
-            page_size=page_size, page_token=page_token, problem=problem, states=states, competition=competition, user=user, tag=tag
+            page_size=page_size,
+            page_token=page_token,
+            problem=problem,
+            states=states,
+            competition=competition,
+            user=user,
+            tag=tag,
+            verdicts=verdicts,
+            id_prefix=id_prefix,
         )
-        return await self._answer(self._stub.ListSubmissions(request, timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.ListSubmissions(request, timeout=self._deadline_s))
 
     async def cancel(self, name: str) -> submission_pb2.Submission:
         """Ask for the end of a submission; one that runs is stopped soon after."""
-        return await self._answer(self._stub.CancelSubmission(api.CancelSubmissionRequest(name=name), timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.CancelSubmission(api.CancelSubmissionRequest(name=name), timeout=self._deadline_s))
 
     async def list_artifacts(self, name: str) -> Sequence[api.Artifact]:
         """The files that a submission left, by name."""
         request = api.ListArtifactsRequest(parent=name)
-        answer: api.ListArtifactsResponse = await self._answer(self._stub.ListArtifacts(request, timeout=self._deadline_s))
+        answer: api.ListArtifactsResponse = await self._answer(lambda: self._stub.ListArtifacts(request, timeout=self._deadline_s))
         return answer.artifacts
 
     async def download_artifact(self, name: str) -> AsyncIterator[bytes]:
@@ -165,29 +185,30 @@ class GraderClient:
             async for piece in self._stub.DownloadArtifact(api.DownloadArtifactRequest(name=name), timeout=LONG_DEADLINE_S):
                 yield piece.data
         except grpc.aio.AioRpcError as error:
-            raise self._error(error) from None
+            raise await self._explained(self._error(error)) from None
 
     async def get_problem(self, name: str) -> problem_pb2.Problem:
         """One problem."""
-        return await self._answer(self._stub.GetProblem(api.GetProblemRequest(name=name), timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.GetProblem(api.GetProblemRequest(name=name), timeout=self._deadline_s))
 
     async def list_problems(self, *, page_size: int = 0, page_token: str = "") -> api.ListProblemsResponse:
         """One page, by name."""
         request = api.ListProblemsRequest(page_size=page_size, page_token=page_token)
-        return await self._answer(self._stub.ListProblems(request, timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.ListProblems(request, timeout=self._deadline_s))
 
-    async def get_caller(self) -> api.Caller:
-        """Who the key is of, to the server."""
-        return await self._answer(self._stub.GetCaller(api.GetCallerRequest(), timeout=self._deadline_s))
+    async def get_caller(self, *, with_quotas: bool = False) -> api.Caller:
+        """Who the key is of, to the server; with_quotas: and how many submissions that user may make."""
+        request = api.GetCallerRequest(with_quotas=with_quotas)
+        return await self._answer(lambda: self._stub.GetCaller(request, timeout=self._deadline_s))
 
     async def get_competition(self, name: str) -> competition_pb2.Competition:
         """One competition."""
-        return await self._answer(self._stub.GetCompetition(api.GetCompetitionRequest(name=name), timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.GetCompetition(api.GetCompetitionRequest(name=name), timeout=self._deadline_s))
 
     async def list_competitions(self, *, page_size: int = 0, page_token: str = "") -> api.ListCompetitionsResponse:
         """One page, by name."""
         request = api.ListCompetitionsRequest(page_size=page_size, page_token=page_token)
-        return await self._answer(self._stub.ListCompetitions(request, timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.ListCompetitions(request, timeout=self._deadline_s))
 
     async def get_leaderboard(
         self, competition: str, *, problem: str = "", device: str = "", page_size: int = 0, page_token: str = ""
@@ -196,29 +217,29 @@ class GraderClient:
         request = api.GetLeaderboardRequest(
             competition=competition, problem=problem, device=device, page_size=page_size, page_token=page_token
         )
-        return await self._answer(self._stub.GetLeaderboard(request, timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.GetLeaderboard(request, timeout=self._deadline_s))
 
     async def create_rejudge(self, rejudge: rejudge_pb2.Rejudge, *, request_id: str) -> rejudge_pb2.Rejudge:
         """Have submissions judged again. The same request_id with the same rejudge goes on with the one that it made."""
         request = api.CreateRejudgeRequest(rejudge=rejudge, request_id=request_id)
-        return await self._answer(self._stub.CreateRejudge(request, timeout=LONG_DEADLINE_S))
+        return await self._answer(lambda: self._stub.CreateRejudge(request, timeout=LONG_DEADLINE_S))
 
     async def get_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
         """One rejudge, with what it changes."""
-        return await self._answer(self._stub.GetRejudge(api.GetRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+        return await self._answer(lambda: self._stub.GetRejudge(api.GetRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
 
     async def list_rejudges(self, *, page_size: int = 0, page_token: str = "") -> api.ListRejudgesResponse:
         """One page, newest first, without what they change."""
         request = api.ListRejudgesRequest(page_size=page_size, page_token=page_token)
-        return await self._answer(self._stub.ListRejudges(request, timeout=self._deadline_s))
+        return await self._answer(lambda: self._stub.ListRejudges(request, timeout=self._deadline_s))
 
     async def apply_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
         """Let its judgements count. Safe to retry."""
-        return await self._answer(self._stub.ApplyRejudge(api.ApplyRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+        return await self._answer(lambda: self._stub.ApplyRejudge(api.ApplyRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
 
     async def discard_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
         """Drop them. Safe to retry."""
-        return await self._answer(self._stub.DiscardRejudge(api.DiscardRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+        return await self._answer(lambda: self._stub.DiscardRejudge(api.DiscardRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
 
     async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""
@@ -255,34 +276,63 @@ class GraderClient:
     async def _resumed(self, call: Callable[[], MessageStream[M]]) -> AsyncGenerator[M, None]:
         """The messages of a stream, which is called again where it breaks: call asks for what follows the last message."""
         loop = asyncio.get_running_loop()
-        lost_s: float | None = None  # since when the server is away
+        absence = self._absence()
         while True:
             began_s = loop.time()
             stream = call()
             try:
                 async for message in stream:
-                    lost_s = None
+                    self._answered = True
+                    absence.end()
                     yield message
                 return
             except grpc.aio.AioRpcError as error:
-                now_s = loop.time()
-                # A watch that was quiet for long before it broke was no absence: the patience begins with the break.
-                lost_s = now_s if lost_s is None or now_s - began_s > LIVED_S else lost_s
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or now_s - lost_s > self._patience_s:
-                    raise self._error(error) from None
+                if loop.time() - began_s > LIVED_S:  # a watch that was quiet for long before it broke was no absence
+                    absence.end()
+                found = self._error(error)
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or not await absence.wait(self._stream_limit_s(found)):
+                    raise await self._explained(found) from None
             finally:
                 stream.cancel()  # else the server goes on with one whose reader has stopped
-            await asyncio.sleep(RESUME_S)
 
-    async def _answer(self, call: Awaitable[M]) -> M:
-        try:
-            return await call
-        except grpc.aio.AioRpcError as error:
-            raise self._error(error) from None
+    async def _answer(self, call: Callable[[], Awaitable[M]]) -> M:
+        loop, absence = asyncio.get_running_loop(), self._absence()
+        while True:
+            began_s = loop.time()
+            try:
+                answer = await call()
+            except grpc.aio.AioRpcError as error:
+                found = self._error(error)
+                away = error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(found, _AWAY)
+                if not away or not await absence.wait(self._restart_s if self._answered else 0.0, began_s):
+                    raise await self._explained(found) from None
+            else:
+                self._answered = True
+                absence.end()
+                return answer
+
+    def _stream_limit_s(self, error: GraderError) -> float:
+        if self._answered:
+            return max(self._patience_s, self._restart_s)
+        permanent = isinstance(error, ServerUnreachable) and connection_failures.is_permanent(error.detail, tls=self._tls)
+        return 0.0 if permanent else self._patience_s
+
+    def _absence(self) -> ServerAbsence:
+        return ServerAbsence(self.address, self.on_absence)
+
+    async def _explained(self, error: GraderError) -> GraderError:
+        """In words for people, where it is that nothing answers."""
+        if not isinstance(error, ServerUnreachable):
+            return error
+        if self._tls and connection_failures.NAME_MISMATCH in error.detail:
+            names = await connection_failures.certificate_names(self.address, self._ca)
+            return ServerUnreachable(self.address, connection_failures.mismatch(self.address, names))
+        return ServerUnreachable(self.address, connection_failures.explain(error.detail, tls=self._tls, answered=self._answered))
 
     def _error(self, error: grpc.aio.AioRpcError) -> GraderError:
         if (status := rpc_status.from_call(cast(grpc.Call, error))) is not None:
+            self._answered = True
             return to_error(status)
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            return ServerUnreachable(self.address, channels.explained(error.details() or error.code().name, tls=self._tls))
+            return ServerUnreachable(self.address, error.details() or error.code().name)
         return InternalFault(f"{error.code().name}: {error.details()}")

@@ -1,4 +1,4 @@
-"""The keys that a user has stored, by server: a file that only the user can read.  Nothing here is ever printed."""
+"""The keys that a user has stored, by server, and the default server: a file that only the user can read.  No key is ever printed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,30 @@ class Credential:
     tls: bool | None = None  # None: what the address says, or else TLS beyond this host
     ca: str | None = None  # in PEM; None: the authorities that everybody trusts
     plain_text: bool = False  # the user said that the key may travel in plain text
+    web: str = ""  # where the server's pages are
 
 
-_TYPES = {"key": str, "tls": bool | None, "ca": str | None, "plain_text": bool}
+_TYPES = {"key": str, "tls": bool | None, "ca": str | None, "plain_text": bool, "web": str}
 
 
-def _read(stored: Any) -> dict[str, Credential]:
-    """The credentials by server in parsed JSON; ValueError, KeyError, TypeError or AttributeError if it has another form."""
-    found = {}
+@dataclass(slots=True, kw_only=True, repr=False)
+class StoredServers:
+    """What the file has. default: the server as it was written at login; "": none."""
+
+    servers: dict[str, Credential]
+    default: str = ""
+
+
+def _read(stored: Any) -> StoredServers:
+    """The contents of parsed JSON; ValueError, KeyError, TypeError or AttributeError if it has another form."""
+    found, default = {}, stored.get("default", "")
     for server, fields in stored["servers"].items():
         found[server] = Credential(**{name: value for name, value in fields.items() if name in _TYPES})
     if not all(isinstance(getattr(one, name), kind) for one in found.values() for name, kind in _TYPES.items()):
         raise TypeError("a field has the wrong type")
-    return found
+    if not isinstance(default, str):
+        raise TypeError("the default server is not a text")
+    return StoredServers(servers=found, default=default)
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -70,10 +81,17 @@ class CredentialStore:
 
     def all(self) -> dict[str, Credential]:
         """By server; SettingsInvalid where others could have read or written the file."""
+        return self._load().servers
+
+    def default(self) -> str:
+        """The server that is used where none is named, "" for none; SettingsInvalid as in `all`."""
+        return self._load().default
+
+    def _load(self) -> StoredServers:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
-            return {}
+            return StoredServers(servers={})
         except OSError as error:
             raise SettingsInvalid(str(self.path), f"can't be read: {error.strerror}") from None
         with os.fdopen(descriptor, "rb") as file:
@@ -88,19 +106,30 @@ class CredentialStore:
             except (ValueError, KeyError, TypeError, AttributeError):  # what it says is not quoted: there are keys in it
                 raise SettingsInvalid(str(self.path), "is damaged; remove it and store your keys again with `grader-cli login`") from None
 
-    def put(self, server: str, credential: Credential) -> None:
-        """Keep it, in place of what was there for this server."""
-        self._change(lambda stored: stored.__setitem__(bare(server), credential))
+    def put(self, server: str, credential: Credential, *, default: bool = False) -> None:
+        """Keep it, in place of what was there for this server. default: the server is the default from now on."""
+
+        def change(stored: StoredServers) -> None:
+            stored.servers[bare(server)] = credential
+            stored.default = server if default else stored.default
+
+        self._change(change)
 
     def remove(self, server: str) -> bool:
-        """Forget the server; whether it was known."""
-        return self._change(lambda stored: stored.pop(bare(server), None)) is not None
+        """Forget the server, also as the default; whether it was known."""
 
-    def _change(self, change: Callable[[dict[str, Credential]], T]) -> T:
+        def change(stored: StoredServers) -> bool:
+            stored.default = "" if bare(stored.default) == bare(server) else stored.default
+            return stored.servers.pop(bare(server), None) is not None
+
+        return self._change(change)
+
+    def _change(self, change: Callable[[StoredServers], T]) -> T:
         with self._locked():
-            stored = self.all()
+            stored = self._load()
             result = change(stored)
-            text = json.dumps({"servers": {name: asdict(one) for name, one in sorted(stored.items())}}, indent=2)
+            servers = {name: asdict(one) for name, one in sorted(stored.servers.items())}
+            text = json.dumps({"servers": servers, **({"default": stored.default} if stored.default else {})}, indent=2)
             written = self.path.with_name(f".{FILE_NAME}.{secrets.token_hex(4)}")
             try:
                 descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -27,8 +27,10 @@ from grader.model import (
     ScoreKind,
     Submission,
     SubmissionState,
+    Verdict,
 )
 from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treatment
+from grader.rules.quotas import QuotaUse
 from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics
 from grader.verdict.median_interval import median_interval
@@ -257,6 +259,11 @@ def state_from_proto(state: submission_pb2.SubmissionState) -> SubmissionState:
     return SubmissionState(submission_pb2.SubmissionState.Name(state).removeprefix("SUBMISSION_STATE_").lower())
 
 
+def verdict_from_proto(verdict: report_pb2.Verdict) -> Verdict:
+    """A verdict by its name; ValueError where it is none of ours."""
+    return Verdict(report_pb2.Verdict.Name(verdict).removeprefix("VERDICT_"))
+
+
 def score_kind_to_proto(kind: ScoreKind) -> report_pb2.ScoreKind:
     """What scores are, by its name."""
     return cast(report_pb2.ScoreKind, report_pb2.ScoreKind.Value(f"SCORE_KIND_{kind.name}"))
@@ -420,10 +427,24 @@ def _environment(environment: wire.Environment) -> report_pb2.Environment:
     )
 
 
-def caller_to_proto(caller: Caller) -> grader_service_pb2.Caller:
-    """Who calls; scopes in the order in which they are documented."""
-    scopes = [str(scope) for scope in Scope if scope in caller.scopes]
-    return grader_service_pb2.Caller(user=caller.user, scopes=scopes, key_id=caller.key_id, expire_time=timestamp(caller.expire_time))
+def caller_to_proto(caller: Caller, uses: Iterable[QuotaUse] = ()) -> grader_service_pb2.Caller:
+    """Who calls, with what of quotas is used; scopes in the order in which they are documented."""
+    return grader_service_pb2.Caller(
+        user=caller.user,
+        scopes=[str(scope) for scope in Scope if scope in caller.scopes],
+        key_id=caller.key_id,
+        expire_time=timestamp(caller.expire_time),
+        quotas=[
+            grader_service_pb2.QuotaUse(
+                competition=full_name(COMPETITIONS, one.quota.competition_id or ""),
+                limit=one.quota.limit,
+                window=_duration(round(one.quota.window.total_seconds()) * 1_000_000_000),
+                used_count=one.used_count,
+                next_time=timestamp(one.next_time),
+            )
+            for one in uses
+        ],
+    )
 
 
 def _duration(duration_ns: int) -> Duration:

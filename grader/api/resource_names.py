@@ -7,6 +7,7 @@ import re
 from grader.errors import FieldViolation, InvalidRequest
 
 PROBLEMS, SUBMISSIONS, COMPETITIONS, REJUDGES = "problems", "submissions", "competitions", "rejudges"
+_PREFIX = re.compile(r"[A-Za-z0-9_-]{0,64}")
 _ARTIFACT = re.compile(r"submissions/([^/]+)/artifacts/([^/]+)")
 
 
@@ -33,6 +34,14 @@ def parse(collection: str, name: str, field: str = "name") -> str:
     if (found := violation(collection, name, field)) is not None:
         raise InvalidRequest([found])
     return resource_id(collection, name)
+
+
+def check_prefix(collection: str, prefix: str, field: str) -> str:
+    """The prefix, where an id in the collection may begin with it. Raises InvalidRequest that names the field."""
+    if _PREFIX.fullmatch(prefix) is None:
+        text = f"no id in {collection} begins with {prefix[:80]!r}; send the beginning of an id, without '{collection}/'"
+        raise InvalidRequest([FieldViolation(field, text)])
+    return prefix
 
 
 def artifact_name(submission_id: str, name: str) -> str:

@@ -20,6 +20,7 @@ from grader.cli.exits import Exit, GraderFailed, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
+from grader.cli.short_ids import whole_name
 from grader.cli.text import one_line, plain
 from grader.cli.written_files import open_directory
 from grader.v1 import grader_service_pb2
@@ -32,7 +33,7 @@ _SIZE_LIMIT_BYTES = 256 * 1024 * 1024
 async def artifacts(target: Target, name: str, out: Path | None, *, json: bool) -> Exit:
     """List the files of a submission; with out, save those that are there into that directory."""
     async with connect(target, Need.READ) as client:
-        found = list(await client.list_artifacts(full_name("submissions", name)))
+        found = list(await client.list_artifacts(await whole_name(client, name)))
         saved = [] if out is None else await _save_all(client, found, out)
     if json:
         print_json(grader_service_pb2.ListArtifactsResponse(artifacts=found))

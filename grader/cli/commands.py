@@ -19,13 +19,21 @@ from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
 from grader.cli.check_options import AdjustOptions, AllowLowerPrecision, CheckPlace, SandboxForCheck, SetConstants, ToleranceOption, Trusted
+from grader.cli.completion import completion_command
+from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
-from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, SandboxOption, Server, StateDir, device_choice
+from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
+from grader.cli.quota import quota_command
 from grader.cli.rejudge import final_command, rejudge_app
 from grader.cli.report_commands import diff_command, report_command
 from grader.cli.running import run
+from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
+from grader.cli.source_command import source_command
+from grader.cli.starter import init_command
+from grader.cli.submission_list import list_command
 from grader.cli.sweep_options import sweep_command
+from grader.cli.web_page import open_command
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
@@ -40,22 +48,22 @@ else:
     doctor_command = extras.CommandModule("grader.cli.doctor", "server")
     imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
 
-app = typer.Typer(
+app = GraderTyper(
     name="grader-cli",
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
-    epilog=EXIT_CODES,
+    epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-problems_app = typer.Typer(no_args_is_help=True, help="Problems that kernels can be submitted to.")
-app.add_typer(problems_app, name="problems")
-competitions_app = typer.Typer(no_args_is_help=True, help="Competitions: problems, a time window, and boards.")
-app.add_typer(competitions_app, name="competitions")
-app.add_typer(rejudge_app, name="rejudge")
-app.command("final", epilog=EXIT_CODES)(final_command)
-app.command("sweep", epilog=EXIT_CODES)(sweep_command)
+problems_app = GraderTyper(no_args_is_help=True, help="Problems that kernels can be submitted to.")
+competitions_app = GraderTyper(no_args_is_help=True, help="Competitions: problems, a time window, and boards.")
+
+# The panels of `--help`, in their order; commands are registered in theirs.
+GRADE, RESULTS, PROBLEMS, SERVERS = "Grade kernels", "Look at results", "Problems and competitions", "Servers"
+HERE, ADMINISTRATORS = "This machine", "For administrators"
+app.command("init", rich_help_panel=GRADE)(init_command)
 
 
 def _version(wanted: bool) -> None:
@@ -71,9 +79,9 @@ def _options(
     pass
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=f"{SUBMIT_EXAMPLES}\n\n{EXIT_CODES}", rich_help_panel=GRADE)
 def submit(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files, or - for standard input.")],
     problem: Annotated[
         str | None,
         typer.Option(
@@ -109,6 +117,15 @@ def submit(
     annotate: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A note, which only you and administrators see. May be repeated.")
     ] = None,
+    request_id: Annotated[
+        str,
+        typer.Option(
+            "--request-id",
+            metavar="UUID",
+            help="What makes this submission one: the same command with the same UUID goes on with it. Default: a new one.",
+            show_default=False,
+        ),
+    ] = "",
     precision: Annotated[
         float | None,
         typer.Option(
@@ -165,6 +182,7 @@ def submit(
         tags=tuple(tag or ()),
         parent=parent,
         annotations=tuple(annotate or ()),
+        request_id=request_id,
         precision_percent=precision,
         measure_s=measure_s,
         allow_cached=allow_cached,
@@ -174,19 +192,31 @@ def submit(
     run(submit_command.submit(target, order, json=json, wait=not no_wait))
 
 
-@app.command(epilog=EXIT_CODES)
+app.command("sweep", epilog=EXIT_CODES, rich_help_panel=GRADE)(sweep_command)
+
+
+@app.command(epilog=EXIT_CODES, rich_help_panel=GRADE)
 def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
     """Follow a submission from its beginning to its end. Ctrl-C stops watching, not the submission."""
     run(submit_command.watch(Target(server=server, state_dir=state_dir), name, json=json))
 
 
-@app.command()
+@app.command(rich_help_panel=GRADE)
+def cancel(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Cancel a submission that is queued or running."""
+    run(submissions_command.cancel(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+app.command("list", epilog=LIST_EXAMPLES, rich_help_panel=RESULTS)(list_command)
+
+
+@app.command(rich_help_panel=RESULTS)
 def show(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
     """Print a submission as it is now."""
     run(submissions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
 
 
-@app.command()
+@app.command(rich_help_panel=RESULTS)
 def artifacts(
     name: Name,
     out: Annotated[
@@ -201,33 +231,15 @@ def artifacts(
     run(artifacts_command.artifacts(Target(server=server, state_dir=state_dir), name, out, json=json))
 
 
-@app.command("list")
-def list_(
-    problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
-    competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
-    user: Annotated[str, typer.Option(help="Only submissions of this user, as far as you may see them.", show_default=False)] = "",
-    tag: Annotated[str, typer.Option(metavar="TAG", help="Only submissions with this tag.", show_default=False)] = "",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """List submissions, newest first."""
-    wanted = submissions_command.ListOptions(problem=problem, competition=competition, user=user, tag=tag, limit=limit)
-    run(submissions_command.list_(Target(server=server, state_dir=state_dir), wanted, json=json))
+app.command("report", rich_help_panel=RESULTS)(report_command)
+app.command("diff", rich_help_panel=RESULTS)(diff_command)
+app.command("source", rich_help_panel=RESULTS)(source_command)
+app.command("open", rich_help_panel=RESULTS)(open_command)
+app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
+app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
 
 
-@app.command()
-def cancel(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Cancel a submission that is queued or running."""
-    run(submissions_command.cancel(Target(server=server, state_dir=state_dir), name, json=json))
-
-
-app.command("report")(report_command)
-app.command("diff")(diff_command)
-
-
-@app.command()
+@app.command(rich_help_panel=PROBLEMS)
 def leaderboard(
     competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
     problem: Annotated[str, typer.Option(help="The board of this problem. Default: the board over all problems.", show_default=False)] = "",
@@ -365,9 +377,12 @@ def competitions_show(
     run(competitions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
 
 
-@app.command()
+@app.command(rich_help_panel=SERVERS)
 def login(
-    server: Server = None,
+    named: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server; over TLS as for all commands."),
+    ] = None,
     ca: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The certificate of the server's authority, in PEM. Default: the public authorities."),
@@ -379,24 +394,32 @@ def login(
             help="Send the key in plain text beyond this host. Anybody who can read the network traffic can then use it.",
         ),
     ] = False,
+    no_key: Annotated[bool, typer.Option("--no-key", help="Ask for no key: the server requires none.")] = False,
+    web: Annotated[str, typer.Option(metavar="URL", help="Where the server's pages are, for `open`.", show_default=False)] = "",
 ) -> None:
-    """Store a key for a server: typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it."""
-    run(login_command.login(server, ca, plain_text=insecure_plain_text))
+    """Store a key for a server, and make it the default server: commands use it unless --server or --local is given.
+
+    The key is typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it.
+    """
+    run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key, web=web))
 
 
-@app.command()
-def logout(server: Server = None) -> None:
-    """Remove a server's key from where `login` stored it."""
-    run(login_command.logout(server))
+@app.command(rich_help_panel=SERVERS)
+def logout(named: OfServer = None) -> None:
+    """Remove a server's key from where `login` stored it. Of the default server: there is no default afterwards."""
+    run(login_command.logout(named))
 
 
-@app.command()
-def whoami(server: Server = None, json: Json = False) -> None:
-    """Show your user on a server, and the scopes of your key."""
-    run(login_command.whoami(server, json=json))
+@app.command(rich_help_panel=SERVERS)
+def whoami(named: OfServer = None, json: Json = False) -> None:
+    """Show which server is used, your user there, and the scopes of your key."""
+    run(login_command.whoami(named, json=json))
 
 
-@app.command()
+app.command("quota", rich_help_panel=SERVERS)(quota_command)
+
+
+@app.command(rich_help_panel=HERE)
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
     """Show which devices, isolations and compilers work here; for the others, why not and what to do.
 
@@ -409,7 +432,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
     run(work())
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES, rich_help_panel=HERE)
 def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
     """Grade six kernels of a triangular matmul, and check that each gets its expected verdict.
 
@@ -420,3 +443,8 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
         return await demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device))
 
     run(work())
+
+
+app.command("completion", rich_help_panel=HERE)(completion_command)
+app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
+app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(final_command)

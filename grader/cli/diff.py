@@ -10,11 +10,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.api.resource_names import PROBLEMS, full_name, resource_id
+from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli.comparison import SourceChange, SpeedChange, WorkloadChange, source_changes, workload_changes
 from grader.cli.exits import Exit, Misuse
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
+from grader.cli.short_ids import whole_name
 from grader.cli.text import one_line, plain
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.median_interval import MedianInterval
@@ -28,7 +29,7 @@ _SHOWN_LINES = 2_000
 async def diff(target: Target, first_name: str, second_name: str, *, json: bool) -> Exit:
     """Print the comparison of two submissions to one problem."""
     async with connect(target, Need.READ) as client:
-        first, second = [await client.get_submission(full_name("submissions", name), full=True) for name in (first_name, second_name)]
+        first, second = [await client.get_submission(await whole_name(client, name), full=True) for name in (first_name, second_name)]
     if first.problem != second.problem:
         problems = [one_line(resource_id(PROBLEMS, one.problem)) for one in (first, second)]
         raise Misuse(f"the submissions are of different problems, {problems[0]} and {problems[1]}; name two of one problem")

@@ -6,10 +6,10 @@ import asyncio
 
 from google.protobuf import json_format
 
-from grader.api.resource_names import full_name
 from grader.cli.exits import Exit, GraderFailed, Misuse
 from grader.cli.progress import stderr_console
 from grader.cli.session import Need, Target, connect
+from grader.cli.short_ids import whole_name
 from grader.cli.text import one_line, plain
 from grader.cli.written_files import STDOUT, write_text
 from grader.html_report.report_file import report_file
@@ -22,7 +22,7 @@ FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_ST
 async def report(target: Target, name: str, path: str) -> Exit:
     """Write the report of a submission that is over."""
     async with connect(target, Need.READ) as client:
-        submission = await client.get_submission(full_name("submissions", name), full=True)
+        submission = await client.get_submission(await whole_name(client, name), full=True)
         if submission.state not in FINAL:
             state = formatting.state_name(submission)
             raise Misuse(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")

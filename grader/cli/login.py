@@ -17,46 +17,57 @@ from grader.cli.jsonout import print_json
 from grader.cli.progress import stderr_console, stdout_console
 from grader.cli.session import dial
 from grader.cli.text import one_line, plain
+from grader.cli.web_page import check_web
 from grader.errors import SettingsInvalid
 from grader.v1 import grader_service_pb2
 
 _CA_LIMIT_BYTES = 1024 * 1024
 _NOWHERE = "no key is stored; store one with: grader-cli login --server HOST:PORT"
+_NO_KEY_CAME = (
+    "no key came; paste it at the prompt, or pipe it: grader-cli login --server HOST:PORT < FILE; "
+    "where the server asks for no keys, add --no-key"
+)
 
 
-async def login(server: str | None, ca: Path | None, *, plain_text: bool) -> Exit:
-    """Ask for a key, check it with the server, and keep it."""
+async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key: bool = False, web: str = "") -> Exit:
+    """Ask for a key unless no_key, check it with the server, keep it, and make the server the default."""
     if server is None:
         raise Misuse("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
+    if web:
+        check_web(web)
     store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
     address, tls = route(server, None if ca is None else True)  # anybody who names an authority means TLS
-    made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
-    async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
-        pass
-    key = _ask(address)
-    if not key:
-        raise Misuse("no key came; paste it at the prompt, or pipe it: grader-cli login --server HOST:PORT < FILE")
-    made = replace(made, key=key)
+    made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text, web=web)
+    if not no_key:
+        async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
+            pass
+        if not (key := _ask(address)):
+            raise Misuse(_NO_KEY_CAME)
+        made = replace(made, key=key)
     async with dial(server, made) as client:
         caller = await client.get_caller()
-    if not caller.key_id:
-        raise Misuse(f"{address} asks for no keys, so nothing was stored; commands work there without `grader-cli login`")
-    store.put(server, made)
+    store.put(server, made if caller.key_id else replace(made, key=""), default=True)  # no key is kept that is of no use
     _show(address, caller)
-    stderr_console().print(plain(f"stored in {store.path}; use it with --server {server}, or set GRADER_SERVER"), soft_wrap=True)
+    text = f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given"
+    stderr_console().print(plain(text), soft_wrap=True)
+    if os.environ.get("GRADER_SERVER", server) != server:
+        stderr_console().print(plain("GRADER_SERVER is set, and goes before the default server", "yellow"), soft_wrap=True)
     if os.environ.get("GRADER_KEY"):
         stderr_console().print(plain("GRADER_KEY is set, and goes before the stored key", "yellow"), soft_wrap=True)
     return Exit.DONE
 
 
 async def logout(server: str | None) -> Exit:
-    """Forget a server's key here. It stays valid until an administrator revokes it."""
+    """Forget a server's key here, and the server as the default. The key stays valid until an administrator revokes it."""
     store = CredentialStore(credentials.directory())
-    named = _named(server, store)
+    named, default = _named(server, store), store.default()
     if not store.remove(named):
         raise Misuse(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
-    stdout_console().print(plain(f"{credentials.bare(named)}: forgotten here; an administrator can revoke the key itself"), soft_wrap=True)
+    text = f"{credentials.bare(named)}: forgotten here; an administrator can revoke the key itself"
+    if default and not store.default():
+        text += "; there is no default server now, so commands run their own"
+    stdout_console().print(plain(text), soft_wrap=True)
     return Exit.DONE
 
 
@@ -90,9 +101,11 @@ def _read_ca(path: Path) -> str:
 
 
 def _named(server: str | None, store: CredentialStore) -> str:
-    """The server that is meant: the only one there is a key for, where none is named."""
+    """The server that is meant where none is named: the default, else the only one there is a key for."""
     if server is not None:
         return server
+    if default := store.default():
+        return default
     known = list(store.all())
     if len(known) != 1:
         raise Misuse(f"name one with --server: {', '.join(known)}" if known else _NOWHERE)

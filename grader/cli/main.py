@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 try:
+    from grader.cli import completion
     from grader.cli.commands import app
     from grader.cli.running import begin
 except KeyboardInterrupt:
@@ -13,6 +14,7 @@ except KeyboardInterrupt:
 
 def main() -> None:
     """Run the command line."""
+    completion.prepare()
     begin(app)
 
 

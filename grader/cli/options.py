@@ -40,14 +40,20 @@ Server = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         envvar="GRADER_SERVER",
-        help="The server to use, over TLS unless it is on this host or begins with http://. Default: the command runs its own.",
+        help="The server to use, over TLS unless it is on this host or begins with http://. "
+        "Default: that of the last `login`, else the command runs its own.",
     ),
 ]
 StateDir = Annotated[
     Path | None,
     typer.Option(
-        help="Where the command's own server keeps its state. [default: $GRADER_STATE_DIR, or grader in the user's state directory]"
+        help="Where the command's own server keeps its state; goes before the default server of `login`. "
+        "[default: $GRADER_STATE_DIR, or grader in the user's state directory]"
     ),
+]
+OfServer = Annotated[
+    str | None,
+    typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server. Default: the default server."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print protobuf JSON with proto field names, and nothing else, on stdout.")]
 SandboxOption = Annotated[
@@ -66,6 +72,6 @@ DeviceOption = Annotated[
         help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, for practice.",
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="submissions/ID, or just ID.")]
+Name = Annotated[str, typer.Argument(metavar="ID", help="The submission: its id, or the beginning of it that no other has.")]
 
 EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the grader failed, 129, 130 or 143 interrupted."

@@ -23,7 +23,9 @@ from grader.cli.jsonout import print_json
 from grader.cli.options import Json, Server, StateDir, device_choice
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.running import run
+from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Need, Target, connect
+from grader.cli.short_ids import whole_name
 from grader.cli.text import one_line, plain
 from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.isolations import AUTO
@@ -80,9 +82,11 @@ async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: boo
     if not wait and apply:
         raise Misuse("--apply needs what --no-wait does not wait for; leave one of them out")
     async with connect(target, Need.GRADE) as client:
+        order = replace(order, submissions=tuple([await whole_name(client, one) for one in order.submissions]))
         made = await client.create_rejudge(order.message, request_id=order.request_id)
         if wait:
             with progress(json=json) as shown:
+                client.on_absence = shown.say
                 shown.say(f"{made.name}: {one_line(made.cause)}")
                 made = await _decided(client, made, shown)
             made = await _applied(client, made, json=json, apply=apply)
@@ -233,7 +237,7 @@ def _state(rejudge: rejudge_pb2.Rejudge) -> str:
     return formatting.name_of(rejudge_pb2.RejudgeState, rejudge.state, "REJUDGE_STATE_")
 
 
-rejudge_app = typer.Typer(
+rejudge_app = GraderTyper(
     no_args_is_help=True, help="Judge submissions again, look at what changes, then apply or discard it. For administrators."
 )
 

@@ -36,7 +36,7 @@ def report_command(
 
 
 def diff_command(
-    first: Annotated[str, typer.Argument(metavar="A", help="submissions/ID, or just ID.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A submission: its id, or the beginning of it that no other has.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another submission to the same problem.")],
     server: Server = None,
     state_dir: StateDir = None,

@@ -18,8 +18,9 @@ import typer
 
 from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error
 from grader.cli.progress import stderr_console
+from grader.cli.suggestions import did_you_mean
 from grader.cli.text import plain
-from grader.errors import GraderError
+from grader.errors import CompetitionNotFound, GraderError, ProblemNotFound
 
 ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: told once, not twice
 _CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
@@ -87,7 +88,7 @@ def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
         code = asyncio.run(ending.run(work))
         _flush()
     except (CommandFailed, GraderError) as error:
-        stderr_console().print(plain("error: ", "bold red") + plain(str(error)), soft_wrap=True)
+        stderr_console().print(plain("error: ", "bold red") + plain(str(error) + _suggestion(error)), soft_wrap=True)
         return exit_of_error(error)
     except KeyboardInterrupt:
         return ending.code or Exit.INTERRUPTED
@@ -96,6 +97,13 @@ def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
             raise
         return ending.code
     return code
+
+
+def _suggestion(error: Exception) -> str:
+    match error:
+        case ProblemNotFound(problem_id=word, available=known, fault="") | CompetitionNotFound(competition_id=word, available=known):
+            return did_you_mean(word, known).replace(" ", ". ", 1)
+    return ""
 
 
 def _flush() -> None:

@@ -12,10 +12,15 @@ from grader.api import credentials
 from grader.api.client import GraderClient
 from grader.api.credentials import Credential
 from grader.cli import extras
+from grader.cli.progress import stderr_console
+from grader.cli.text import one_line, plain
 from grader.errors import StateDirectoryInUse
 from grader.isolations import AUTO
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only
+
+REACH_S = 10.0  # for a server that has not answered yet: its address may be wrong
+RESTART_S = 300.0
 
 
 class Need(Enum):
@@ -35,14 +40,18 @@ class Target:
     sandbox: str = AUTO
     device: str = "auto"
     problem_dirs: tuple[Path, ...] = ()
-    quiet: bool = False  # say nothing while waiting for another command
+    quiet: bool = False  # say nothing while waiting for another command, or for a server
+    restart_s: float = RESTART_S  # how long to wait for a server that has answered and is away
 
 
 @asynccontextmanager
 async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
     """A client of the server that target names, or of the command's own."""
     if target.server is not None:
-        async with dial(target.server, credentials.find(target.server)) as client:
+        credential = credentials.find(target.server)
+        # What is followed was submitted before, so that the address was right: the server may be away from the beginning.
+        reach_s = target.restart_s if need is Need.FOLLOW else min(REACH_S, target.restart_s)
+        async with dial(target.server, credential, quiet=target.quiet, reach_s=reach_s, restart_s=target.restart_s) as client:
             yield client
         return
     async with AsyncExitStack() as stack:
@@ -55,16 +64,28 @@ async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
         yield client
 
 
-def dial(server: str, credential: Credential) -> GraderClient:
-    """A client of a server that is named."""
+def dial(
+    server: str, credential: Credential, *, quiet: bool = False, reach_s: float = REACH_S, restart_s: float = RESTART_S
+) -> GraderClient:
+    """A client of a server that is named. One that has answered is waited for where it is away, as during a restart."""
     return GraderClient(
         server,
         key=credential.key,
         tls=credential.tls,
         ca=None if credential.ca is None else credential.ca.encode(),
         plain_text_key=credential.plain_text,
-        patience_s=10.0,
+        patience_s=reach_s,
+        restart_s=restart_s,
+        on_absence=_silent if quiet else _say,
     )
+
+
+def _say(sentence: str) -> None:
+    stderr_console().print(plain(one_line(sentence)), soft_wrap=True)
+
+
+def _silent(sentence: str) -> None:
+    pass
 
 
 def _own(target: Target, need: Need) -> AbstractAsyncContextManager[GraderClient]:

@@ -55,6 +55,20 @@ def read(files: Sequence[Path], problem: str | None) -> Handed:
     return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 
+def from_text(content: str, file_name: str, problem: str | None) -> Handed:
+    """One source that comes from no file. Its problem is found as for a file of the working directory."""
+    directory = Path.cwd()
+    directory_problem = _problem_in(directory)
+    problem_id = problem or _directive(content) or directory_problem
+    if not problem_id:
+        raise Misuse(
+            "problem: nothing says which problem standard input is for; give --problem NAME ('grader-cli problems list' shows them)"
+        )
+    problem_id = resource_id(PROBLEMS, problem_id)
+    sources = (SourceFile(path=file_name, content=content),)
+    return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
+
+
 def _solution(files: Sequence[Path], problem: str | None) -> Handed:
     if len(files) > 1:
         name = next(path.name for path in files if path.suffix == solution_file.SUFFIX)

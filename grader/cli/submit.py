@@ -6,25 +6,28 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.api.client import GraderClient
-from grader.api.resource_names import full_name
+from grader.api.resource_names import SUBMISSIONS, full_name, resource_id
 from grader.cli import artifacts, extras, report, sources
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, GraderFailed, Misuse
 from grader.cli.jsonout import print_json
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
+from grader.cli.short_ids import whole_name
+from grader.cli.standard_input import STDIN, file_name, read_stdin
 from grader.cli.text import one_line, plain
 from grader.cli.written_files import open_directory
-from grader.errors import GraderError
+from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol.wire import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
 _SECONDS_LIMIT = 1e9
+AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # what a server raises that was waited for in vain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class SubmitOptions:
     tags: tuple[str, ...] = ()
     parent: str = ""
     annotations: tuple[str, ...] = ()  # KEY=VALUE
+    request_id: str = ""  # a UUID; "": a new one
     precision_percent: float | None = None
     measure_s: float | None = None
     allow_cached: bool = False
@@ -100,23 +104,27 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     if order.competition and target.server is None:
         raise Misuse("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
-    handed = sources.read(order.files, named)
+    handed = await _read(order, named)
     problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
     for note in handed.notes:
         stderr_console().print(plain(f"note: {one_line(note)}"), soft_wrap=True)
     async with connect(target, Need.GRADE) as client:
-        submission = await client.submit(
-            build_submission(handed, order), request_id=str(uuid.uuid4()), allow_cached_result=order.allow_cached
-        )
+        await require_answer(client, target)
+        order = replace(order, parent=await whole_name(client, order.parent) if order.parent else "")
+        request_id = order.request_id or str(uuid.uuid4())
+        remedy = f"the same command with --request-id {request_id} goes on, and does not submit it twice"
+        with explain_no_answer(target, remedy):
+            submission = await client.submit(build_submission(handed, order), request_id=request_id, allow_cached_result=order.allow_cached)
         if not wait:
             _print(submission, json=json)
             return Exit.ACCEPTED
         try:
             with progress(json=json) as shown:
-                shown.say(f"{submission.name} for {submission.problem} ({submission.language})")
-                final = await follow(client, submission.name, [shown])
-            saved = [] if order.out is None else await artifacts.save(client, submission.name, order.out)
+                shown.say(described(submission, target))
+                with explain_giving_up(target, submission.name):
+                    final = await follow(client, submission.name, [shown])
+                    saved = [] if order.out is None else await artifacts.save(client, submission.name, order.out)
         except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
             # A server that is named goes on without a reader, as `| head` may want it; Ctrl-C and signals cancel there too.
             if target.server is None or not isinstance(error, BrokenPipeError):
@@ -126,6 +134,16 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     if not json:
         artifacts.print_saved(saved)
     return exit_of(final)
+
+
+async def _read(order: SubmitOptions, problem: str | None) -> sources.Handed:
+    """The files, or standard input."""
+    if STDIN not in order.files:
+        return sources.read(order.files, problem)
+    if len(order.files) > 1:
+        raise Misuse("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
+    content = await read_stdin()
+    return sources.from_text(content, file_name(content, order.language), problem)
 
 
 def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
@@ -147,13 +165,65 @@ async def watch(target: Target, name: str, *, json: bool) -> Exit:
     """Follow a submission to its end, and print it."""
     async with connect(target, Need.FOLLOW) as client:
         with progress(json=json) as shown:
-            final = await follow(client, full_name("submissions", name), [shown])
+            name = await whole_name(client, name)
+            with explain_giving_up(target, name):
+                final = await follow(client, name, [shown])
     _print(final, json=json)
     return exit_of(final)
 
 
+async def require_answer(client: GraderClient, target: Target) -> None:
+    """Have a server that is named answer before anything is submitted: then calls wait for it when it is away, and are made again."""
+    if target.server is None:
+        return
+    try:
+        await client.get_caller()
+    except ServerUnreachable as error:
+        raise GraderFailed(f"{error}; nothing was submitted") from None
+
+
+@contextlib.contextmanager
+def explain_no_answer(target: Target, remedy: str) -> Iterator[None]:
+    """Say what to do where it is not known whether a submission was accepted, because the server stays away or the user stops waiting."""
+    text = f"the server may have accepted the submission; {remedy}"
+    try:
+        yield
+    except AWAY as error:
+        if target.server is None:
+            raise
+        raise GraderFailed(f"{error}; {text}") from None
+    except asyncio.CancelledError:
+        if target.server is not None:
+            stderr_console().print(plain(f"no answer yet: {text}"), soft_wrap=True)
+        raise
+
+
+@contextlib.contextmanager
+def explain_giving_up(target: Target, name: str) -> Iterator[None]:
+    """Say how to go on with a submission, where the server is waited for no longer."""
+    try:
+        yield
+    except AWAY as error:
+        if target.server is None:
+            raise
+        command = f"grader-cli watch {resource_id(SUBMISSIONS, name)} --server {target.server}"
+        raise GraderFailed(f"{error}; {name} is still submitted, so do not submit it again; follow it with: {command}") from None
+
+
+def described(submission: submission_pb2.Submission, target: Target) -> str:
+    """The line that a submission begins with."""
+    at = f" at {target.server}" if target.server is not None else ""
+    return f"{submission.name} for {submission.problem} ({submission.language}){at}"
+
+
 async def follow(client: GraderClient, name: str, shown: Sequence[ProgressDisplay]) -> submission_pb2.Submission:
-    """Show events until the last, and return the submission as it then is."""
+    """Show events until the last, and return the submission as it then is. A server that restarts is waited for."""
+
+    def say(sentence: str) -> None:
+        for one in shown:
+            one.say(sentence)
+
+    client.on_absence = say
     async for event in client.watch(name):
         for one in shown:
             one.feed(event)
@@ -161,9 +231,17 @@ async def follow(client: GraderClient, name: str, shown: Sequence[ProgressDispla
 
 
 async def cancel_quietly(client: GraderClient, name: str) -> None:
-    """Cancel on the way out, and report it: a user who pressed Ctrl-C does not want to read why it could not be."""
-    with contextlib.suppress(GraderError, TimeoutError, OSError):
-        await asyncio.wait_for(client.cancel(name), _CANCEL_TIMEOUT_S)
+    """Cancel on the way out, and report it: a user who pressed Ctrl-C does not want to read why it could not be, but whether it was."""
+    with contextlib.suppress(OSError):
+        try:
+            await asyncio.wait_for(client.cancel(name), _CANCEL_TIMEOUT_S)
+        except CallRefused:  # it has finished
+            return
+        except (GraderError, TimeoutError):
+            command = f"grader-cli cancel {resource_id(SUBMISSIONS, one_line(name))}"
+            text = f"no answer, so {one_line(name)} was not cancelled; do so with: {command}"
+            stderr_console().print(plain(text), soft_wrap=True)
+            return
         stderr_console().print(plain(f"cancelled {one_line(name)}"), soft_wrap=True)
 
 

@@ -21,7 +21,19 @@ from grader.cli import extras, sources
 from grader.cli.exits import Exit, GraderFailed, Misuse
 from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
-from grader.cli.submit import SubmitOptions, build_submission, cancel_quietly, exit_of, follow, nanoseconds, problem_at
+from grader.cli.submit import (
+    SubmitOptions,
+    build_submission,
+    cancel_quietly,
+    described,
+    exit_of,
+    explain_giving_up,
+    explain_no_answer,
+    follow,
+    nanoseconds,
+    problem_at,
+    require_answer,
+)
 from grader.cli.text import one_line, plain
 from grader.cli.written_files import open_directory
 from grader.plots.frames import ChartAxis
@@ -72,13 +84,14 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
     target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in found_dirs if path is not None)))
     ended: list[tuple[str, submission_pb2.Submission]] = []
     async with connect(target, Need.GRADE) as client:
+        await require_answer(client, target)
         for number, (name, kernel) in enumerate(zip(_names(order.files), handed, strict=True), 1):
             options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=order.device_kind, mode="sweep")
             message = build_submission(kernel, options)
             message.sweep.CopyFrom(order.sweep)
             with progress(json=json) as shown:
                 shown.say(f"kernel {number} of {len(handed)}: {name}")
-                ended.append((name, await _one(client, message, shown, keep=target.server is not None)))
+                ended.append((name, await _one(client, message, shown, target)))
     try:
         table = collate(ended)
     except ValueError as error:
@@ -95,15 +108,17 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
 
 
 async def _one(
-    client: GraderClient, message: submission_pb2.Submission, shown: ProgressDisplay, *, keep: bool
+    client: GraderClient, message: submission_pb2.Submission, shown: ProgressDisplay, target: Target
 ) -> submission_pb2.Submission:
     """Submit one kernel and follow it to its end; it is cancelled where this command is."""
-    submission = await client.submit(message, request_id=str(uuid.uuid4()))
-    shown.say(f"{submission.name} for {submission.problem} ({submission.language})")
+    with explain_no_answer(target, "see whether it is there with: grader-cli list"):
+        submission = await client.submit(message, request_id=str(uuid.uuid4()))
+    shown.say(described(submission, target))
     try:
-        final = await follow(client, submission.name, [shown])
+        with explain_giving_up(target, submission.name):
+            final = await follow(client, submission.name, [shown])
     except (asyncio.CancelledError, OSError) as error:
-        if not keep or not isinstance(error, BrokenPipeError):
+        if target.server is None or not isinstance(error, BrokenPipeError):
             await cancel_quietly(client, submission.name)
         raise
     return await client.get_submission(final.name, full=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from grader.ledger import queue, tags, transactions
+from grader.ledger import queue, quota_check, tags, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
@@ -36,7 +36,7 @@ from grader.model import (
     SubmissionState,
     WriteTotals,
 )
-from grader.rules.quotas import Terms
+from grader.rules.quotas import Quota, QuotaUse, Terms
 from sandbox.protocol import wire
 
 _ANY = Terms()  # at any time, any number
@@ -144,6 +144,10 @@ class Ledger:
     async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
         """The same with whole reports."""
         return await self._database.read(lambda connection: tags.with_reports(connection, submission_ids))
+
+    async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
+        """How many of each of these quotas a user has used."""
+        return await self._database.read(lambda connection: quota_check.uses(connection, self._now(), user, quotas))
 
     async def queued_count(self) -> int:
         """How many wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded
 from grader.ledger import statements
 from grader.ledger.tables import submissions
 from grader.model import SubmissionState
-from grader.rules.quotas import Quota, Terms, check_open
+from grader.rules.quotas import Quota, QuotaUse, Terms, check_open
 
 
 def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> None:
@@ -35,7 +36,26 @@ def check_room(connection: sa.Connection, user: str, queue_limit: int, user_limi
         raise QueueFull(queue_limit)
 
 
+def uses(connection: sa.Connection, now: datetime, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
+    """How many of each of these the user has used."""
+    found = []
+    for quota in quotas:
+        counted = _counted(connection, now, user, quota)
+        next_time = counted[-1] + quota.window if counted else None
+        found.append(QuotaUse(quota=quota, used_count=len(counted), next_time=next_time))
+    return found
+
+
 def _spent(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> QuotaExceeded | None:
+    counted = _counted(connection, now, user, quota)
+    if len(counted) < quota.limit:
+        return None
+    # There is room again when the oldest of the last `limit` leaves the window.
+    return QuotaExceeded(quota.limit, max((counted[-1] + quota.window - now).total_seconds(), 1.0), quota.period)
+
+
+def _counted(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> Sequence[datetime]:
+    """When those of the window that count were made, newest first, and no more than the limit."""
     free = sa.or_(
         submissions.c.state == SubmissionState.FAILED,
         sa.and_(submissions.c.state == SubmissionState.CANCELLED, submissions.c.attempt == 0),
@@ -53,8 +73,4 @@ def _spent(connection: sa.Connection, now: datetime, user: str, quota: Quota) ->
     )
     if quota.competition_id is not None:
         query = query.where(submissions.c.competition_id == quota.competition_id)
-    counted = connection.execute(query).scalars().all()
-    if len(counted) < quota.limit:
-        return None
-    # There is room again when the oldest of the last `limit` leaves the window.
-    return QuotaExceeded(quota.limit, max((counted[-1] + quota.window - now).total_seconds(), 1.0), quota.period)
+    return connection.execute(query).scalars().all()

@@ -22,6 +22,15 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """How many of a quota are used. next_time: when the oldest of them leaves the window."""
+
+    quota: Quota
+    used_count: int
+    next_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """On what terms a submission is taken in."""
 

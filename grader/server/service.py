@@ -15,12 +15,12 @@ from grader import access
 from grader.api import messages
 from grader.api.competitions import placed_event, position_to_proto
 from grader.api.profiles import artifact_to_proto
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, parse, parse_artifact
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
-from grader.model import Submission, SubmissionState
+from grader.model import Submission, SubmissionState, Verdict
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.disclosure import Redactor
@@ -118,7 +118,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         competitions, now = self._competitions.all(), self._ledger.now()
         which = access.which(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
-        asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []))
+        which = replace(which, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix"))
+        more = (which.verdicts, which.id_prefix)
+        asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *([more] if any(more) else []))
         before = paging.decode(request.page_token, int, *asked)
         found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, which=which)
         return api.ListSubmissionsResponse(
@@ -220,7 +222,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Say who the key is of."""
-        return messages.caller_to_proto(caller.current())
+        who = caller.current()
+        quotas = self._admission.quotas_at(self._ledger.now()) if request.with_quotas else ()
+        return messages.caller_to_proto(who, await self._ledger.quota_uses(who.user, quotas) if quotas else ())
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
         """Judge again, without changing anything."""
@@ -296,3 +300,11 @@ def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[Submissio
     except ValueError:
         names = ", ".join(f"SUBMISSION_STATE_{one.name}" for one in SubmissionState)
         raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None
+
+
+def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
+    try:
+        return tuple(sorted({messages.verdict_from_proto(verdict) for verdict in verdicts}))
+    except ValueError:
+        names = ", ".join(f"VERDICT_{one.name}" for one in Verdict)
+        raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None

@@ -11,7 +11,7 @@ from grader.api.competitions import competition_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, parse
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import submission_check
-from grader.model import Competition, Problem
+from grader.model import Competition, Phase, Problem
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.problems.sweep import SweepRequest, sweep_problem
@@ -54,6 +54,11 @@ class SubmissionAdmission:
         new = replace(accepted.new, device_kind=kind, competition_id=competition.competition_id)
         terms = Terms(competition=competition, quotas=(*quotas.of_competition(competition), *self.quotas))
         return replace(accepted, new=new), terms
+
+    def quotas_at(self, now: datetime) -> list[Quota]:
+        """All that limit a user now: the server's, and those of competitions that take submissions."""
+        competitions = [one for one in self.competitions.all() if one.phase(now) in (Phase.OPEN, Phase.FROZEN)]
+        return [*self.quotas, *(quota for one in competitions for quota in quotas.of_competition(one))]
 
     def get(self, request: api.GetCompetitionRequest, now: datetime) -> competition_pb2.Competition:
         """One."""

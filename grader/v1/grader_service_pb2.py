@@ -22,6 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 from grader.v1 import competition_pb2 as grader_dot_v1_dot_competition__pb2
@@ -31,7 +32,7 @@ from grader.v1 import report_pb2 as grader_dot_v1_dot_report__pb2
 from grader.v1 import submission_pb2 as grader_dot_v1_dot_submission__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egrader/v1/grader_service.proto\x12\tgrader.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bgrader/v1/competition.proto\x1a\x17grader/v1/problem.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"k\n\rSubmitRequest\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x1b\n\x13\x61llow_cached_result\x18\x03 \x01(\x08\"@\n\x12\x42\x61tchSubmitRequest\x12*\n\x08requests\x18\x01 \x03(\x0b\x32\x18.grader.v1.SubmitRequest\"?\n\x13\x42\x61tchSubmitResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.grader.v1.SubmitResult\"j\n\x0cSubmitResult\x12+\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.SubmissionH\x00\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"I\n\x14GetSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04view\x18\x02 \x01(\x0e\x32\x15.grader.v1.ReportView\"\xac\x01\n\x16ListSubmissionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.grader.v1.SubmissionState\x12\x13\n\x0b\x63ompetition\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\x0b\n\x03tag\x18\x07 \x01(\t\"^\n\x17ListSubmissionsResponse\x12*\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x15.grader.v1.Submission\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x17\x43\x61ncelSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\">\n\x16WatchSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"\xce\x01\n\x17WatchSubmissionsRequest\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\r\n\x05names\x18\x02 \x03(\t\x12M\n\x0eseen_revisions\x18\x03 \x03(\x0b\x32\x35.grader.v1.WatchSubmissionsRequest.SeenRevisionsEntry\x12\x12\n\nuntil_idle\x18\x04 \x01(\x08\x1a\x34\n\x12SeenRevisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"O\n\x10SubmissionUpdate\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\xbf\x01\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tavailable\x18\x07 \x01(\x08\"&\n\x14ListArtifactsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\"?\n\x15ListArtifactsResponse\x12&\n\tartifacts\x18\x01 \x03(\x0b\x32\x13.grader.v1.Artifact\"\'\n\x17\x44ownloadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"(\n\x18\x44ownloadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"!\n\x11GetProblemRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListProblemsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListProblemsResponse\x12$\n\x08problems\x18\x01 \x03(\x0b\x32\x12.grader.v1.Problem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x12\n\x10GetCallerRequest\"g\n\x06\x43\x61ller\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x15GetCompetitionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\x17ListCompetitionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListCompetitionsResponse\x12,\n\x0c\x63ompetitions\x18\x01 \x03(\x0b\x32\x16.grader.v1.Competition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x15GetLeaderboardRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"O\n\x14\x43reateRejudgeRequest\x12#\n\x07rejudge\x18\x01 \x01(\x0b\x32\x12.grader.v1.Rejudge\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"!\n\x11GetRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListRejudgesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListRejudgesResponse\x12$\n\x08rejudges\x18\x01 \x03(\x0b\x32\x12.grader.v1.Rejudge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x41pplyRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x15\x44iscardRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t2\x8e\x0c\n\rGraderService\x12\x39\n\x06Submit\x12\x18.grader.v1.SubmitRequest\x1a\x15.grader.v1.Submission\x12L\n\x0b\x42\x61tchSubmit\x12\x1d.grader.v1.BatchSubmitRequest\x1a\x1e.grader.v1.BatchSubmitResponse\x12G\n\rGetSubmission\x12\x1f.grader.v1.GetSubmissionRequest\x1a\x15.grader.v1.Submission\x12X\n\x0fListSubmissions\x12!.grader.v1.ListSubmissionsRequest\x1a\".grader.v1.ListSubmissionsResponse\x12M\n\x10\x43\x61ncelSubmission\x12\".grader.v1.CancelSubmissionRequest\x1a\x15.grader.v1.Submission\x12R\n\x0fWatchSubmission\x12!.grader.v1.WatchSubmissionRequest\x1a\x1a.grader.v1.SubmissionEvent0\x01\x12U\n\x10WatchSubmissions\x12\".grader.v1.WatchSubmissionsRequest\x1a\x1b.grader.v1.SubmissionUpdate0\x01\x12R\n\rListArtifacts\x12\x1f.grader.v1.ListArtifactsRequest\x1a .grader.v1.ListArtifactsResponse\x12]\n\x10\x44ownloadArtifact\x12\".grader.v1.DownloadArtifactRequest\x1a#.grader.v1.DownloadArtifactResponse0\x01\x12>\n\nGetProblem\x12\x1c.grader.v1.GetProblemRequest\x1a\x12.grader.v1.Problem\x12O\n\x0cListProblems\x12\x1e.grader.v1.ListProblemsRequest\x1a\x1f.grader.v1.ListProblemsResponse\x12;\n\tGetCaller\x12\x1b.grader.v1.GetCallerRequest\x1a\x11.grader.v1.Caller\x12J\n\x0eGetCompetition\x12 .grader.v1.GetCompetitionRequest\x1a\x16.grader.v1.Competition\x12[\n\x10ListCompetitions\x12\".grader.v1.ListCompetitionsRequest\x1a#.grader.v1.ListCompetitionsResponse\x12J\n\x0eGetLeaderboard\x12 .grader.v1.GetLeaderboardRequest\x1a\x16.grader.v1.Leaderboard\x12\x44\n\rCreateRejudge\x12\x1f.grader.v1.CreateRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12>\n\nGetRejudge\x12\x1c.grader.v1.GetRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12O\n\x0cListRejudges\x12\x1e.grader.v1.ListRejudgesRequest\x1a\x1f.grader.v1.ListRejudgesResponse\x12\x42\n\x0c\x41pplyRejudge\x12\x1e.grader.v1.ApplyRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12\x46\n\x0e\x44iscardRejudge\x12 .grader.v1.DiscardRejudgeRequest\x1a\x12.grader.v1.Rejudgeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egrader/v1/grader_service.proto\x12\tgrader.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bgrader/v1/competition.proto\x1a\x17grader/v1/problem.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"k\n\rSubmitRequest\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x1b\n\x13\x61llow_cached_result\x18\x03 \x01(\x08\"@\n\x12\x42\x61tchSubmitRequest\x12*\n\x08requests\x18\x01 \x03(\x0b\x32\x18.grader.v1.SubmitRequest\"?\n\x13\x42\x61tchSubmitResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.grader.v1.SubmitResult\"j\n\x0cSubmitResult\x12+\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.SubmissionH\x00\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"I\n\x14GetSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04view\x18\x02 \x01(\x0e\x32\x15.grader.v1.ReportView\"\xe5\x01\n\x16ListSubmissionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.grader.v1.SubmissionState\x12\x13\n\x0b\x63ompetition\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\x0b\n\x03tag\x18\x07 \x01(\t\x12$\n\x08verdicts\x18\x08 \x03(\x0e\x32\x12.grader.v1.Verdict\x12\x11\n\tid_prefix\x18\t \x01(\t\"^\n\x17ListSubmissionsResponse\x12*\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x15.grader.v1.Submission\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x17\x43\x61ncelSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\">\n\x16WatchSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"\xce\x01\n\x17WatchSubmissionsRequest\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\r\n\x05names\x18\x02 \x03(\t\x12M\n\x0eseen_revisions\x18\x03 \x03(\x0b\x32\x35.grader.v1.WatchSubmissionsRequest.SeenRevisionsEntry\x12\x12\n\nuntil_idle\x18\x04 \x01(\x08\x1a\x34\n\x12SeenRevisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"O\n\x10SubmissionUpdate\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\xbf\x01\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tavailable\x18\x07 \x01(\x08\"&\n\x14ListArtifactsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\"?\n\x15ListArtifactsResponse\x12&\n\tartifacts\x18\x01 \x03(\x0b\x32\x13.grader.v1.Artifact\"\'\n\x17\x44ownloadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"(\n\x18\x44ownloadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"!\n\x11GetProblemRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListProblemsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListProblemsResponse\x12$\n\x08problems\x18\x01 \x03(\x0b\x32\x12.grader.v1.Problem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x10GetCallerRequest\x12\x13\n\x0bwith_quotas\x18\x01 \x01(\x08\"\x8c\x01\n\x06\x43\x61ller\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06quotas\x18\x05 \x03(\x0b\x32\x13.grader.v1.QuotaUse\"\x9c\x01\n\x08QuotaUse\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12)\n\x06window\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nused_count\x18\x04 \x01(\x05\x12-\n\tnext_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x15GetCompetitionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\x17ListCompetitionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListCompetitionsResponse\x12,\n\x0c\x63ompetitions\x18\x01 \x03(\x0b\x32\x16.grader.v1.Competition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x15GetLeaderboardRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"O\n\x14\x43reateRejudgeRequest\x12#\n\x07rejudge\x18\x01 \x01(\x0b\x32\x12.grader.v1.Rejudge\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"!\n\x11GetRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListRejudgesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListRejudgesResponse\x12$\n\x08rejudges\x18\x01 \x03(\x0b\x32\x12.grader.v1.Rejudge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x41pplyRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x15\x44iscardRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t2\x8e\x0c\n\rGraderService\x12\x39\n\x06Submit\x12\x18.grader.v1.SubmitRequest\x1a\x15.grader.v1.Submission\x12L\n\x0b\x42\x61tchSubmit\x12\x1d.grader.v1.BatchSubmitRequest\x1a\x1e.grader.v1.BatchSubmitResponse\x12G\n\rGetSubmission\x12\x1f.grader.v1.GetSubmissionRequest\x1a\x15.grader.v1.Submission\x12X\n\x0fListSubmissions\x12!.grader.v1.ListSubmissionsRequest\x1a\".grader.v1.ListSubmissionsResponse\x12M\n\x10\x43\x61ncelSubmission\x12\".grader.v1.CancelSubmissionRequest\x1a\x15.grader.v1.Submission\x12R\n\x0fWatchSubmission\x12!.grader.v1.WatchSubmissionRequest\x1a\x1a.grader.v1.SubmissionEvent0\x01\x12U\n\x10WatchSubmissions\x12\".grader.v1.WatchSubmissionsRequest\x1a\x1b.grader.v1.SubmissionUpdate0\x01\x12R\n\rListArtifacts\x12\x1f.grader.v1.ListArtifactsRequest\x1a .grader.v1.ListArtifactsResponse\x12]\n\x10\x44ownloadArtifact\x12\".grader.v1.DownloadArtifactRequest\x1a#.grader.v1.DownloadArtifactResponse0\x01\x12>\n\nGetProblem\x12\x1c.grader.v1.GetProblemRequest\x1a\x12.grader.v1.Problem\x12O\n\x0cListProblems\x12\x1e.grader.v1.ListProblemsRequest\x1a\x1f.grader.v1.ListProblemsResponse\x12;\n\tGetCaller\x12\x1b.grader.v1.GetCallerRequest\x1a\x11.grader.v1.Caller\x12J\n\x0eGetCompetition\x12 .grader.v1.GetCompetitionRequest\x1a\x16.grader.v1.Competition\x12[\n\x10ListCompetitions\x12\".grader.v1.ListCompetitionsRequest\x1a#.grader.v1.ListCompetitionsResponse\x12J\n\x0eGetLeaderboard\x12 .grader.v1.GetLeaderboardRequest\x1a\x16.grader.v1.Leaderboard\x12\x44\n\rCreateRejudge\x12\x1f.grader.v1.CreateRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12>\n\nGetRejudge\x12\x1c.grader.v1.GetRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12O\n\x0cListRejudges\x12\x1e.grader.v1.ListRejudgesRequest\x1a\x1f.grader.v1.ListRejudgesResponse\x12\x42\n\x0c\x41pplyRejudge\x12\x1e.grader.v1.ApplyRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12\x46\n\x0e\x44iscardRejudge\x12 .grader.v1.DiscardRejudgeRequest\x1a\x12.grader.v1.Rejudgeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,70 +41,72 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._loaded_options = None
   _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_options = b'8\001'
-  _globals['_SUBMITREQUEST']._serialized_start=234
-  _globals['_SUBMITREQUEST']._serialized_end=341
-  _globals['_BATCHSUBMITREQUEST']._serialized_start=343
-  _globals['_BATCHSUBMITREQUEST']._serialized_end=407
-  _globals['_BATCHSUBMITRESPONSE']._serialized_start=409
-  _globals['_BATCHSUBMITRESPONSE']._serialized_end=472
-  _globals['_SUBMITRESULT']._serialized_start=474
-  _globals['_SUBMITRESULT']._serialized_end=580
-  _globals['_GETSUBMISSIONREQUEST']._serialized_start=582
-  _globals['_GETSUBMISSIONREQUEST']._serialized_end=655
-  _globals['_LISTSUBMISSIONSREQUEST']._serialized_start=658
-  _globals['_LISTSUBMISSIONSREQUEST']._serialized_end=830
-  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_start=832
-  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_end=926
-  _globals['_CANCELSUBMISSIONREQUEST']._serialized_start=928
-  _globals['_CANCELSUBMISSIONREQUEST']._serialized_end=967
-  _globals['_WATCHSUBMISSIONREQUEST']._serialized_start=969
-  _globals['_WATCHSUBMISSIONREQUEST']._serialized_end=1031
-  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_start=1034
-  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_end=1240
-  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_start=1188
-  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_end=1240
-  _globals['_SUBMISSIONUPDATE']._serialized_start=1242
-  _globals['_SUBMISSIONUPDATE']._serialized_end=1321
-  _globals['_ARTIFACT']._serialized_start=1324
-  _globals['_ARTIFACT']._serialized_end=1515
-  _globals['_LISTARTIFACTSREQUEST']._serialized_start=1517
-  _globals['_LISTARTIFACTSREQUEST']._serialized_end=1555
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=1557
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=1620
-  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_start=1622
-  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_end=1661
-  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_start=1663
-  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_end=1703
-  _globals['_GETPROBLEMREQUEST']._serialized_start=1705
-  _globals['_GETPROBLEMREQUEST']._serialized_end=1738
-  _globals['_LISTPROBLEMSREQUEST']._serialized_start=1740
-  _globals['_LISTPROBLEMSREQUEST']._serialized_end=1800
-  _globals['_LISTPROBLEMSRESPONSE']._serialized_start=1802
-  _globals['_LISTPROBLEMSRESPONSE']._serialized_end=1887
-  _globals['_GETCALLERREQUEST']._serialized_start=1889
-  _globals['_GETCALLERREQUEST']._serialized_end=1907
-  _globals['_CALLER']._serialized_start=1909
-  _globals['_CALLER']._serialized_end=2012
-  _globals['_GETCOMPETITIONREQUEST']._serialized_start=2014
-  _globals['_GETCOMPETITIONREQUEST']._serialized_end=2051
-  _globals['_LISTCOMPETITIONSREQUEST']._serialized_start=2053
-  _globals['_LISTCOMPETITIONSREQUEST']._serialized_end=2117
-  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_start=2119
-  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_end=2216
-  _globals['_GETLEADERBOARDREQUEST']._serialized_start=2218
-  _globals['_GETLEADERBOARDREQUEST']._serialized_end=2334
-  _globals['_CREATEREJUDGEREQUEST']._serialized_start=2336
-  _globals['_CREATEREJUDGEREQUEST']._serialized_end=2415
-  _globals['_GETREJUDGEREQUEST']._serialized_start=2417
-  _globals['_GETREJUDGEREQUEST']._serialized_end=2450
-  _globals['_LISTREJUDGESREQUEST']._serialized_start=2452
-  _globals['_LISTREJUDGESREQUEST']._serialized_end=2512
-  _globals['_LISTREJUDGESRESPONSE']._serialized_start=2514
-  _globals['_LISTREJUDGESRESPONSE']._serialized_end=2599
-  _globals['_APPLYREJUDGEREQUEST']._serialized_start=2601
-  _globals['_APPLYREJUDGEREQUEST']._serialized_end=2636
-  _globals['_DISCARDREJUDGEREQUEST']._serialized_start=2638
-  _globals['_DISCARDREJUDGEREQUEST']._serialized_end=2675
-  _globals['_GRADERSERVICE']._serialized_start=2678
-  _globals['_GRADERSERVICE']._serialized_end=4228
+  _globals['_SUBMITREQUEST']._serialized_start=266
+  _globals['_SUBMITREQUEST']._serialized_end=373
+  _globals['_BATCHSUBMITREQUEST']._serialized_start=375
+  _globals['_BATCHSUBMITREQUEST']._serialized_end=439
+  _globals['_BATCHSUBMITRESPONSE']._serialized_start=441
+  _globals['_BATCHSUBMITRESPONSE']._serialized_end=504
+  _globals['_SUBMITRESULT']._serialized_start=506
+  _globals['_SUBMITRESULT']._serialized_end=612
+  _globals['_GETSUBMISSIONREQUEST']._serialized_start=614
+  _globals['_GETSUBMISSIONREQUEST']._serialized_end=687
+  _globals['_LISTSUBMISSIONSREQUEST']._serialized_start=690
+  _globals['_LISTSUBMISSIONSREQUEST']._serialized_end=919
+  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_start=921
+  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_end=1015
+  _globals['_CANCELSUBMISSIONREQUEST']._serialized_start=1017
+  _globals['_CANCELSUBMISSIONREQUEST']._serialized_end=1056
+  _globals['_WATCHSUBMISSIONREQUEST']._serialized_start=1058
+  _globals['_WATCHSUBMISSIONREQUEST']._serialized_end=1120
+  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_start=1123
+  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_end=1329
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_start=1277
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_end=1329
+  _globals['_SUBMISSIONUPDATE']._serialized_start=1331
+  _globals['_SUBMISSIONUPDATE']._serialized_end=1410
+  _globals['_ARTIFACT']._serialized_start=1413
+  _globals['_ARTIFACT']._serialized_end=1604
+  _globals['_LISTARTIFACTSREQUEST']._serialized_start=1606
+  _globals['_LISTARTIFACTSREQUEST']._serialized_end=1644
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=1646
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=1709
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_start=1711
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_end=1750
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_start=1752
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_end=1792
+  _globals['_GETPROBLEMREQUEST']._serialized_start=1794
+  _globals['_GETPROBLEMREQUEST']._serialized_end=1827
+  _globals['_LISTPROBLEMSREQUEST']._serialized_start=1829
+  _globals['_LISTPROBLEMSREQUEST']._serialized_end=1889
+  _globals['_LISTPROBLEMSRESPONSE']._serialized_start=1891
+  _globals['_LISTPROBLEMSRESPONSE']._serialized_end=1976
+  _globals['_GETCALLERREQUEST']._serialized_start=1978
+  _globals['_GETCALLERREQUEST']._serialized_end=2017
+  _globals['_CALLER']._serialized_start=2020
+  _globals['_CALLER']._serialized_end=2160
+  _globals['_QUOTAUSE']._serialized_start=2163
+  _globals['_QUOTAUSE']._serialized_end=2319
+  _globals['_GETCOMPETITIONREQUEST']._serialized_start=2321
+  _globals['_GETCOMPETITIONREQUEST']._serialized_end=2358
+  _globals['_LISTCOMPETITIONSREQUEST']._serialized_start=2360
+  _globals['_LISTCOMPETITIONSREQUEST']._serialized_end=2424
+  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_start=2426
+  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_end=2523
+  _globals['_GETLEADERBOARDREQUEST']._serialized_start=2525
+  _globals['_GETLEADERBOARDREQUEST']._serialized_end=2641
+  _globals['_CREATEREJUDGEREQUEST']._serialized_start=2643
+  _globals['_CREATEREJUDGEREQUEST']._serialized_end=2722
+  _globals['_GETREJUDGEREQUEST']._serialized_start=2724
+  _globals['_GETREJUDGEREQUEST']._serialized_end=2757
+  _globals['_LISTREJUDGESREQUEST']._serialized_start=2759
+  _globals['_LISTREJUDGESREQUEST']._serialized_end=2819
+  _globals['_LISTREJUDGESRESPONSE']._serialized_start=2821
+  _globals['_LISTREJUDGESRESPONSE']._serialized_end=2906
+  _globals['_APPLYREJUDGEREQUEST']._serialized_start=2908
+  _globals['_APPLYREJUDGEREQUEST']._serialized_end=2943
+  _globals['_DISCARDREJUDGEREQUEST']._serialized_start=2945
+  _globals['_DISCARDREJUDGEREQUEST']._serialized_end=2982
+  _globals['_GRADERSERVICE']._serialized_start=2985
+  _globals['_GRADERSERVICE']._serialized_end=4535
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,6 @@
 import datetime
 
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
 from grader.v1 import competition_pb2 as _competition_pb2
@@ -54,7 +55,7 @@ class GetSubmissionRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., view: _Optional[_Union[_report_pb2.ReportView, str]] = ...) -> None: ...
 
 class ListSubmissionsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "problem", "states", "competition", "user", "tag")
+    __slots__ = ("page_size", "page_token", "problem", "states", "competition", "user", "tag", "verdicts", "id_prefix")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +63,8 @@ class ListSubmissionsRequest(_message.Message):
     COMPETITION_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     problem: str
@@ -69,7 +72,9 @@ class ListSubmissionsRequest(_message.Message):
     competition: str
     user: str
     tag: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., problem: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_submission_pb2.SubmissionState, str]]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., tag: _Optional[str] = ...) -> None: ...
+    verdicts: _containers.RepeatedScalarFieldContainer[_report_pb2.Verdict]
+    id_prefix: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., problem: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_submission_pb2.SubmissionState, str]]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., tag: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[_report_pb2.Verdict, str]]] = ..., id_prefix: _Optional[str] = ...) -> None: ...
 
 class ListSubmissionsResponse(_message.Message):
     __slots__ = ("submissions", "next_page_token")
@@ -185,20 +190,38 @@ class ListProblemsResponse(_message.Message):
     def __init__(self, problems: _Optional[_Iterable[_Union[_problem_pb2.Problem, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class GetCallerRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("with_quotas",)
+    WITH_QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    with_quotas: bool
+    def __init__(self, with_quotas: _Optional[bool] = ...) -> None: ...
 
 class Caller(_message.Message):
-    __slots__ = ("user", "scopes", "key_id", "expire_time")
+    __slots__ = ("user", "scopes", "key_id", "expire_time", "quotas")
     USER_FIELD_NUMBER: _ClassVar[int]
     SCOPES_FIELD_NUMBER: _ClassVar[int]
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
     user: str
     scopes: _containers.RepeatedScalarFieldContainer[str]
     key_id: str
     expire_time: _timestamp_pb2.Timestamp
-    def __init__(self, user: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., key_id: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    quotas: _containers.RepeatedCompositeFieldContainer[QuotaUse]
+    def __init__(self, user: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., key_id: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., quotas: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ...) -> None: ...
+
+class QuotaUse(_message.Message):
+    __slots__ = ("competition", "limit", "window", "used_count", "next_time")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    USED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TIME_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    limit: int
+    window: _duration_pb2.Duration
+    used_count: int
+    next_time: _timestamp_pb2.Timestamp
+    def __init__(self, competition: _Optional[str] = ..., limit: _Optional[int] = ..., window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., used_count: _Optional[int] = ..., next_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class GetCompetitionRequest(_message.Message):
     __slots__ = ("name",)

@@ -55,6 +55,24 @@ async def test_the_window_slides(ledger, clock):
     await submit(ledger)
 
 
+async def test_what_is_used_is_what_is_refused_by(ledger, clock):
+    """Of each quota: how many are counted, and when the oldest of them is counted no longer. Cancelled ones and others' are not."""
+    quotas = [*of_server(5, 0), *of_competition(COMPETITION)]
+    assert [(one.used_count, one.next_time) for one in await ledger.quota_uses("a", quotas)] == [(0, None)] * 3
+    made = await submit(ledger)
+    await submit(ledger, user="b")
+    clock.pass_s(600)
+    await submit(ledger, terms=Terms(quotas=of_server(5, 0)))
+    hour, day = START + timedelta(hours=1), START + timedelta(days=1)
+    found = [(one.quota.limit, one.used_count, one.next_time) for one in await ledger.quota_uses("a", quotas)]
+    assert found == [(5, 2, hour), (2, 1, hour), (3, 1, day)]
+    await submit(ledger)
+    assert (await ledger.quota_uses("a", quotas))[1].used_count == 2 == (await refused(ledger)).limit
+    await ledger.cancel(made.submission_id)
+    assert (await ledger.quota_uses("a", quotas))[1].used_count == 1
+    assert await ledger.quota_uses("a", []) == []
+
+
 async def test_of_two_quotas_the_one_that_lasts_longer_is_told(ledger, clock):
     """Who comes back in an hour must not be sent away again for the day."""
     for _ in range(3):

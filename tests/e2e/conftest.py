@@ -41,7 +41,8 @@ Cli = Callable[..., Ended]
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """The environment of a user whose state is empty. What other tests of this run have built is not built again."""
-    return {**os.environ, "GRADER_STATE_DIR": str(tmp_path / "state"), "GRADER_CACHE_DIR": str(cache_directory())}
+    own = {"GRADER_STATE_DIR": tmp_path / "state", "GRADER_CACHE_DIR": cache_directory(), "XDG_CONFIG_HOME": tmp_path / "conf"}
+    return {**os.environ, **{name: str(path) for name, path in own.items()}}
 
 
 @pytest.fixture

@@ -155,3 +155,17 @@ async def test_a_competition_takes_no_profile(serve, competitions, kernel):
             await client.submit(kernel(competition_id="one", mode=wire.Mode.PROFILE))
         made = await client.submit(kernel(mode=wire.Mode.PROFILE))
         assert made.mode == submission_pb2.MODE_PROFILE
+
+
+async def test_what_is_left_of_quotas_is_shown_where_it_is_asked_for(serve, competitions, kernel):
+    """The server's and those of open competitions, as they are used; a competition that is over limits nobody."""
+    texts = {"one": toml("one", more="hourly_limit = 2"), "over": toml("over", -2, -1, more="hourly_limit = 2")}
+    async with serve(competitions=competitions(**texts), daily_limit=3) as client:
+        made = kernel()
+        made.competition = "competitions/one"
+        await client.submit(made)
+        assert not (await client.get_caller()).quotas
+        found = (await client.get_caller(with_quotas=True)).quotas
+        shown = [(one.competition, one.limit, one.window.seconds, one.used_count) for one in found]
+        assert shown == [("", 3, 86_400, 1), ("competitions/one", 2, 3600, 1)]
+        assert all(one.next_time.ToDatetime(UTC) > NOW for one in found)

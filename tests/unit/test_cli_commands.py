@@ -59,6 +59,10 @@ def write(directory: Path, order: str) -> Path:
     return path
 
 
+def short(name: str) -> str:
+    return name.removeprefix("submissions/")[:8]
+
+
 def run(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
@@ -117,7 +121,7 @@ def test_tags_parent_and_annotations_arrive_and_a_list_is_by_tag(address: str, k
     assert (sent["tags"], sent["parent"]) == (["run7", "run7:b"], f"submissions/{parent}")
     assert sent["annotations"] == {"tile": "16", "why": "a=b"}
     listed = run("list", "--server", address, "--tag", "run7").stdout
-    assert sent["name"] in listed and parent not in listed and "run7, run7:b" in listed
+    assert short(sent["name"]) in listed and short(parent) not in listed and "run7, run7:b" in listed
     assert "no such submissions" in run("list", "--server", address, "--tag", "run8").stdout
 
 
@@ -128,7 +132,7 @@ def test_tags_parent_and_annotations_arrive_and_a_list_is_by_tag(address: str, k
         (("--annotate", "=1"), "--annotate: '=1' has no key; write KEY=VALUE"),
         (("--annotate", "a=1", "--annotate", "a=2"), "--annotate: the key 'a' is given twice; give each once"),
         (("--tag", "a b"), "tags[0]: 'a b' is not a tag"),
-        (("--parent", "none"), "you have no submission 'submissions/none'"),
+        (("--parent", "none"), "no submission of yours whose id begins with 'none'"),
     ],
 )
 def test_what_is_no_tag_parent_or_annotation_is_misuse(address: str, kernel: Path, words: tuple[str, ...], text: str) -> None:
@@ -181,9 +185,25 @@ def test_a_finished_submission_can_not_be_cancelled(address: str, kernel: Path) 
 def test_submissions_are_listed(address: str, kernel: Path) -> None:
     """As a table and as JSON, of one problem where asked."""
     name = json.loads(run("submit", kernel, "--server", address, "--json").stdout)["name"]
-    assert name in run("list", "--server", address).stdout
+    assert short(name) in run("list", "--server", address).stdout
     assert json.loads(run("list", "--server", address, "--json", "--limit", "1").stdout)["submissions"][0]["name"] == name
-    assert name in run("list", "--server", address, "--problem", "sum").stdout
+    assert short(name) in run("list", "--server", address, "--problem", "sum").stdout
+
+
+def test_the_same_request_id_is_the_same_submission(address: str, kernel: Path) -> None:
+    """So that a command that got no answer can be given again."""
+    words = ("--no-wait", "--json", "--request-id", "6f9619ff-8b86-4d01-b42d-00cf4fc964ff")
+    first, second = (json.loads(run("submit", kernel, "--server", address, *words).stdout)["name"] for _ in range(2))
+    assert first == second
+
+
+def test_a_list_is_by_verdict(address: str, tmp_path: Path) -> None:
+    """What was wrong does not read as what was right, and ids are short enough to type, and long enough to be one."""
+    for order in ("accept", "wrong"):
+        run("submit", write(tmp_path, order), "--server", address, "--tag", "verdicts")
+    listed = run("list", "--server", address, "--tag", "verdicts", "--verdict", "wrong_answer").stdout.splitlines()
+    assert len(listed) == 2 and "benchmark" in listed[1] and "WRONG_ANSWER" in listed[1]
+    assert "WRONG_ANSWER" in run("show", listed[1].split()[0], "--server", address).stdout
 
 
 def test_problems_are_listed_and_shown(address: str) -> None:

@@ -154,17 +154,40 @@ def test_login_refuses_plain_text_before_a_key_is_read(cli):
     assert done.exit_code == 2 and "no key came" in done.output
 
 
-def test_a_server_without_keys_needs_no_login(cli, tmp_path):
-    """It is said, and nothing is stored."""
+def test_a_server_without_keys_is_logged_in_to_without_one(cli, tmp_path):
+    """With --no-key nothing is asked; a key that was typed all the same is not kept."""
     settings = Settings(listen="127.0.0.1:0", state_dir=tmp_path / "open", drain_s=0.1)
+    stored = tmp_path / "conf" / "grader" / "credentials.json"
 
-    async def work() -> Result:
+    async def work() -> tuple[Result, ...]:
         async with serving(settings, fakes.wiring()) as running:
-            return await asyncio.to_thread(cli, "login", "--server", running.address, typed="grader_a_b")
+            words = [("login", "--server", running.address, "--no-key"), ("login", "--server", running.address), ("whoami",)]
+            return tuple([await asyncio.to_thread(cli, *one, typed="grader_a_b") for one in words])
 
-    done = asyncio.run(work())
-    assert done.exit_code == 2 and "asks for no keys" in done.output
+    first, second, who = asyncio.run(work())
+    for done in (first, second):
+        assert done.exit_code == 0 and "asks for no keys" in done.output and "the default server now" in done.output
+    assert "grader_a_b" not in stored.read_text() and stat.S_IMODE(stored.stat().st_mode) == 0o600
+    assert "asks for no keys" in who.output
+
+
+def test_a_server_that_requires_a_key_is_not_logged_in_to_without_one(there, cli, tmp_path):
+    """The control."""
+    done = cli("login", "--server", f"https://{there.address}", "--ca", there.ca, "--no-key")
+    assert done.exit_code == 2 and "asks for a key" in done.output
     assert not (tmp_path / "conf" / "grader" / "credentials.json").exists()
+
+
+def test_the_server_of_the_last_login_is_the_default(there, cli, key):
+    """Until `logout`; --local, and what only a server of the command's own can do, go before it."""
+    at = f"https://{there.address}"
+    assert cli("login", "--server", at, "--ca", there.ca, typed=key).exit_code == 0
+    assert json.loads(cli("whoami", "--json").output)["user"] == "alice"
+    assert "A sum" in cli("problems", "list").output
+    assert "unix:/nowhere" in cli("problems", "list", GRADER_SERVER="unix:/nowhere/s").output
+    done = cli("logout")
+    assert done.exit_code == 0 and "no default server now" in done.output
+    assert cli("logout").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""Why no connection came about, in a sentence with what to do; gRPC's own words are for its authors."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+NAME_MISMATCH = "Hostname Verification Check failed"
+_PROBE_S = 5.0
+_NAMES_SHOWN = 4
+
+_SELF_SIGNED = "its certificate is self-signed, and not trusted here; name that certificate with `grader-cli login --ca FILE`"
+
+# By what gRPC's words contain: the first that is there decides.
+_TLS = {
+    "certificate has expired": "its certificate has expired; the server's operator has to renew it (if this host's clock is right)",
+    "certificate is not yet valid": "its certificate is not valid yet; check this host's clock, else ask the server's operator",
+    "self signed certificate": _SELF_SIGNED,
+    "self-signed certificate": _SELF_SIGNED,
+    "unable to get": "its certificate is of an authority that is not trusted here; name the authority with `grader-cli login --ca FILE`",
+    "certificate revoked": "its certificate was revoked; the server's operator has to replace it",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate can't be verified: it is of no authority that is trusted here, or has expired; "
+    "name the authority with `grader-cli login --ca FILE`",
+    NAME_MISMATCH: "its certificate is not for the name by which it was called",
+    "missing selected ALPN property": "it speaks TLS, but is no grader-server: it takes no HTTP/2; check the port, and a proxy before it",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS; check the port, or write http://HOST:PORT where it is meant to be without",
+    "certificate required": "it wants a certificate of the client, which users do not have; check the port",
+}
+_ANY = {
+    "Connection refused": "nothing listens there; check host and port, and that grader-server runs",
+    "errors resolving": "there is no host of that name; check how it is spelled",
+    "DNS resolution failed": "there is no host of that name; check how it is spelled",
+    "No route to host": "this host has no route to it; check the network, or a VPN",
+    "Network is unreachable": "this host has no route to it; check the network, or a VPN",
+    "No such file or directory": "there is no such socket; check the path, and that grader-server runs",
+    "Deadline Exceeded": "it does not answer in time; it is overloaded, or something between drops what is sent",
+    "timed out": "it does not answer in time; check host and port, and a firewall between",
+}
+
+
+def explain(detail: str, *, tls: bool, answered: bool = False) -> str:
+    """What gRPC's words mean; they themselves where that is not known. answered: the server did, before this."""
+    for signs in (_TLS if tls else {}, _ANY):
+        for sign, sentence in signs.items():
+            if sign in detail:
+                return sentence
+    if "Socket closed" in detail:
+        if answered:
+            return "it closed the connection, as a server does that stops"
+        if tls:
+            return "it closed the connection; check the port, and that it speaks TLS"
+        return "it closed the connection, as a server does that wants TLS; write https://HOST:PORT"
+    return detail
+
+
+def is_permanent(detail: str, *, tls: bool) -> bool:
+    """Whether the failure stays until somebody changes something, other than that of a server that restarts."""
+    signs = (*(_TLS if tls else ()), "errors resolving", "DNS resolution failed")
+    return any(sign in detail for sign in signs)
+
+
+async def certificate_names(address: str, ca: bytes | None) -> tuple[str, ...]:
+    """The names in the certificate of the server at HOST:PORT, where its authority is trusted; else none."""
+    host, _, port = address.rpartition(":")
+    try:
+        context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii"))
+        context.check_hostname = False  # whether it is of a trusted authority is still checked: others may claim any name
+        async with asyncio.timeout(_PROBE_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+            try:
+                found = writer.get_extra_info("peercert") or {}
+            finally:
+                writer.close()
+    except (OSError, ValueError, TimeoutError):  # ssl.SSLError is an OSError
+        return ()
+    return tuple(str(value) for kind, value in found.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
+
+
+def mismatch(address: str, names: tuple[str, ...]) -> str:
+    """What to do where a certificate is for these names, and not for the address."""
+    host = address.rpartition(":")[0]
+    if not names:
+        return f"its certificate is not for {host}; call it by a name that is in the certificate"
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+    return f"its certificate is for {shown}, not for {host}; call it by a name that is in the certificate"

@@ -1,0 +1,95 @@
+"""Which server a command uses: --server, GRADER_SERVER, the default server that `login` stored, or one of its own."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from grader.api import credentials
+from grader.api.credentials import CredentialStore
+from grader.cli.progress import stderr_console
+from grader.cli.suggestions import did_you_mean
+from grader.cli.text import one_line, plain
+from grader.errors import SettingsInvalid
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NOT_A_CHOICE = re.compile(r"'(?P<word>.*)' is not one of (?P<choices>'.*')\.")
+_LOCAL_ONLY = ("state_dir", "sandbox")  # parameters that mean nothing to a server that is named
+
+
+class GraderTyper(typer.Typer):
+    """Commands of the class below."""
+
+    def command(self, *args: Any, **settings: Any) -> Callable[[F], F]:
+        """As typer's."""
+        return super().command(*args, **{"cls": ServerCommand, **settings})
+
+
+class ServerCommand(TyperCommand):
+    """A command. One that has the parameter `server` also gets --local, and its server is chosen here."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        places = [place for place, one in enumerate(self.params) if one.name == "server"]
+        for place in places:
+            self.params.insert(place + 1, _local_option())
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, and choose the server."""
+        try:
+            rest = super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            if (found := _NOT_A_CHOICE.search(error.message)) is not None:
+                known = re.findall(r"'([^']*)'", found["choices"])
+                error.message = found[0] + did_you_mean(found["word"], known)
+            raise
+        if "local" in ctx.params and not ctx.resilient_parsing:
+            _choose(ctx, local=ctx.params["local"])
+        ctx.params.pop("local", None)
+        return rest
+
+
+def default_server() -> str:
+    """The server that `login` stored as the default; "" where there is none."""
+    return CredentialStore(credentials.directory()).default()
+
+
+def _choose(ctx: Any, *, local: bool) -> None:
+    given = [name for name in ("server", *_LOCAL_ONLY) if name in ctx.params and ctx.get_parameter_source(name).name == "COMMANDLINE"]
+    if local and "server" in given:
+        raise typer.BadParameter("--server is given too, and excludes it; leave one of them out", param_hint="--local")
+    if local:
+        ctx.params["server"] = None
+    if local or ctx.params["server"] or given:
+        return
+    try:
+        server = default_server()
+    except SettingsInvalid as error:
+        raise typer.BadParameter(f"{error}; or choose with --server or --local", param_hint="--server") from None
+    if server:
+        ctx.params["server"] = server
+        if sys.stderr.isatty():
+            text = f"server: {one_line(server)} (the default, from `grader-cli login`; --local does without)"
+            stderr_console().print(plain(text, "dim"), soft_wrap=True)
+
+
+@functools.cache
+def _local_option() -> Any:
+    made = typer.Typer(add_completion=False)
+
+    @made.command()
+    def _(
+        local: Annotated[
+            bool, typer.Option("--local", help="Use no server: not the default of `login`, nor GRADER_SERVER. The command runs its own.")
+        ] = False,
+    ) -> None:
+        pass
+
+    return next(one for one in typer.main.get_command(made).params if one.name == "local")

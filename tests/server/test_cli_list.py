@@ -1,0 +1,201 @@
+"""`grader-cli list` and short ids, against a servicer that has what the test gives it, and against a server with a fake grade."""
+
+import io
+import json
+
+import grpc
+import pytest
+import typer
+from rich.console import Console
+
+from grader.api.client import GraderClient
+from grader.cli.exits import Misuse
+from grader.cli.session import Target
+from grader.cli.short_ids import short_ids, whole_name
+from grader.cli.submission_list import ListOptions, list_, read_verdicts, render
+from grader.v1 import grader_service_pb2 as api
+from grader.v1 import grader_service_pb2_grpc, report_pb2, submission_pb2
+
+ALL = ListOptions(limit=20)
+EAGER = report_pb2.Speedup(baseline="eager", ratio=1.5, ratio_low=1.4, ratio_high=1.6)
+
+
+class OldServer(grader_service_pb2_grpc.GraderServiceServicer):
+    """Knows neither verdicts nor prefixes in lists, and sends pages of two."""
+
+    def __init__(self, *found, watches=True):
+        self.found, self.watches, self.lists = found, watches, 0
+
+    async def ListSubmissions(self, request, context):
+        self.lists += 1
+        start = int(request.page_token or 0)
+        page = [head(one) for one in self.found[start : start + 2]]
+        return api.ListSubmissionsResponse(submissions=page, next_page_token=str(start + 2) if self.found[start + 2 :] else "")
+
+    async def GetCaller(self, request, context):
+        return api.Caller(user="alice", scopes=["read"])
+
+    async def WatchSubmissions(self, request, context):
+        if not self.watches:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "old")
+        for one in self.found:
+            if one.name in request.names:
+                yield api.SubmissionUpdate(submission=one, revision=4)
+
+
+def head(one):
+    shown = submission_pb2.Submission()
+    shown.CopyFrom(one)
+    shown.report.ClearField("speedups")
+    return shown
+
+
+def submission(name, verdict="ACCEPTED", mode="BENCHMARK", speedups=(), **fields):
+    report = report_pb2.Report(verdict=f"VERDICT_{verdict}", speedups=speedups)
+    state = submission_pb2.SUBMISSION_STATE_SUCCEEDED
+    fields = {"problem": "problems/sum", "language": "cuda", **fields}
+    return submission_pb2.Submission(name=f"submissions/{name}", report=report, mode=f"MODE_{mode}", state=state, **fields)
+
+
+@pytest.fixture
+async def served(place):
+    """Start a servicer, and say where."""
+    servers = []
+
+    async def start(servicer):
+        server = grpc.aio.server()
+        grader_service_pb2_grpc.add_GraderServiceServicer_to_server(servicer, server)
+        server.add_insecure_port(f"unix:{place}/l")
+        await server.start()
+        servers.append(server)
+        return f"unix:{place}/l"
+
+    yield start
+    for server in servers:
+        await server.stop(0)
+
+
+def lines(text):
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+async def test_a_list_says_verdict_mode_and_speedup(served, capsys):
+    """A wrong answer reads otherwise than an accepted one. What is timed has its speedup though a list carries no reports."""
+    found = (submission("a" * 16, speedups=[EAGER]), submission("b" * 16, "WRONG_ANSWER", "TEST"))
+    await list_(Target(server=await served(OldServer(*found))), ALL, json=False)
+    first, second = lines(capsys.readouterr().out)[1:]
+    assert first.startswith("aaaaaaaa sum cuda benchmark ACCEPTED 1.5x (1.4 to 1.6) over eager")
+    assert second.startswith("bbbbbbbb sum cuda test WRONG_ANSWER - ")
+
+
+async def test_a_speedup_of_the_emulated_device_is_practice(served, capsys):
+    """As in the report."""
+    one = submission("a" * 16, speedups=[EAGER])
+    one.report.environment.device_kind = "emulated"
+    await list_(Target(server=await served(OldServer(one))), ALL, json=False)
+    assert "1.5x (1.4 to 1.6) over eager (practice)" in capsys.readouterr().out
+
+
+async def test_speedups_of_others_are_not_asked_for(served, capsys):
+    """A list by competition may show them, and a stream about one of them would be refused as a whole."""
+    found = (submission("a" * 16, speedups=[EAGER], user="bob"), submission("b" * 16, speedups=[EAGER], user="alice"))
+    await list_(Target(server=await served(OldServer(*found))), ListOptions(limit=20, competition="cup"), json=False)
+    first, second = lines(capsys.readouterr().out)[1:]
+    assert "ACCEPTED - " in first and "ACCEPTED 1.5x" in second
+
+
+async def test_a_server_that_streams_nothing_is_listed_without_speedups(served, capsys):
+    """The list itself is what was asked for."""
+    await list_(Target(server=await served(OldServer(submission("a" * 16, speedups=[EAGER]), watches=False))), ALL, json=False)
+    assert "benchmark ACCEPTED - " in lines(capsys.readouterr().out)[1]
+
+
+async def test_a_verdict_that_an_old_server_does_not_know_of_is_still_the_only_one_shown(served, capsys):
+    """In JSON too."""
+    server = OldServer(submission("a" * 16, "WRONG_ANSWER"), submission("b" * 16, mode="TEST"))
+    wanted = ListOptions(limit=20, verdicts=(report_pb2.VERDICT_ACCEPTED,))
+    target = Target(server=await served(server))
+    await list_(target, wanted, json=False)
+    assert "bbbbbbbb" in (out := capsys.readouterr().out) and "aaaaaaaa" not in out
+    await list_(target, wanted, json=True)
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["submissions"]] == ["submissions/" + "b" * 16]
+
+
+def shown(*submissions):
+    out = io.StringIO()
+    Console(file=out, width=200, markup=False, emoji=False, highlight=False).print(render(submissions, {}))
+    return out.getvalue()
+
+
+def test_what_has_no_verdict_is_listed_by_its_state():
+    """And a failure of the grader by what it is."""
+    one = submission_pb2.Submission(name="submissions/x", state="SUBMISSION_STATE_QUEUED", mode="MODE_RANKED")
+    assert "ranked" in shown(one) and "QUEUED" in shown(one)
+
+
+def test_a_score_is_shown_with_its_interval_and_what_it_is():
+    """Of ranked mode: a speedup over a baseline, or a time."""
+    one = submission("a" * 16, mode="RANKED", score=2.0, score_low=1.9, score_high=2.1, competition="competitions/cup")
+    one.score_kind, one.score_baseline = report_pb2.SCORE_KIND_SPEEDUP, "compile"
+    assert "2x (1.9..2.1) over compile" in shown(one) and "cup" in shown(one)
+
+
+def test_no_field_of_a_list_can_steer_the_terminal():
+    """Names come from others."""
+    fields = {"problem": "problems/[red]\x1b]0;x", "user": "\x9b2J", "language": "\rcuda", "score_baseline": "\x1b", "score": 1.0}
+    text = shown(submission("\x1b[2J" + "a" * 12, **fields))
+    assert all(char.isprintable() or char == "\n" for char in text) and "[red]" in text
+
+
+def test_short_ids_are_as_long_as_needed():
+    """At least 8 characters, and more where two begin alike."""
+    assert short_ids(["a" * 16, "b" * 16]) == ["a" * 8, "b" * 8]
+    assert short_ids(["0123456789abcdef", "0123456789zbcdef", "x"]) == ["0123456789a", "0123456789z", "x"]
+    assert short_ids(["a" * 16, "a" * 16]) == ["a" * 8, "a" * 8]
+
+
+@pytest.mark.parametrize(
+    ("texts", "verdicts"),
+    [(["ACCEPTED"], [1]), (["accepted,wrong_answer", "WRONG-ANSWER"], [1, 6]), (["VERDICT_DISQUALIFIED, accepted"], [7, 1]), ([], [])],
+)
+def test_verdicts_are_read_in_any_case_and_number(texts, verdicts):
+    """Each once."""
+    assert list(read_verdicts(texts)) == verdicts
+
+
+@pytest.mark.parametrize(("text", "told"), [("acepted", "Did you mean 'ACCEPTED'?"), ("SUCCEEDED", "take some of ACCEPTED"), ("", "''")])
+def test_what_is_no_verdict_is_named_with_what_was_meant(text, told):
+    """Before anything is asked of a server."""
+    with pytest.raises(typer.BadParameter, match="is not a verdict") as refused:
+        read_verdicts([text])
+    assert told in refused.value.message
+
+
+async def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(client, kernel):
+    """With and without its collection, of the server's own ids."""
+    made = [(await client.submit(kernel("hang"))).name for _ in range(3)]
+    names = [one.removeprefix("submissions/") for one in made]
+    for whole, short in zip(made, short_ids(names), strict=True):
+        assert (
+            await whole_name(client, short) == await whole_name(client, f"submissions/{short}") == await whole_name(client, whole) == whole
+        )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "told"),
+    [
+        ("abc", "several submissions .*'abc': abc1, abc2; write more"),
+        ("zz", "no submission of yours .*'zz'; list them with: grader-cli list"),
+    ],
+)
+async def test_a_prefix_that_is_not_one_id_is_refused(served, prefix, told):
+    """With the candidates, or the command that shows them. Also by a server that sends every submission, in pages."""
+    server = OldServer(*(submission(name) for name in ("x1", "x2", "abc1", "x3", "abc2")))
+    async with GraderClient(await served(server)) as client:
+        with pytest.raises(Misuse, match=told):
+            await whole_name(client, prefix)
+        assert await whole_name(client, "x3") == "submissions/x3" and await whole_name(client, "abc1") == "submissions/abc1"
+        lists = server.lists
+        assert await whole_name(client, "0123456789abcdef") == "submissions/0123456789abcdef"  # a whole id is not looked up
+        assert await whole_name(client, "a/b") == "submissions/a/b"  # the server says what is wrong with it
+        assert server.lists == lists

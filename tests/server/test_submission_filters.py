@@ -1,0 +1,70 @@
+"""Lists by verdict and by the beginning of an id."""
+
+import pytest
+
+from grader import errors
+from grader.ledger.submission_filter import SubmissionFilter
+from grader.model import Verdict
+from grader.v1 import report_pb2
+
+ACCEPTED, WRONG = report_pb2.VERDICT_ACCEPTED, report_pb2.VERDICT_WRONG_ANSWER
+
+
+async def names(client, **fields):
+    return [one.name for one in (await client.list_submissions(**fields)).submissions]
+
+
+@pytest.fixture
+async def graded(client, kernel):
+    """Two that were accepted, a wrong one between them, and one that has no verdict."""
+    made = []
+    for order in ("accept", "wrong", "accept", "hang"):
+        made.append((await client.submit(kernel(order))).name)
+        if order != "hang":
+            async for _ in client.watch(made[-1]):
+                pass
+    return made
+
+
+async def test_a_list_is_by_verdict(client, graded):
+    """Of one or several; without one, what has no verdict yet is there too. Pages follow each other, with the same verdicts only."""
+    first, wrong, second, unfinished = graded
+    assert await names(client) == [unfinished, second, wrong, first]
+    assert await names(client, verdicts=[WRONG]) == [wrong]
+    assert await names(client, verdicts=[WRONG, ACCEPTED]) == [second, wrong, first]
+    page = await client.list_submissions(verdicts=[ACCEPTED], page_size=1)
+    assert await names(client, verdicts=[ACCEPTED], page_size=1, page_token=page.next_page_token) == [first]
+    with pytest.raises(errors.InvalidRequest, match="page_token"):
+        await client.list_submissions(verdicts=[WRONG], page_size=1, page_token=page.next_page_token)
+
+
+async def test_a_list_is_by_the_beginning_of_an_id(client, graded):
+    """In its case, and with nothing in it that a database would take for a pattern."""
+    wrong = graded[1]
+    begin = wrong.removeprefix("submissions/")[:8]
+    assert await names(client, id_prefix=begin) == [wrong]
+    assert await names(client, id_prefix=f"{begin}x") == await names(client, id_prefix="_") == []
+    if begin.upper() != begin:
+        assert await names(client, id_prefix=begin.upper()) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"verdicts": [report_pb2.VERDICT_UNSPECIFIED]}, "verdicts: .*VERDICT_ACCEPTED"),
+        ({"verdicts": [77]}, "verdicts: .*VERDICT_ACCEPTED"),
+        ({"id_prefix": "submissions/a"}, "id_prefix: .*without 'submissions/'"),
+        ({"id_prefix": "\0"}, "id_prefix: "),
+        ({"id_prefix": "a" * 65}, "id_prefix: "),
+    ],
+)
+async def test_what_no_list_can_be_by_is_refused(client, fields, told):
+    """By the field."""
+    with pytest.raises(errors.InvalidRequest, match=told):
+        await client.list_submissions(**fields)
+
+
+def test_another_user_is_shown_no_more_by_a_filter():
+    """A verdict and a prefix are asked for in addition to whose submissions may be seen."""
+    seen = len(SubmissionFilter(seen_by="alice").where())
+    assert len(SubmissionFilter(seen_by="alice", verdicts=(Verdict.ACCEPTED,), id_prefix="a").where()) == seen + 2

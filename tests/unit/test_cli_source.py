@@ -1,0 +1,168 @@
+"""`grader-cli submit -`, `source`, `open`, `quota` and `completion`."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from grader.cli import completion
+from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.main import app
+from grader.cli.quota import render
+from grader.cli.source_command import save
+from grader.cli.standard_input import file_name
+from grader.cli.web_page import check_web
+from grader.v1 import grader_service_pb2, submission_pb2
+from tests import fakes
+from tests.unit.test_cli_commands import address, run, write  # noqa: F401  # address is a fixture
+
+DEADLINE_S = 60.0
+PYTHON = 'import torch\nCUDA = r"""\n#include <x>\n__global__ void f() {}\n"""\ndef solution(a): return a\n'
+
+
+def piped(address, content, *words):  # noqa: F811
+    return CliRunner().invoke(app, ["submit", "-", "--server", address, "--no-wait", "--json", *words], input=content)
+
+
+def submitted(address, *files):  # noqa: F811
+    return json.loads(run("submit", *files, "--server", address, "--no-wait", "--json", "--problem", "sum").stdout)["name"]
+
+
+def source_file(path, content="x"):
+    return submission_pb2.SourceFile(path=path, content=content)
+
+
+def test_standard_input_is_a_submission(address):  # noqa: F811
+    """Its problem is named by an option, or in its first lines."""
+    ended = piped(address, fakes.source("accept"), "--problem", "sum")
+    assert [(one["path"], one["content"]) for one in json.loads(ended.stdout)["sources"]] == [("kernel.cu", fakes.source("accept"))]
+    assert piped(address, "// grader: problem=sum\n" + fakes.source("accept")).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "told"),
+    [
+        (fakes.source("accept"), (), "give --problem NAME"),
+        ("", ("--problem", "sum"), "standard input is empty"),
+        (b"\xff", ("--problem", "sum"), "not UTF-8 (byte 0)"),
+        ("x" * (1024 * 1024 + 1), ("--problem", "sum"), "more than the 1,048,576 bytes allowed"),
+        ('{"name": 1}', ("--problem", "sum"), "looks like a solution file"),
+        (fakes.source("accept"), ("other.cu", "--problem", "sum"), "leave out the other files"),
+    ],
+)
+def test_what_is_no_source_on_standard_input_is_misuse(address, content, words, told):  # noqa: F811
+    """With what to do instead."""
+    ended = piped(address, content, *words)
+    assert ended.exit_code == 2 and told in " ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "language", "name"),
+    [(PYTHON, "", "kernel.py"), (PYTHON, "cuda", "kernel.cu"), ("#include <x>\n", "", "kernel.cu"), ("def f(): pass", "", "kernel.py")],
+)
+def test_the_language_of_standard_input_is_found_in_it(content, language, name):
+    """Unless it is named: CUDA in a string of a Python file is no CUDA file."""
+    assert file_name(content, language) == name
+
+
+@pytest.mark.parametrize("how", ["pipe", "file"])
+def test_a_process_reads_pipes_and_files(tmp_path, how):
+    """`grader-cli submit - < FILE` and `cat FILE | grader-cli submit -`, more than a pipe holds at a time."""
+    program = "import asyncio; from grader.cli.standard_input import read_stdin; print(asyncio.run(read_stdin()), end='')"
+    path = tmp_path / "kernel.cu"
+    path.write_text("// " + "x" * 200_000 + "\n")
+    with path.open("rb") as file:
+        given = {"stdin": file} if how == "file" else {"input": path.read_bytes()}
+        done = subprocess.run([sys.executable, "-c", program], **given, capture_output=True, timeout=DEADLINE_S, check=False)
+    assert done.stdout == path.read_bytes(), done.stderr
+
+
+def test_the_source_of_a_submission_comes_back_as_it_was(address, tmp_path):  # noqa: F811
+    """Printed, or saved; by the beginning of its id. Several files are told apart."""
+    one = write(tmp_path, "accept")
+    name = submitted(address, one).removeprefix("submissions/")
+    assert run("source", name[:12], "--server", address).stdout == one.read_text()
+    (tmp_path / "deep").mkdir()
+    other = tmp_path / "deep" / "a.cuh"
+    other.write_text("// no line end")
+    name = submitted(address, one, other)
+    assert run("source", name, "--server", address).stdout == f"==> accept.cu <==\n{one.read_text()}==> deep/a.cuh <==\n// no line end\n"
+    assert run("source", name, "--server", address, "--out", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out" / "deep" / "a.cuh").read_text() == "// no line end"
+    again = run("source", name, "--server", address, "--out", tmp_path / "out")
+    assert again.exit_code == 2 and "is there already" in again.stderr
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", ".", "a\nb"])
+def test_a_server_can_not_choose_where_a_file_is_saved(tmp_path, path):
+    """Only below the directory that was named."""
+    with pytest.raises(GraderFailed, match="not a path below a directory"):
+        save([source_file(path)], tmp_path / "out")
+    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+
+
+def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
+    """Neither as a directory nor as the file."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "a").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "out" / "b").symlink_to(tmp_path / "elsewhere" / "b")
+    for path in ("a/x", "b"):
+        with pytest.raises(Misuse):
+            save([source_file(path)], tmp_path / "out")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_the_page_of_a_submission_is_below_the_address_of_the_pages(address, tmp_path):  # noqa: F811
+    """By an option, the environment, or what login stored; without any the other ways are named."""
+    name = submitted(address, write(tmp_path, "accept"))
+    words = ("open", name[:24], "--server", address)
+    assert run(*words, "--web", "https://grader.example/").stdout == f"https://grader.example/{name}\n"
+    ended = run(*words)
+    assert ended.exit_code == 2 and "grader-cli login --web URL" in ended.stderr and "grader-cli report ID --html FILE" in ended.stderr
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:x", "grader.example", "https://", "https://a/\n", "https://a/?b", "-x"])
+def test_only_addresses_of_web_servers_are_opened(url):
+    """A browser takes others too."""
+    with pytest.raises(Misuse, match="not the URL of a web server"):
+        check_web(url)
+
+
+def test_quotas_are_shown_with_what_is_left(address):  # noqa: F811
+    """This server has none."""
+    assert "no quotas" in run("quota", "--server", address).stdout
+    assert json.loads(run("quota", "--server", address, "--json").stdout) is not None
+    one = grader_service_pb2.QuotaUse(competition="competitions/cup", limit=3, used_count=5)
+    one.window.seconds = 86_400
+    assert [next(iter(column.cells)) for column in render([one]).columns][1:] == ["a day", "0", "3", "-"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_completion_script_for_each_shell(shell):
+    """It asks this program, with the variable that this program looks at."""
+    ended = run("completion", shell)
+    assert ended.exit_code == 0 and completion.VARIABLE in ended.stdout and "grader-cli" in ended.stdout
+    assert "bsh" in (refused := run("completion", "bsh")).stderr and refused.exit_code == 2
+
+
+@pytest.mark.parametrize(("typed", "found"), [("grader-cli can", "cancel"), ("grader-cli submit --mode pro", "profile")])
+def test_a_shell_is_told_commands_and_values(typed, found, tmp_path):
+    """As bash asks. Nothing that `login` stored is in the way."""
+    (tmp_path / "grader").mkdir()
+    (tmp_path / "grader" / "credentials.json").write_text("damaged")
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), completion.VARIABLE: "complete_bash"}
+    program = "import sys; sys.argv = ['grader-cli']; from grader.cli.main import main; main()"
+    environment = {**os.environ, **asked, "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.stdout.split() == [found], done.stderr
+
+
+def test_help_has_groups_and_examples():
+    """Every command is in a group, and the first is what users do first."""
+    text = run("--help").stdout
+    assert text.index("Grade kernels") < text.index("Look at results") < text.index("For administrators") and "─ Commands ─" not in text
+    assert "grader-cli submit vector_add.cu" in text and "Examples" in run("submit", "--help").stdout

@@ -1,0 +1,97 @@
+"""What `grader-cli init` writes to begin with."""
+
+import ast
+
+import pytest
+
+from grader.api.messages import problem_to_proto
+from grader.cli.exits import Misuse
+from grader.cli.starter import languages, starter
+from grader.v1 import problem_pb2
+from tests import fakes
+from tests.unit.test_cli_commands import address, run  # noqa: F401  # address is a fixture
+
+SHAPES = {"float16": ["rows", "cols"], "int32": ["3", "cols"]}
+
+
+def problem(**fields):
+    tensors = [problem_pb2.Tensor(name=f"t_{dtype}", dtype=dtype, shape=shape) for dtype, shape in SHAPES.items()]
+    signature = 'extern "C" void solve(const __half* t, cudaStream_t stream)'
+    given = {"name": "problems/p", "title": "A title", "format": "native", "entry": "solve", "cuda_signature": signature, **fields}
+    given = {"languages": ["torch_extension", "cuda", "python"], "inputs": tensors[:1], "outputs": tensors, **given}
+    return problem_pb2.Problem(**given)
+
+
+def test_a_cuda_file_has_the_signature_the_headers_and_the_problem():
+    """So that it can be submitted as it is."""
+    text = starter(problem(), "cuda")
+    assert text.startswith("// grader: problem=p\n") and "#include <cuda_fp16.h>" in text and "cuda_bf16" not in text
+    assert 'extern "C" void solve(const __half* t, cudaStream_t stream) {' in text and "every element of t_float16 and t_int32" in text
+
+
+def test_a_python_file_makes_the_outputs_whose_sizes_an_input_has():
+    """It is Python, and defines the entry."""
+    text = starter(problem(), "python")
+    (function,) = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)]
+    assert function.name == "solve" and [one.arg for one in function.args.args] == ["t_float16"]
+    assert "torch.empty((3, t_float16.shape[1]), dtype=torch.int32, device=t_float16.device)" in text
+    unknown = problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["n"])])
+    assert "raise NotImplementedError" in starter(unknown, "python")
+    assert "(t_float16.shape[0],)" in starter(problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["rows"])]), "python")
+
+
+def test_a_torch_extension_makes_them_too():
+    """Otherwise it is the example of `problems show`."""
+    assert "torch::empty({3, t_float16.size(1)}, t_float16.options().dtype(torch::kInt32));" in starter(problem(), "torch_extension")
+    unknown = problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["n"])])
+    assert "Make y on the inputs' device" in starter(unknown, "torch_extension")
+
+
+@pytest.mark.parametrize(
+    ("fields", "defined"),
+    [
+        ({"format": "reference_kernels", "entry": "custom_kernel"}, "custom_kernel"),
+        ({"format": "kernelbench", "entry": "ModelNew"}, "ModelNew"),
+        ({"format": "flashinfer", "entry": "run"}, "run"),
+    ],
+)
+def test_each_format_begins_with_its_own_entry(fields, defined):
+    """As its users know it."""
+    body = ast.parse(starter(problem(**fields), "python")).body
+    assert body[-1].name == defined
+
+
+def test_a_server_writes_no_code_into_the_file():
+    """Names that are no identifiers, and lines in texts that go into a comment."""
+    evil = problem_pb2.Tensor(name="x): import os #", dtype="float32", shape=["n\nimport os"])
+    text = starter(problem(title="a\nimport os", entry="f(): pass\nimport os", inputs=[evil], outputs=[evil]), "python")
+    assert [type(one) for one in ast.parse(text).body] == [ast.Import, ast.FunctionDef] and text.count("\nimport") == 1
+
+
+def test_a_language_without_a_starter_is_refused_with_those_there_are():
+    """Such as one that the problem does not take, or whose signature only the problem's code knows."""
+    assert languages(problem(cuda_signature="")) == ["python"]
+    with pytest.raises(Misuse, match="take one of: python"):
+        starter(problem(languages=["python", "cuda"], cuda_signature=""), "cuda")
+    with pytest.raises(Misuse, match="Did you mean 'python'"):
+        starter(problem(), "pyton")
+
+
+def test_the_problem_of_the_tests_can_be_begun_in_every_language():
+    """With scalars and hidden sizes."""
+    message = problem_to_proto(fakes.problem())
+    for language in message.languages:
+        assert "sum" in starter(message, language)
+
+
+def test_a_file_is_written_once_and_can_be_submitted(address, tmp_path, monkeypatch):  # noqa: F811
+    """By the name of the problem; what is there stays."""
+    monkeypatch.chdir(tmp_path)
+    assert run("init", "sum", "--server", address).exit_code == 0
+    before = (tmp_path / "sum.cu").read_text()
+    assert run("submit", "sum.cu", "--server", address).exit_code == 0
+    ended = run("init", "sum", "--server", address)
+    assert ended.exit_code == 2 and "'sum.cu' is there already" in ended.stderr and (tmp_path / "sum.cu").read_text() == before
+    assert run("init", "sum", "--server", address, "--out", "-").stdout == before
+    assert run("init", "sum", "--server", address, "--out", "none/x.cu").exit_code == 2
+    assert "Did you mean 'sum'?" in run("init", "sumn", "--server", address).stderr
