@@ -114,7 +114,8 @@ EMU_COLD inline bool read_cell(Cell& cell, uintptr_t address, uintptr_t at, unsi
     uint32_t need = mask << allocated_shift | mask << initialised_shift;
     if ((cell.bits & need) != need) {
         if (!reported) bad_memory(cell, address, at, bytes, mask, who, false);
-        return true;
+        reported = true;
+        if (mask & ~(cell.bits >> allocated_shift)) return true;  // who writes it later races with this read
     }
     if (may_race(cell.write_time) && !reported) reported = check_writer(cell, address, bytes, mask, who, false, kind);
     uint32_t flags = other_readers(cell, who) | (kind == Kind::Volatile ? volatile_read : 0);

@@ -1,0 +1,132 @@
+"""Runs the kernels of this repository under the emulated device's sanitizer, and compares what it finds with what is known of them.
+
+    python -m tools.sanitize_kernels [--only examples,honest,controls,attacks] [--sandbox bubblewrap]
+
+An honest kernel that has an error is a false alarm: exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.cli import sources
+from grader.cli.session import Need, Target, connect
+from grader.cli.submit import SubmitOptions, build_submission, problem_at
+from grader.errors import GraderError
+from grader.v1 import report_pb2, submission_pb2
+from grader.views import formatting
+from tools.page import ROOT, facts, table_lines
+
+HEADINGS = ("kernel", "what is known of it", "verdict", "findings, the likeliest first")
+SHOWN = 2
+TESTS = ROOT / "tests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKernel:
+    """A kernel, its problem, and what is known of it. right: whether it has no bug."""
+
+    group: str
+    files: tuple[Path, ...]
+    problem: Path
+    known: str
+    right: bool
+
+
+def kernels() -> Iterator[KnownKernel]:
+    """All of the repository in CUDA C++."""
+    for path in sorted((ROOT / "kernels_examples").glob("*/*.cu")):
+        expected = path.read_text("utf-8").partition("\n")[0].removeprefix("// expect:").strip()
+        yield KnownKernel(group="examples", files=(path,), problem=path.parent, known=expected, right=expected == "ACCEPTED")
+    for group, place, right in (("honest", "honest/kernels", True), ("controls", "honest/controls", False)):
+        for path in sorted((TESTS / place).glob("*.cu")):
+            words = _words(path)
+            problem = TESTS / "honest" / "problems" / words["problem"]
+            if problem.is_dir():
+                yield KnownKernel(group=group, files=(path,), problem=problem, known="right" if right else words["why"], right=right)
+    headers = tuple(sorted((TESTS / "exploits/attacks").glob("*.h")))
+    for path in sorted((TESTS / "exploits/attacks").glob("*.cu")):
+        words = _words(path)
+        problem = TESTS / "exploits/problems" / words["problem"] if "problem" in words else TESTS / "exploits/problem"
+        yield KnownKernel(group="attacks", files=(path, *headers), problem=problem, known=words.get("strategy", "an attack"), right=False)
+
+
+def _words(path: Path) -> dict[str, str]:
+    """The `key: value` comments at the top of a file."""
+    words: dict[str, str] = {}
+    for line in path.read_text("utf-8").splitlines():
+        if not line.startswith("//"):
+            break
+        key, _, value = line.removeprefix("//").strip().partition(": ")
+        words.setdefault(key, value)
+    return words
+
+
+async def sanitized(target: Target, known: KnownKernel) -> submission_pb2.Submission:
+    """What became of it in mode sanitize."""
+    problem, path = problem_at(str(known.problem))
+    chosen = Target(sandbox=target.sandbox, device="emulated", state_dir=target.state_dir, problem_dirs=(path,) if path is not None else ())
+    order = SubmitOptions(files=known.files, problem=problem, language="", entry="", device_kind="", mode="sanitize")
+    async with connect(chosen, Need.GRADE) as client:
+        made = await client.submit(build_submission(sources.read(order.files, problem), order))
+        async for _ in client.watch(made.name):
+            pass
+        return await client.get_submission(made.name)
+
+
+def findings(report: report_pb2.Report) -> list[str]:
+    """Those that weigh, in a few words each; what became of the sanitizer where it has not run."""
+    found = [one for one in report.profile.findings if formatting.sanitizer_severity(one) != "info"]
+    tools = [f"{one.name} {formatting.profile_outcome(one.outcome)}: {one.detail}" for one in report.profile.tools]
+    if not found:
+        return [] if not tools or "found" in tools[0] else tools
+    words = [
+        f"{formatting.sanitizer_severity(one)}: {_kind(one)} at {formatting.sanitizer_place(one) or 'an unknown line'}" for one in found
+    ]
+    return [*words[:SHOWN], *([f"and {len(words) - SHOWN} more"] if len(words) > SHOWN else [])]
+
+
+def _kind(one: report_pb2.SanitizerFinding) -> str:
+    return report_pb2.SanitizerFindingKind.Name(one.kind).removeprefix("SANITIZER_FINDING_KIND_").lower().replace("_", " ")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all of them, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m tools.sanitize_kernels", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", default="", metavar="GROUPS", help="such as examples,honest; also controls and attacks")
+    parser.add_argument("--sandbox", default="auto", help="as of grader-cli submit")
+    asked = parser.parse_args(arguments)
+    groups = asked.only.split(",") if asked.only else []
+    rows, counts, alarms = [], Counter[str](), 0
+    with tempfile.TemporaryDirectory(prefix="grader-sanitize-") as state_dir:
+        target = Target(state_dir=Path(state_dir), sandbox=asked.sandbox)
+        for one in kernels():
+            if groups and one.group not in groups:
+                continue
+            try:
+                report = asyncio.run(sanitized(target, one)).report
+                verdict, found = formatting.verdict_name(report), findings(report)
+            except GraderError as error:
+                verdict, found = "not graded", [str(error)]
+            wrong = [text for text in found if text.startswith("error")]
+            alarms += one.right and bool(wrong)
+            counts[f"{one.group}: {'right' if one.right else 'wrong'}, {'errors' if wrong else 'no errors'}"] += 1
+            name = one.files[0].relative_to(ROOT).as_posix()
+            rows.append((name, one.known, verdict, "; ".join(found) or "-"))
+            sys.stderr.write(f"{name}: {verdict} {rows[-1][3]}\n")
+    words = " ".join(sys.argv[1:] if arguments is None else arguments)
+    lines = [f"{name}: {value}" for name, value in facts(f"python -m tools.sanitize_kernels {words}").items()]
+    lines += ["", *table_lines(HEADINGS, rows), "", *(f"{name}: {count}" for name, count in sorted(counts.items()))]
+    sys.stdout.write("\n".join([*lines, f"false alarms: {alarms}"]) + "\n")
+    return 1 if alarms else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
