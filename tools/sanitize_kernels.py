@@ -12,8 +12,8 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.cli import sources
@@ -69,16 +69,19 @@ def _words(path: Path) -> dict[str, str]:
     return words
 
 
-async def sanitized(target: Target, known: KnownKernel) -> submission_pb2.Submission:
-    """What became of it in mode sanitize."""
-    problem, path = problem_at(str(known.problem))
-    chosen = Target(sandbox=target.sandbox, device="emulated", state_dir=target.state_dir, problem_dirs=(path,) if path is not None else ())
-    order = SubmitOptions(files=known.files, problem=problem, language="", entry="", device_kind="", mode="sanitize")
-    async with connect(chosen, Need.GRADE) as client:
-        made = await client.submit(build_submission(sources.read(order.files, problem), order))
-        async for _ in client.watch(made.name):
-            pass
-        return await client.get_submission(made.name)
+async def sanitized(target: Target, group: Sequence[KnownKernel]) -> AsyncIterator[tuple[KnownKernel, submission_pb2.Submission | str]]:
+    """What became of each in mode sanitize, or why it was not graded."""
+    async with connect(replace(target, problem_dirs=tuple({one.problem for one in group})), Need.GRADE) as client:
+        for one in group:
+            problem, _ = problem_at(str(one.problem))
+            order = SubmitOptions(files=one.files, problem=problem, language="", entry="", device_kind="", mode="sanitize")
+            try:
+                made = await client.submit(build_submission(sources.read(order.files, problem), order))
+                async for _ in client.watch(made.name):
+                    pass
+                yield one, await client.get_submission(made.name)
+            except GraderError as error:
+                yield one, str(error)
 
 
 def findings(report: report_pb2.Report) -> list[str]:
@@ -97,6 +100,29 @@ def _kind(one: report_pb2.SanitizerFinding) -> str:
     return report_pb2.SanitizerFindingKind.Name(one.kind).removeprefix("SANITIZER_FINDING_KIND_").lower().replace("_", " ")
 
 
+async def looked_at(chosen: Sequence[KnownKernel], sandbox: str) -> tuple[list[tuple[str, ...]], Counter[str], int]:
+    """The rows of the table, how many kernels came out how, and how many right ones have errors."""
+    rows, counts, alarms = list[tuple[str, ...]](), Counter[str](), 0
+    for group in dict.fromkeys(one.group for one in chosen):
+        with tempfile.TemporaryDirectory(prefix="grader-sanitize-") as state_dir:
+            target = Target(state_dir=Path(state_dir), sandbox=sandbox, device="emulated")
+            async for one, became in sanitized(target, [other for other in chosen if other.group == group]):
+                verdict, found = ("not graded", [became]) if isinstance(became, str) else _row(became)
+                wrong = [text for text in found if text.startswith("error")]
+                alarms += one.right and bool(wrong)
+                counts[f"{one.group}: {'right' if one.right else 'wrong'}, {'errors' if wrong else 'no errors'}"] += 1
+                name = one.files[0].relative_to(ROOT).as_posix()
+                rows.append((name, one.known, verdict, "; ".join(found) or "-"))
+                sys.stderr.write(f"{name}: {verdict} {rows[-1][3]}\n")
+    return rows, counts, alarms
+
+
+def _row(submission: submission_pb2.Submission) -> tuple[str, list[str]]:
+    if not submission.HasField("report"):
+        return formatting.state_name(submission), [submission.error.message]
+    return formatting.verdict_name(submission.report), findings(submission.report)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all of them, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m tools.sanitize_kernels", description=(__doc__ or "").split("\n")[0])
@@ -104,23 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sandbox", default="auto", help="as of grader-cli submit")
     asked = parser.parse_args(arguments)
     groups = asked.only.split(",") if asked.only else []
-    rows, counts, alarms = [], Counter[str](), 0
-    with tempfile.TemporaryDirectory(prefix="grader-sanitize-") as state_dir:
-        target = Target(state_dir=Path(state_dir), sandbox=asked.sandbox)
-        for one in kernels():
-            if groups and one.group not in groups:
-                continue
-            try:
-                report = asyncio.run(sanitized(target, one)).report
-                verdict, found = formatting.verdict_name(report), findings(report)
-            except GraderError as error:
-                verdict, found = "not graded", [str(error)]
-            wrong = [text for text in found if text.startswith("error")]
-            alarms += one.right and bool(wrong)
-            counts[f"{one.group}: {'right' if one.right else 'wrong'}, {'errors' if wrong else 'no errors'}"] += 1
-            name = one.files[0].relative_to(ROOT).as_posix()
-            rows.append((name, one.known, verdict, "; ".join(found) or "-"))
-            sys.stderr.write(f"{name}: {verdict} {rows[-1][3]}\n")
+    chosen = [one for one in kernels() if not groups or one.group in groups]
+    rows, counts, alarms = asyncio.run(looked_at(chosen, asked.sandbox))
     words = " ".join(sys.argv[1:] if arguments is None else arguments)
     lines = [f"{name}: {value}" for name, value in facts(f"python -m tools.sanitize_kernels {words}").items()]
     lines += ["", *table_lines(HEADINGS, rows), "", *(f"{name}: {count}" for name, count in sorted(counts.items()))]
