@@ -61,4 +61,6 @@ def _entry(entry: Entry) -> competition_pb2.LeaderboardEntry:
         create_time=create_time,
         problem_count=entry.problem_count,
         flags=entry.flags,
+        language=entry.language,
+        submission_count=entry.submission_count,
     )

@@ -40,6 +40,12 @@ class Boards:
         """Every submission that may count, of one problem or of all, in no order; before: only those made until then, exclusive."""
         return await self._database.read(lambda connection: standings(connection, competition, problem_id, before))
 
+    async def languages(self, submission_ids: Sequence[str]) -> dict[str, str]:
+        """The language of each of these submissions: of the entries of a page, for it is not in the index that boards are made from."""
+        columns = (submissions.c.submission_id, submissions.c.language)
+        query = sa.select(*columns).where(submissions.c.submission_id.in_([one for one in submission_ids if one]))
+        return await self._database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
+
     async def device_differences(self, competition: Competition, board: Board) -> tuple[DeviceDifference, ...]:
         """The GPUs of a board that are not equally fast, by the newest reports of what counts on it; none on a board for practice."""
         if not board.official:

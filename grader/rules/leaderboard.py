@@ -5,7 +5,8 @@ The order is total and depends on nothing but what is counted: no clock, no orde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -43,6 +44,8 @@ class Entry:
     problem_count: int = 1
     flags: tuple[str, ...] = ()
     rank: int = 0
+    submission_count: int = 1  # that count on this board, over all its problems
+    language: str = ""  # of the submission; see `with_languages`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +88,18 @@ def board(
     official = {one.device: one.clock is wire.Clock.DEVICE_EVENTS for one in counted}
     devices = tuple(sorted(official, key=lambda name: (not official[name], name)))
     device = device or next(iter(devices), "")
-    best = _best([one for one in counted if one.device == device], competition.ranking.score_kind)
+    here = [one for one in counted if one.device == device]
+    best = _best(here, competition.ranking.score_kind)
+    counts = Counter(one.user for one in here)
     alone = problem_ids[0] if len(problem_ids) == 1 else ""
     kind = competition.ranking.score_kind
+    entries = ranked(_singles(best) if alone else _overall(best, problem_ids, kind), kind, competition.tie_rule)
     return Board(
         competition_id=competition.competition_id,
         problem_id=alone,
         device=device,
         devices=devices,
-        entries=ranked(_singles(best) if alone else _overall(best, problem_ids, kind), kind, competition.tie_rule),
+        entries=tuple(replace(one, submission_count=counts[one.user]) for one in entries),
         official=official.get(device, False),
         score_kind=kind,
         baseline="" if kind is ScoreKind.TIME else competition.ranking.baseline,
@@ -101,6 +107,12 @@ def board(
         rule=competition.rules.get(alone, ""),
         other_rule_count=len(made) - len(counted),
     )
+
+
+def with_languages(board: Board, languages: Mapping[str, str]) -> Board:
+    """The board with the languages of its entries. languages: by submission, of those that will be shown."""
+    entries = tuple(replace(one, language=languages.get(one.submission_id, "")) for one in board.entries)
+    return replace(board, entries=entries)
 
 
 def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tuple[Entry, ...]:

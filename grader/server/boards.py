@@ -38,5 +38,7 @@ async def page(
     # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
     asked = (competition.competition_id, problem_id, request.device)
     first = paging.decode(request.page_token, int, *asked) or 0
+    shown = [one.submission_id for one in found.entries[first : first + size]]
+    found = leaderboard.with_languages(found, await ledger.boards.languages(shown))
     following = first + size if first + size < len(found.entries) else None
     return board_to_proto(found, first, size, paging.encode(following, *asked))

@@ -32,13 +32,14 @@ from grader.rules.quotas import of_server
 from grader.server.artifacts import OwnedArtifacts
 from grader.server.auth import Security, security_for
 from grader.server.calls import CallsInterceptor
-from grader.server.connections import grpc_options, health_limits
+from grader.server.connections import grpc_options, health_limits, stream_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.interceptors import ErrorInterceptor
 from grader.server.lock import state_lock, worker_prefix
 from grader.server.open_calls import KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
 from grader.server.service import GraderServicer
+from grader.server.submission_watch import SubmissionWatch
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 from grader.webhooks.sender import HookSender
 
@@ -90,7 +91,8 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
         operation = ServerTelemetry(settings)
-        pages = partial(_pages, settings, ledger, problems, competitions)
+        watch = SubmissionWatch(ledger, competitions, lane_count=lambda: len(grading.lanes()) or grading.capacity())
+        pages = partial(_pages, settings, ledger, problems, competitions, watch)
         await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all()))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
@@ -116,7 +118,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             user_queue_limit=settings.user_queue_limit,
             competitions=competitions,
             quotas=of_server(settings.hourly_limit, settings.daily_limit),
-            lane_count=lambda: len(grading.lanes()) or grading.capacity(),
+            watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )
         running = await _start(settings, service, dispatcher, door, operation.observer)
@@ -157,12 +159,20 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
             await running.drain(0, None)
 
 
-def _pages(settings: Settings, ledger: Ledger, problems: Problems, competitions: Competitions) -> Iterable[Any]:
+def _pages(settings: Settings, ledger: Ledger, problems: Problems, competitions: Competitions, watch: SubmissionWatch) -> Iterable[Any]:
     """What the web port shows; imported only where there is one."""
     host, _ = web_address(settings.web or "")
     open_server = not settings.asks_keys and loopback(f"{host}:0")
     routes: Iterable[Any] = import_module("grader.web.pages").routes(
-        ledger, problems, competitions, open_server=open_server, artifacts=owned_artifacts(settings, ledger)
+        ledger,
+        problems,
+        competitions,
+        open_server=open_server,
+        artifacts=owned_artifacts(settings, ledger),
+        events=watch,
+        stream_limits=stream_limits(settings),
+        api_address=settings.listen,
+        asks_keys=settings.asks_keys,
     )
     return routes
 

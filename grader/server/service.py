@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -13,7 +11,7 @@ import grpc
 
 from grader import access
 from grader.api import messages
-from grader.api.competitions import placed_event, position_to_proto
+from grader.api.competitions import position_to_proto
 from grader.api.profiles import artifact_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import chunks
@@ -23,28 +21,25 @@ from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState, Verdict
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
-from grader.rules.disclosure import Redactor
 from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
 from grader.server.artifacts import OwnedArtifacts
-from grader.server.event_redaction import RedactedEvents
 from grader.server.interceptors import status_for
-from grader.server.queue_position import PATIENCE_S, PositionNotifier, Positions
+from grader.server.queue_position import PATIENCE_S
 from grader.server.rejudging import Rejudging
 from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_updates import SubmissionUpdates
+from grader.server.submission_watch import WATCH_POLL_S, SubmissionWatch
 from grader.server.submitting import Submitting, check_batch
-from grader.server.waiting import first_of
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
 Context = grpc.aio.ServicerContext[Any, Any]
-WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
 
 
 class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
-    """Answers calls. worker None: a server that only reads."""
+    """Answers calls. worker None: a server that only reads. watch: None for one of its own."""
 
     def __init__(
         self,
@@ -57,7 +52,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         user_queue_limit: int | None = None,
         competitions: Competitions | None = None,
         quotas: Sequence[Quota] = (),
-        lane_count: Callable[[], int] = lambda: 1,
+        watch: SubmissionWatch | None = None,
         artifacts: OwnedArtifacts | None = None,
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
@@ -70,14 +65,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
         )
-        self._positions = Positions(ledger, lane_count)
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
         self._artifacts = artifacts
-        self._poll_s = READER_POLL_S if worker is None else WATCH_POLL_S
-        self._redactors: dict[str, Redactor] = {}
+        self._watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
-        self._leaving = asyncio.Event()
-        self._updates = SubmissionUpdates(ledger, self._shown, self._leaving, self._poll_s)
+        self._updates = SubmissionUpdates(ledger, self._shown, self._watch.leaving, self._watch.poll_s)
 
     def stop_accepting(self) -> None:
         """Refuse new submissions from now on."""
@@ -85,7 +77,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     def end_watches(self) -> None:
         """End the streams: what is written is sent, then clients are asked to come again."""
-        self._leaving.set()
+        self._watch.leaving.set()
 
     async def Submit(self, request: api.SubmitRequest, context: Context) -> submission_pb2.Submission:
         """Check and keep a submission; it is on disk before this answers."""
@@ -141,35 +133,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, after = parse(SUBMISSIONS, request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
-        teller = PositionNotifier(self._positions, submission_id)
-        with self._ledger.changes.of(submission_id) as changed:
-            submission = await self._ledger.get(submission_id)
-            access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
-            redactor = await self._redactor_of_events(submission)
-            redacted = RedactedEvents(self._ledger, submission_id, redactor)
-            await redacted.begin(after)
-            while True:
-                changed.clear()
-                leaving = self._leaving.is_set()
-                events = await redacted.after(after)
-                if any(event.state for event in events):
-                    submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
-                for event in events:
-                    yield messages.event_to_proto(event, submission, redactor)
-                    after = event.sequence
-                    if event.state is not None and event.state.final:
-                        return
-                if not events and submission.state.final:  # all of it was seen before
-                    return
-                if leaving and not events:
-                    raise ShuttingDown()
-                if not events:
-                    queued = submission.state is SubmissionState.QUEUED
-                    # Not all at once: watches that were opened together would all look in the same second, every time.
-                    poll_s = random.uniform(0.5, 1.5) * self._poll_s
-                    await first_of(changed, self._leaving, timeout_s=teller.idle_timeout_s if queued else poll_s)
-                    if queued and not changed.is_set() and (position := await teller.news()) is not None:
-                        yield placed_event(position, after, submission, self._ledger.now())
+        async with aclosing(self._watch.stream(caller.current(), submission_id, after)) as events:
+            async for event in events:
+                yield event
 
     async def WatchSubmissions(self, request: api.WatchSubmissionsRequest, context: Context) -> AsyncIterator[api.SubmissionUpdate]:
         """Follow many."""
@@ -261,7 +227,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return self._worker
 
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
-        redactor, owned = await self._redactor(submission.problem_digest), caller.current().may_see(submission.new.user)
+        redactor, owned = await self._watch.redactors.of(submission.problem_digest), caller.current().may_see(submission.new.user)
         return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
 
     async def _result(self, result: Submission | Exception) -> api.SubmitResult:
@@ -275,23 +241,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Shown with its place in the queue."""
         message = await self._shown(submission, full=full)
         if submission.state is SubmissionState.QUEUED:
-            position = await self._positions.of(submission.submission_id, patience_s=patience_s)
+            position = await self._watch.positions.of(submission.submission_id, patience_s=patience_s)
             if position is not None:
                 message.queue_position.CopyFrom(position_to_proto(position))
         return message
-
-    async def _redactor(self, digest: str) -> Redactor:
-        """Of the problem as it was when the submission was made."""
-        if digest not in self._redactors:
-            self._redactors[digest] = Redactor.of(await self._ledger.problem(digest))
-        return self._redactors[digest]
-
-    async def _redactor_of_events(self, submission: Submission) -> Redactor:
-        """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
-        redactor = await self._redactor(submission.problem_digest)
-        for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
-            redactor = redactor.merged_with(await self._redactor(judgement.problem_digest))
-        return redactor
 
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:

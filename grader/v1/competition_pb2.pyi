@@ -137,7 +137,7 @@ class DeviceDifference(_message.Message):
     def __init__(self, device: _Optional[str] = ..., slower_gpu: _Optional[str] = ..., faster_gpu: _Optional[str] = ..., ratio: _Optional[float] = ..., noise: _Optional[float] = ...) -> None: ...
 
 class LeaderboardEntry(_message.Message):
-    __slots__ = ("rank", "user", "submission", "score", "score_low", "score_high", "create_time", "problem_count", "flags")
+    __slots__ = ("rank", "user", "submission", "score", "score_low", "score_high", "create_time", "problem_count", "flags", "language", "submission_count")
     RANK_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     SUBMISSION_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +147,8 @@ class LeaderboardEntry(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_COUNT_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    SUBMISSION_COUNT_FIELD_NUMBER: _ClassVar[int]
     rank: int
     user: str
     submission: str
@@ -156,4 +158,6 @@ class LeaderboardEntry(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     problem_count: int
     flags: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, rank: _Optional[int] = ..., user: _Optional[str] = ..., submission: _Optional[str] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., problem_count: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ...) -> None: ...
+    language: str
+    submission_count: int
+    def __init__(self, rank: _Optional[int] = ..., user: _Optional[str] = ..., submission: _Optional[str] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., problem_count: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ..., language: _Optional[str] = ..., submission_count: _Optional[int] = ...) -> None: ...

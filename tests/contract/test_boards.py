@@ -55,6 +55,13 @@ async def users(ledger):
     return sorted(one.user for one in await ledger.boards.standings(COMPETITION))
 
 
+async def test_languages_are_those_of_the_submissions_asked_for(ledger):
+    """An id that is not there has none, and "" is no id."""
+    made = [await graded(ledger) for _ in range(2)]
+    asked = [made[0].submission_id, "0000000000000000", ""]
+    assert await ledger.boards.languages(asked) == {made[0].submission_id: "cuda"} and await ledger.boards.languages([]) == {}
+
+
 async def test_a_standing_has_what_its_report_said(ledger, clock):
     """Every field comes back as it was, to the last bit of the score."""
     odd = Score(value=1 / 3 + 1, low=1.2345678901234567, high=1e300)

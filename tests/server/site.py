@@ -11,6 +11,7 @@ from grader.ledger import Ledger
 from grader.model import Score, SourceFile
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
+from grader.server.submission_watch import SubmissionWatch
 from grader.web import pages
 from grader.web.serving import application, web_serving
 from sandbox.protocol import wire
@@ -55,11 +56,12 @@ class Site:
 
     async def enter(
         self, user, score, *, problem_id="sum", half=0.02, device="H200", official=True, at=None, competition_id="spring",
-        sources=None, labels=None, **changes,
+        sources=None, labels=None, stored=False, **changes,
     ):  # fmt: skip
-        """An accepted ranked submission; labels are its tags, parent_id and annotations, changes are of its report."""
+        """An accepted ranked submission; labels are its tags, parent_id and annotations, changes are of its report. stored: to the problem
+        that the site has, and not to a fake of the same name."""
         before, self.clock.now = self.clock.now, at or self.clock.now
-        problem = fakes.problem(problem_id, digest=f"{problem_id:d<64}")
+        problem = self.problems.get(problem_id) if stored else fakes.problem(problem_id, digest=f"{problem_id:d<64}")
         if competition_id:
             problem = problem_for(self.competitions.get(competition_id), problem)
         sources = sources or (SourceFile(path="kernel.cu", content=fakes.SOURCE),)
@@ -101,7 +103,9 @@ async def site(
     clock = Clock()
     async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
         made = Site(ledger, problems, competitions, clock)
-        routes = pages.routes(ledger, problems, competitions, open_server=open_server, **{"standings_s": 0, **options})
+        made.watch = SubmissionWatch(ledger, competitions)
+        usual = {"standings_s": 0, "events": made.watch, **options}
+        routes = pages.routes(ledger, problems, competitions, open_server=open_server, **usual)
 
         async def scrape():
             return b""

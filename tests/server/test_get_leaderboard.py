@@ -56,6 +56,9 @@ async def test_a_ranked_submission_comes_onto_the_board_with_its_score(serve, co
         board = await client.get_leaderboard("competitions/spring", problem="problems/sum")
         (entry,) = board.entries
         assert (entry.rank, entry.submission, entry.score) == (1, done.name, done.score)
+        assert (entry.language, entry.submission_count) == ("cuda", 1)
+        (overall,) = (await client.get_leaderboard("competitions/spring")).entries
+        assert (overall.language, overall.submission_count) == ("", 1)
         assert entry.create_time == done.create_time and "EMULATED_NOT_RANKED" in entry.flags
         assert (board.device, list(board.devices), board.official) == ("fake", ["fake"], False)
         assert (board.score_kind, board.baseline) == (report_pb2.SCORE_KIND_SPEEDUP, "eager")

@@ -14,11 +14,11 @@ from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.html_report.templating import environment
 from grader.ledger import Ledger
-from grader.model import Caller, Competition, Failure, Score, Visibility
+from grader.model import Caller, Competition, Failure, Score, ScoreKind, SourceFile, Visibility
 from grader.rules import leaderboard
 from grader.rules.leaderboard import Standing
 from grader.server.running import serving
-from grader.web import views
+from grader.web import board_views, views
 from grader.web.visibility import asked_from_here, viewer
 from sandbox.protocol import wire
 from tests import fakes
@@ -58,9 +58,60 @@ async def test_a_board_shows_ranks_scores_intervals_and_ties(open_site):
             await here.enter(user, score)
         _, text = await here.get(f"{BOARD}?problem=sum")
         found = [row[:4] for row in rows(text) if row and row[0] and row[0][0].isdigit()]
-        assert [row[:3] for row in found] == [["1", "dan", "3x"], ["2 tie", "ann", "2x"], ["2 tie", "bob", "1.99x"], ["4", "cyd", "1.5x"]]
+        assert [row[:3] for row in found] == [
+            ["1", "dan", "3.00x"], ["2 tie", "ann", "2.00x"], ["2 tie", "bob", "1.99x"], ["4", "cyd", "1.50x"],
+        ]  # fmt: skip
         assert found[0][3].startswith("2.94x to 3.06x ") and text.count('class="chart bar"') == 4
         assert "Practice" not in text and "H200" in text
+
+
+async def test_a_board_has_gap_language_and_number_of_entries(open_site):
+    """The gap is to the first; entries are accepted submissions that count, without those after a freeze."""
+    async with open_site() as here:
+        for user, score in (("ann", 2.0), ("ann", 1.0), ("bob", 1.5), ("bob", 1.4)):
+            await here.enter(user, score)
+        await here.enter("bob", 1.2, at=FREEZE + timedelta(seconds=1))
+        await here.enter("ann", 2.0, problem_id="other")
+        here.clock.now = FREEZE + timedelta(seconds=2)
+        _, text = await here.get(f"{BOARD}?problem=sum")
+        assert [row[1:3] + row[4:7] for row in rows(text)[1:]] == [
+            ["ann", "2.00x", "-", "cuda", "2"],
+            ["bob", "1.50x", "-25.0 %", "cuda", "2"],
+        ]
+        _, overall = await here.get(BOARD)
+        assert [row[1:2] + row[4:7] for row in rows(overall)[1:]] == [["ann", "-", "2", "3"], ["bob", "-38.8 %", "1", "2"]]
+        here.clock.now = END
+        assert [row[6] for row in rows((await here.get(f"{BOARD}?problem=sum"))[1])[1:]] == ["2", "3"]
+
+
+@pytest.mark.parametrize(("kind", "values", "shown"), [
+    (ScoreKind.SPEEDUP, (3.0, 1.999, 1.5), ["3.00x", "2.00x", "1.50x"]),
+    (ScoreKind.SPEEDUP, (12.34, 1.5), ["12.3x", "1.5x"]),
+    (ScoreKind.TIME, (850_000.0, 1_234_567.0), ["850 us", "1235 us"]),
+    (ScoreKind.TIME, (1_500.0, 20_000.0), ["1.50 us", "20.00 us"]),
+    (ScoreKind.TIME, (12.0,), ["12.0 ns"]), (ScoreKind.SPEEDUP, (), []),
+])  # fmt: skip
+def test_a_column_of_scores_has_one_unit_and_one_number_of_decimals(kind, values, shown):
+    """Trailing zeros stay, so that digits are below each other."""
+    figure = board_views.score_column(values, kind)
+    assert [figure(one) for one in values] == shown
+
+
+def test_a_gap_is_to_the_first():
+    """Less speedup, or more time; none of the first and of what has no ratio."""
+    assert board_views.gap(1.5, 2.0, ScoreKind.SPEEDUP) == "-25.0 %" and board_views.gap(3.0, 2.0, ScoreKind.TIME) == "+50.0 %"
+    assert board_views.gap(2.0, 2.0, ScoreKind.TIME) == "" and board_views.gap(0.0, 2.0, ScoreKind.TIME) == ""
+
+
+async def test_sources_have_line_numbers_with_anchors(open_site):
+    """Line 2 of the first file is at #L2, that of the second at #F2L2; a text that looks like markup is text."""
+    async with open_site(open_server=True) as here:
+        files = (SourceFile(path="a.cu", content="one\n<b>two</b>\n"), SourceFile(path="b.cuh", content="x\ny\n"))
+        made = await here.enter("ann", 2.0, sources=files)
+        for path in (f"/submissions/{made}/sources", f"/submissions/{made}"):
+            _, text = await here.get(path)
+            assert '<tr id="L2"><td class="line-number"><a href="#L2" data-line="2" tabindex="-1"></a></td>' in text
+            assert 'id="F2L2"' in text and 'href="#F2L2"' in text and "<b>two" not in text and "b.cuh" in text
 
 
 async def test_boards_are_per_problem_per_device_and_overall(open_site):
@@ -114,12 +165,12 @@ def test_boards_have_pages():
     competition = Competition(competition_id="c", title="", problem_ids=("p",), start_time=START, end_time=END)
     standings = [standing(f"user{number:02}", 100.0 - number) for number in range(53)]
     found = leaderboard.board(competition, standings, problem_id="p")
-    first, second = (views.board(competition, found, START, {}, page=page) for page in (1, 2))
+    first, second = (board_views.board(competition, found, START, {}, page=page) for page in (1, 2))
     assert [one["rank"] for one in first["entries"] + second["entries"]] == list(range(1, 54))
     assert len(second["entries"]) == 3 and second["place"].pages == 2
     dots = [float(re.search(r'class="value mark-0" d="M([\d.]+) ', one["bar"])[1]) for one in first["entries"] + second["entries"]]
     assert dots == sorted(dots, reverse=True) and dots[0] > dots[-1]
-    assert views.board(competition, found, START, {}, page=99)["entries"] == []
+    assert board_views.board(competition, found, START, {}, page=99)["entries"] == []
 
 
 def standing(user, score):
@@ -244,16 +295,18 @@ def test_the_rule_of_what_is_shown():
 
 
 async def test_every_answer_has_the_headers_of_a_page_that_runs_nothing(open_site):
-    """Pages, errors and the style sheet; no cookies; what is not there is a page too."""
+    """Pages, errors and the style sheet; no cookies; what is not there is a page too. Where there is a script, it is ours."""
     async with open_site() as here:
-        for path, status in (("/", 200), (BOARD, 200), ("/static/style.css", 200), ("/nothing", 404), ("/static/../pages.py", 404),
+        for path, status in (("/", 200), (BOARD, 200), ("/problems", 200), ("/problems/sum", 200), ("/competitions", 200),
+                             ("/static/site.js", 200), ("/static/style.css", 200), ("/nothing", 404), ("/static/../pages.py", 404),
                              ("/submissions/x", 404), (f"{BOARD}?problem=none", 404), ("/competitions/%3Cscript%3E", 404)):  # fmt: skip
             answer, text = await here.get(path)
             assert answer.status == status, path
             policy = answer.headers["Content-Security-Policy"]
             assert policy.startswith("default-src 'none'; style-src 'self'; img-src 'self' data:;") and "unsafe" not in policy
             assert answer.headers["X-Content-Type-Options"] == "nosniff" and "Set-Cookie" not in answer.headers
-            assert "<script" not in text and " style=" not in text
+            assert text.count("<script") == (path == "/") == text.count('<script src="/static/site.js" defer></script>')
+            assert " style=" not in text and ("script-src 'self'" in policy) is (path == "/")
 
 
 async def test_a_page_that_has_not_changed_is_not_sent_again(open_site):

@@ -51,6 +51,18 @@ def entry(user: str, low: float, value: float, high: float, minute: int = 0) -> 
     return Entry(user=user, score=Score(value=value, low=low, high=high), create_time=START + timedelta(minutes=minute))
 
 
+def test_an_entry_has_how_many_submissions_of_its_user_count() -> None:
+    """On this device, of this board's problems, before the freeze, by the present rule; on the overall board over all problems."""
+    others = [standing("x", 1.0, device="NVIDIA A100"), standing("x", 1.0, minute=9), standing("x", 1.0, rule="an earlier one")]
+    standings = [*others, standing("x", 2.0), standing("x", 3.0, minute=1), standing("x", 1.5, problem="b", minute=2), standing("y", 1.0)]
+    ruled = replace(COMPETITION, rules={"a": "", "b": ""})
+    before = START + timedelta(minutes=5)
+    for problem_id, counts in (("a", {"x": 2, "y": 1}), ("b", {"x": 1}), ("", {"x": 3, "y": 1})):
+        made = board(ruled, standings, problem_id=problem_id, device="NVIDIA H200", before=before)
+        assert {one.user: one.submission_count for one in made.entries} == counts
+    assert sum(one.submission_count for one in board(ruled, standings, device="NVIDIA H200").entries) == 5
+
+
 def test_the_best_is_first_and_a_gap_is_a_rank() -> None:
     """Of speedups the larger, of times the smaller."""
     standings = [standing("slow", 1.0), standing("fast", 3.0), standing("middle", 2.0)]

@@ -1,0 +1,139 @@
+"""A file to begin with, for each language that a problem takes: it compiles, has the right signature, and writes nothing yet.  Pure.
+
+Made from what every submitter sees of a problem: its entry, inputs and outputs. Never from a workload or the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grader.model import Problem
+from sandbox.protocol import wire
+from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION, cuda_signature, torch_signature, without_model
+
+_C_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+_TORCH_DTYPES = {
+    "float32": "kFloat32",
+    "float16": "kFloat16",
+    "bfloat16": "kBFloat16",
+    "float64": "kFloat64",
+    "int64": "kInt64",
+    "int32": "kInt32",
+    "int16": "kInt16",
+    "int8": "kInt8",
+    "uint8": "kUInt8",
+    "bool": "kBool",
+}
+_PYTHON_SCALARS = {"bool": "bool"} | dict.fromkeys(("float32", "float64", "float16", "bfloat16"), "float")
+_ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: "_torch.cu", PYTHON: ".py"}
+_TODO = "Launch your kernels, and write every element."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterFile:
+    """A file by its name. language: as `submit --language` takes it."""
+
+    language: str
+    name: str
+    content: str
+
+
+def starter_files(problem: Problem) -> list[StarterFile]:
+    """One for each of the problem's languages, in its order, but for those whose arguments are not known and those of other packages."""
+    found = []
+    for language in problem.languages:
+        make = _MAKERS.get(language)
+        content = make(problem) if make else ""
+        if content:
+            found.append(StarterFile(language=language, name=f"{problem.problem_id}{_ENDINGS[language]}", content=content))
+    return found
+
+
+def _cuda(problem: Problem) -> str:
+    signature, spec = cuda_signature(problem.spec), without_model(problem.spec)
+    if not signature:
+        return ""
+    dtypes = {one.dtype for one in (*spec.inputs, *spec.outputs)}
+    headers = ["cuda_runtime.h", *(header for dtype, header in _C_HEADERS.items() if dtype in dtypes)]
+    includes = "\n".join(f"#include <{one}>" for one in headers)
+    outputs = " and ".join(one.name for one in spec.outputs)
+    todo = f"    // Launch your kernels on the stream, and write every element of {outputs}."
+    return f"// grader: problem={problem.problem_id}\n#include <cstdint>\n\n{includes}\n\n{signature} {{\n{todo}\n}}\n"
+
+
+def _torch_extension(problem: Problem) -> str:
+    signature, spec = torch_signature(problem.spec), without_model(problem.spec)
+    if not signature:
+        return ""
+    tensors = [one for one in spec.inputs if one.shape]
+    options = f"{tensors[0].name}.options()" if tensors else "torch::TensorOptions().device(torch::kCUDA)"
+    lines = []
+    for one in spec.outputs:
+        sizes = [_size(axis, spec.inputs, "{name}.size({place})") for axis in one.shape]
+        if "" in sizes or one.dtype not in _TORCH_DTYPES:
+            lines.append(f"torch::Tensor {one.name};  // {_words(one)}")
+        else:
+            lines.append(f"auto {one.name} = torch::empty({{{', '.join(sizes)}}}, {options}.dtype(torch::{_TORCH_DTYPES[one.dtype]}));")
+    names = [one.name for one in spec.outputs]
+    lines += [f"// {_TODO}", f"return {names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'};"]
+    body = "\n".join(f"    {one}" for one in lines)
+    module = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
+    return f"// grader: problem={problem.problem_id}\n#include <torch/extension.h>\n\n{signature} {{\n{body}\n}}\n\n{module}\n"
+
+
+def _python(problem: Problem) -> str:
+    spec, head = problem.spec, f"# grader: problem={problem.problem_id}\nimport torch\n\n\n"
+    if spec.convention is wire.Convention.MODEL:
+        forward = _python_function("forward", spec.inputs, spec, first="self")
+        lines = [
+            f"class {spec.entry}(torch.nn.Module):",
+            "    def __init__(self, *arguments):",
+            "        super().__init__()",
+            "        # Make the layers of the problem's own Model, with the same names: they get its weights.",
+            "",
+            *(f"    {line}" if line else "" for line in forward),
+        ]
+        return head + "\n".join(lines) + "\n"
+    return head + "\n".join(_python_function(spec.entry, spec.inputs, spec)) + "\n"
+
+
+def _python_function(name: str, inputs: Sequence[wire.TensorSpec], spec: wire.ProblemSpec, first: str = "") -> list[str]:
+    """A function's lines; one whose arguments only the problem's code knows takes them all."""
+    own = [first] if first else []
+    if spec.convention is wire.Convention.DATA:
+        return [f"def {name}(data):", f"    # {_TODO}", "    raise NotImplementedError"]
+    if not spec.outputs:
+        return [f"def {name}({', '.join([*own, '*inputs'])}):", f"    # {_TODO}", "    raise NotImplementedError"]
+    taken = [*own, *(f"{one.name}: {'torch.Tensor' if one.shape else _PYTHON_SCALARS.get(one.dtype, 'int')}" for one in inputs)]
+    if spec.convention is wire.Convention.DESTINATION:
+        taken += [f"{one.name}: torch.Tensor" for one in spec.outputs]
+        return [f"def {name}({', '.join(taken)}) -> None:", f"    # {_TODO}", "    pass"]
+    lines, device = [], next((f"{one.name}.device" for one in inputs if one.shape), '"cuda"')
+    for one in spec.outputs:
+        sizes = [_size(axis, inputs, "{name}.shape[{place}]") for axis in one.shape]
+        if "" in sizes:
+            lines.append(f"{one.name} = None  # {_words(one)}")
+        else:
+            shape = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+            lines.append(f"{one.name} = torch.empty({shape}, dtype=torch.{one.dtype}, device={device})")
+    result = "torch.Tensor" if len(spec.outputs) == 1 else "tuple[torch.Tensor, ...]"
+    lines += [f"# {_TODO}", f"return {', '.join(one.name for one in spec.outputs)}"]
+    return [f"def {name}({', '.join(taken)}) -> {result}:", *(f"    {line}" for line in lines)]
+
+
+def _size(axis: str | int, inputs: Sequence[wire.TensorSpec], form: str) -> str:
+    """How code gets the size of an axis from the inputs; "" where no input has it."""
+    if isinstance(axis, int) or axis.isdecimal():
+        return str(axis)
+    for one in inputs:
+        if axis in one.shape:
+            return form.format(name=one.name, place=one.shape.index(axis))
+    return axis if axis in [one.name for one in inputs] else ""
+
+
+def _words(one: wire.TensorSpec) -> str:
+    return f"{one.dtype} of shape ({', '.join(map(str, one.shape))})"
+
+
+_MAKERS = {CUDA: _cuda, TORCH_EXTENSION: _torch_extension, PYTHON: _python}

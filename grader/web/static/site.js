@@ -1,0 +1,67 @@
+// The only script of the site. It fills text in and never makes markup; pages work without it.
+"use strict";
+(() => {
+  const LINES = 50;
+
+  function remaining(ms) {
+    const minutes = Math.max(Math.floor(ms / 60000), 0), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
+    if (days) return `${days} d ${hours % 24} h`;
+    return hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`;
+  }
+
+  function tick() {
+    for (const one of document.querySelectorAll("[data-until]")) {
+      const left = Date.parse(one.dataset.until) - Date.now();
+      one.textContent = left > 0 ? `in ${remaining(left)}` : "now";
+    }
+  }
+
+  function follow(live) {
+    const show = (name, text) => { live.querySelector(`[data-live=${name}]`).textContent = text; };
+    const log = live.querySelector("[data-live=log]");
+    let after = Number(live.dataset.after), source = null, done = false;
+
+    function received(event) {
+      after = Math.max(after, Number(event.lastEventId) || 0);
+      const found = JSON.parse(event.data);
+      if (found.state) show("state", found.state);
+      for (const name of ["stage", "text"]) if (found[name]) {
+        show(name, found[name]);
+        add(found[name]);
+      }
+    }
+
+    function add(text) {
+      if (log.lastElementChild && log.lastElementChild.textContent === text) return;
+      const item = document.createElement("li");
+      item.textContent = text;
+      log.append(item);
+      while (log.children.length > LINES) log.firstChild.remove();
+    }
+
+    function open() {
+      if (source || done) return;
+      source = new EventSource(`${live.dataset.events}?after=${after}`);
+      source.onmessage = received;
+      source.addEventListener("end", () => { done = true; close(); location.reload(); });
+      // Refused: the browser does not try again by itself.
+      source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 10000); };
+    }
+
+    function close() {
+      if (source) source.close();
+      source = null;
+    }
+
+    // A hidden page holds no connection: a browser has only six of them to a host.
+    document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+    addEventListener("pagehide", close);
+    addEventListener("pageshow", () => { if (!document.hidden) open(); });
+    if (!document.hidden) open();
+  }
+
+  tick();
+  setInterval(tick, 30000);
+  const live = document.getElementById("live");
+  if (live) follow(live);
+})();

@@ -1,0 +1,58 @@
+"""Starter files: one for each language, made from the problem, and each of them builds."""
+
+import pytest
+
+from grader.intake.languages import detect, missing_entry
+from grader.model import SourceFile
+from grader.problems.store import import_all
+from grader.views.starter_files import starter_files
+from sandbox.protocol import wire
+from sandbox.protocol.signatures import entry_in
+from tests.harness.client import GradingClient
+from tests.harness.grading import ROOT, load_problem
+from tests.harness.messages import GradingRequest
+
+FOLDERS = ("kernels_examples", *(f"tests/fixtures/{name}" for name in ("kernelbench", "reference_kernels", "flashinfer", "robust_kbench")))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_problem_has_a_starter_that_the_intake_takes(folder):
+    """In every format; Python files are valid, and a file is detected as the language that it is of, with its entry."""
+    found = [one.problem for one in import_all(ROOT / folder) if one.problem is not None]
+    assert found
+    for problem in found:
+        starters = starter_files(problem)
+        assert starters and len({one.name for one in starters}) == len(starters)
+        for one in starters:
+            sources = (SourceFile(path=one.name, content=one.content),)
+            assert detect(sources) == one.language
+            assert missing_entry(one.language, sources, entry_in(problem.spec, one.language)) is None
+            if one.language == "python":
+                compile(one.content, one.name, "exec")
+
+
+def test_starters_are_made_from_the_problem():
+    """Arguments, sizes of outputs and dtypes are the problem's own; nothing is of a hidden size."""
+    by_language = {one.language: one.content for one in starter_files(load_problem("row_softmax"))}
+    assert 'extern "C" void solve(const float* x, float* y, int64_t rows, int64_t cols, cudaStream_t stream) {' in by_language["cuda"]
+    assert "torch::empty({x.size(0), x.size(1)}, x.options().dtype(torch::kFloat32));" in by_language["torch_extension"]
+    assert "y = torch.empty((x.shape[0], x.shape[1]), dtype=torch.float32, device=x.device)" in by_language["python"]
+    assert all("problem=row_softmax" in one and "129" not in one for one in by_language.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["row_softmax", "matmul_fp16", "conv2d_fp32"])
+@pytest.mark.parametrize("language", ["cuda", "torch_extension", "python"])
+def test_a_starter_builds(name, language):
+    """As it is, in a box, for the emulated device."""
+    problem = load_problem(name)
+    starter = next(one for one in starter_files(problem) if one.language == language)
+    request = GradingRequest(
+        isolation="process",
+        problem=problem,
+        sources=(SourceFile(path=starter.name, content=starter.content),),
+        language=language,
+        mode=wire.Mode.TEST,
+    )
+    build, _ = GradingClient.of_this_run().build(request)
+    assert build.outcome is wire.BuildOutcome.BUILT, build.log

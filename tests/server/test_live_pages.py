@@ -1,0 +1,314 @@
+"""The page of a submission while it is graded, and the stream that it reads: the API's WatchSubmission, to the same callers."""
+
+import asyncio
+import contextlib
+import json
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from grader.api.client import GraderClient
+from grader.errors import ShuttingDown
+from grader.model import Failure, Visibility
+from grader.peers import PeerLimits
+from grader.problems.competition_store import problem_for
+from grader.server.running import serving as running_server
+from grader.v1 import report_pb2, submission_pb2
+from grader.web import live_views
+from grader.web.live import LiveSubmissions
+from grader.web.pages import SCRIPT, site_templates
+from grader.web.site import Site
+from sandbox.protocol import wire
+from tests import fakes
+from tests.server.site import END, START, site
+
+LIMIT_S = 30.0  # no stream of these tests lasts so long
+
+
+@pytest.fixture
+def open_site(tmp_path):
+    @contextlib.asynccontextmanager
+    async def start(**options):
+        async with site(tmp_path, **options) as made, aiohttp.ClientSession() as session:
+            made.session = session
+            yield made
+
+    return start
+
+
+async def read(here, path, **headers):
+    """A stream to its end, as events: a dict of fields each."""
+    async with asyncio.timeout(LIMIT_S), here.session.get(here.url(path), headers=headers) as answer:
+        assert answer.status == 200 and answer.headers["Content-Type"] == "text/event-stream"
+        return parsed(await answer.text())
+
+
+def parsed(text):
+    found = [dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":")) for block in text.split("\n\n")]
+    return [one for one in found if one]
+
+
+def texts(events):
+    """Of each event its stage or its result."""
+    return [shown["stage"] or shown["text"] for shown in (json.loads(one["data"]) for one in events if "id" in one)]
+
+
+async def running(here, **fields):
+    """A submission that is being graded, with its lease."""
+    made = await here.ledger.submit(fakes.new_submission(**fields), fakes.problem())
+    return made, await here.ledger.lease("w", ttl_s=300)
+
+
+async def finish(here, held, *facts):
+    await here.ledger.append(held, list(facts))
+    await here.ledger.settle(held, fakes.report())
+
+
+async def test_a_stream_follows_a_submission_to_its_end(open_site):
+    """State, stage and progress; then an event that says so, and the stream is over."""
+    async with open_site(open_server=True) as here:
+        made, held = await running(here)
+        reading = asyncio.create_task(read(here, f"/submissions/{made.submission_id}/events"))
+        await here.ledger.append(held, [fakes.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING)])
+        await finish(here, held, wire.Progress(stage=wire.Stage.VERIFYING, workload_id="n64"), fakes.trial())
+        events = await reading
+        assert events[0] == {"retry": "3000"} and events[-1] == {"event": "end", "data": "{}"}
+        assert texts(events) == ["", "", "on fake", "building", "verifying n64", "n64: passed", ""]
+        assert [json.loads(one["data"])["state"] for one in events if "id" in one] == ["queued", "running", "", "", "", "", "succeeded"]
+        assert [one["id"] for one in events if "id" in one] == ["1", "2", "3", "4", "5", "6", "7"]
+
+
+async def test_a_stream_goes_on_after_what_was_seen(open_site):
+    """By the header that a browser sends when it connects again, else by what the page asks for; a strange number is none."""
+    async with open_site(open_server=True) as here:
+        made, held = await running(here)
+        await finish(here, held, wire.Progress(stage=wire.Stage.BUILDING))
+        at = f"/submissions/{made.submission_id}/events"
+        count = {}
+        for path, headers in ((at, {}), (f"{at}?after=2", {}), (f"{at}?after=1", {"Last-Event-ID": "3"}), (f"{at}?after=4", {}),
+                              (f"{at}?after=-1", {}), (f"{at}?after={'9' * 40}", {}), (at, {"Last-Event-ID": "x"})):  # fmt: skip
+            events = await read(here, path, **headers)
+            count[path, *headers.values()] = len([one for one in events if "id" in one])
+            assert events[-1]["event"] == "end"
+        assert list(count.values()) == [4, 2, 1, 0, 4, 4, 4]
+
+
+async def test_the_page_shows_what_has_happened_and_is_live(open_site):
+    """Without a script it is loaded again every few seconds; with one it goes on after what it shows. At the end it is the report."""
+    async with open_site(open_server=True) as here:
+        made, held = await running(here)
+        await here.ledger.append(held, [wire.Progress(stage=wire.Stage.BUILDING)] * 2)
+        at = here.url(f"/submissions/{made.submission_id}")
+        async with here.session.get(at) as answer:
+            text, policy = await answer.text(), answer.headers["Content-Security-Policy"]
+        assert f'data-events="/submissions/{made.submission_id}/events" data-after="4"' in text and text.count("<li>building") == 1
+        assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in text and ">Reload</a>" in text
+        assert text.count("<script") == 1 and "script-src 'self'; connect-src 'self'" in policy and "unsafe" not in policy
+        await finish(here, held)
+        async with here.session.get(at) as answer:
+            text, policy = await answer.text(), answer.headers["Content-Security-Policy"]
+        assert "ACCEPTED" in text and "<script" not in text and "refresh" not in text and "script-src" not in policy
+
+
+async def test_a_place_in_the_queue_is_shown(open_site):
+    """On the page and in the stream; the stream of one that is cancelled ends."""
+    async with open_site(open_server=True) as here:
+        for _ in range(2):
+            waiting = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        at = f"/submissions/{waiting.submission_id}"
+        async with here.session.get(here.url(at)) as answer:
+            assert "1 ahead in the queue" in await answer.text()
+        reading = asyncio.create_task(read(here, f"{at}/events"))
+        await here.ledger.cancel(waiting.submission_id)
+        events = await reading
+        assert json.loads(events[-2]["data"])["state"] == "cancelled" and events[-1]["event"] == "end"
+
+
+@pytest.mark.parametrize(("open_server", "headers"), [
+    (False, {}), (True, {"Host": "grader.example"}), (True, {"X-Forwarded-For": "192.0.2.1"}), (True, {"Via": "1.1 x"}),
+])  # fmt: skip
+async def test_a_stream_is_there_for_those_only_who_may_see_the_submission(open_site, open_server, headers):
+    """Else it is the page of what is not there, with the same words; the control is every test above."""
+    async with open_site(open_server=open_server) as here:
+        made, _ = await running(here, user="ann")
+        answers = []
+        for submission_id in (made.submission_id, "0000000000000000"):
+            async with here.session.get(here.url(f"/submissions/{submission_id}/events"), headers=headers) as answer:
+                answers.append((answer.status, answer.headers["Content-Type"], await answer.text()))
+        assert answers[0] == answers[1] and answers[0][0] == 404
+
+
+async def test_after_the_end_an_opened_competition_is_streamed_as_it_is_shown(open_site):
+    """One that still waits then; and not before, nor where the competition stays private."""
+    for visibility, ended, status in (
+        (Visibility.AFTER_END, True, 200),
+        (Visibility.AFTER_END, False, 404),
+        (Visibility.PRIVATE, True, 404),
+    ):
+        async with open_site(visibility=visibility.value) as here:
+            made, held = await running(here, user="ann", competition_id="spring")
+            await finish(here, held)
+            here.clock.now = END if ended else START
+            async with here.session.get(here.url(f"/submissions/{made.submission_id}/events")) as answer:
+                assert answer.status == status
+
+
+async def test_secret_workloads_are_not_in_a_stream(open_site):
+    """Neither their names nor numbers; and what comes while they are run comes when something else has happened."""
+    async with open_site(open_server=True) as here:
+        problem = problem_for(here.competitions.get("spring"), fakes.problem())
+        made = await here.ledger.submit(fakes.new_submission(user="ann", competition_id="spring"), problem)
+        held = await here.ledger.lease("w", ttl_s=300)
+        reading = asyncio.create_task(read(here, f"/submissions/{made.submission_id}/events"))
+        secret = [wire.Progress(stage=wire.Stage.VERIFYING, workload_id="secret33"), fakes.trial("secret33", hidden=True)]
+        await here.ledger.append(held, secret)
+        async with here.session.get(here.url(f"/submissions/{made.submission_id}")) as answer:
+            page = await answer.text()
+        await finish(here, held, *secret)
+        for text in (page, json.dumps(await reading)):
+            assert "verifying hidden-1" in text and "secret33" not in text and "33" not in text.replace(made.submission_id, "")
+
+
+async def test_streams_are_limited_and_counted(open_site):
+    """One address has so many; what is over is refused at once, and one that has ended makes room."""
+    async with open_site(open_server=True, stream_limits=PeerLimits(total=9, per_address=2)) as here:
+        made, held = await running(here)
+        at = here.url(f"/submissions/{made.submission_id}/events")
+        async with contextlib.AsyncExitStack() as stack:
+            opened = [await stack.enter_async_context(here.session.get(at)) for _ in range(2)]
+            async with here.session.get(at) as refused:
+                assert refused.status == 503 and refused.headers["Retry-After"] == "10" and [one.status for one in opened] == [200, 200]
+            await finish(here, held)
+            for one in opened:
+                assert "event: end" in await one.text()
+        assert (await read(here, f"/submissions/{made.submission_id}/events"))[-1]["event"] == "end"
+
+
+class Silent:
+    """Events that never come, until it is told to end."""
+
+    def __init__(self):
+        self.leaving, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, caller, submission_id, after):
+        try:
+            await self.leaving.wait()
+            raise ShuttingDown()
+            yield
+        finally:
+            self.ended.set()
+
+
+async def test_a_silent_stream_has_heartbeats_and_ends_with_the_server(open_site):
+    """Comments, which a browser does not show; a server that leaves ends it without an end event, so that the browser comes again."""
+    async with open_site(open_server=True) as here:
+        made, _ = await running(here)
+        events = Silent()
+        live = live_submissions(here, events)
+        async with serving(live) as port, here.session.get(f"http://127.0.0.1:{port}/submissions/{made.submission_id}/events") as answer:
+            lines = [await answer.content.readline() for _ in range(6)]
+            assert lines.count(b": still here\n") >= 2 and live.count.total == 1
+            events.leaving.set()
+            async with asyncio.timeout(LIMIT_S):
+                assert b"event: end" not in await answer.read()
+
+
+async def test_a_server_that_stops_ends_its_streams(settings, kernel):
+    """The submission is given back to the queue, and the browser comes again."""
+    there = settings.model_copy(update={"web": "127.0.0.1:0"})
+    async with aiohttp.ClientSession() as session:
+        async with running_server(there, fakes.wiring()) as server, GraderClient(server.address) as client:
+            made = await client.submit(kernel("hang"))
+            answer = await session.get(f"http://{server.web_address}/{made.name}/events")
+            while b"building" not in await answer.content.readline():
+                pass
+        async with asyncio.timeout(LIMIT_S):
+            assert b"event: end" not in await answer.read()
+
+
+async def test_the_page_has_all_that_has_happened_however_much(open_site):
+    """More than is read of the ledger at once; the last lines are shown."""
+    async with open_site(open_server=True) as here:
+        made, held = await running(here)
+        await here.ledger.append(held, [wire.Progress(stage=wire.Stage.VERIFYING, workload_id=f"n{number}") for number in range(600)])
+        async with here.session.get(here.url(f"/submissions/{made.submission_id}")) as answer:
+            text = await answer.text()
+        assert 'data-after="602"' in text and "verifying n599" in text and text.count("<li>verifying") == live_views.LINES
+
+
+async def test_a_reader_who_leaves_ends_the_stream(open_site):
+    """At the next heartbeat nothing of it is left: no watch, and no place among those that are counted."""
+    async with open_site(open_server=True) as here:
+        made, _ = await running(here)
+        events = Silent()
+        live = live_submissions(here, events)
+        async with serving(live) as port:
+            answer = await here.session.get(f"http://127.0.0.1:{port}/submissions/{made.submission_id}/events")
+            await answer.content.readline()
+            answer.close()
+            async with asyncio.timeout(LIMIT_S):
+                await events.ended.wait()
+                while live.count.total:
+                    await asyncio.sleep(0)
+
+
+def live_submissions(here, events):
+    """With a short pause between heartbeats."""
+    made = Site(ledger=here.ledger, problems=here.problems, competitions=here.competitions, open_server=True, templates=site_templates())
+    return LiveSubmissions(made, events, PeerLimits(total=9, per_address=9), heartbeat_s=0.01)
+
+
+@contextlib.asynccontextmanager
+async def serving(live):
+    app = web.Application()
+    app.add_routes([web.get("/submissions/{id}/events", live.events)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    listening = web.TCPSite(runner, "127.0.0.1", 0)
+    await listening.start()
+    try:
+        yield listening._server.sockets[0].getsockname()[1]
+    finally:
+        await runner.cleanup()
+
+
+def event(**fields):
+    return submission_pb2.SubmissionEvent(sequence=7, attempt=1, **fields)
+
+
+@pytest.mark.parametrize(("made", "text"), [
+    (event(trial=report_pb2.Trial(workload_id="n64\r\n\r\nevent: end", outcome="TRIAL_OUTCOME_PASSED")), "n64 event: end: passed"),
+    (event(environment=report_pb2.Environment(device="\u202e<b>\x1b[31m")), "on \\u202e<b>\\x1b[31m"),
+    (event(progress=submission_pb2.Progress(stage="STAGE_MEASURING", workload_id="n64")), "measuring n64"),
+    (event(progress=submission_pb2.Progress(stage="STAGE_LOADING", process=2, process_count=3)), "process 2 of 3: loading"),
+    (event(build=report_pb2.Build(outcome="BUILD_OUTCOME_BUILT")), "build: built"),
+])  # fmt: skip
+def test_a_text_is_one_line_of_one_event(made, text):
+    """No text ends its event or forges another one; nothing hides or reorders it."""
+    found = live_views.message(made)
+    assert texts(parsed(found.decode())) == [text] and found.count(b"\n") == 3 and found.isascii()
+
+
+def test_what_says_nothing_is_not_sent():
+    """Facts that concern the grader alone are empty events; of a hidden workload pages show no time, of a public one they do."""
+    assert live_views.message(event()) == b""
+    for hidden in (True, False):
+        found = live_views.message(event(measurement=report_pb2.Measurement(workload_id="n64", hidden=hidden)))
+        assert (found == b"") is hidden
+
+
+def test_the_script_is_small_and_makes_no_markup():
+    """Text only, and below 4 KB."""
+    text = SCRIPT.read_text()
+    assert len(text.encode()) < 4096
+    for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval", "Function(", ".style", "import"):
+        assert word not in text, word
+
+
+async def test_a_failure_ends_the_stream_too(open_site):
+    """Where the grader failed there is no report, and the page says so."""
+    async with open_site(open_server=True) as here:
+        made, held = await running(here)
+        await here.ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no box", final=True))
+        assert (await read(here, f"/submissions/{made.submission_id}/events"))[-1]["event"] == "end"

@@ -1,0 +1,176 @@
+"""The site in a real browser: on a phone, in light and dark, by keyboard, and live while a submission is graded."""
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from grader.model import SourceFile
+from sandbox.protocol import wire
+from tests import fakes
+from tests.server.browser import EVIL
+from tests.server.site import site
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+NARROW = {"width": 390, "height": 844}
+LONG = "cyd-with-a-name-as-long-as-names-may-be-here"
+# The colours of each text and of what is behind it, and the ratio between them as WCAG 2 has it; texts below what AA asks for.
+CONTRAST = """() => {
+  const parts = (color) => color.match(/[0-9.]+/g).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((one) => one / 255)
+    .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, index) => sum + one * [0.2126, 0.7152, 0.0722][index], 0);
+  const behind = (node) => {
+    for (let one = node; one; one = one.parentElement) {
+      const color = parts(getComputedStyle(one).backgroundColor);
+      if (color.length < 4 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((one) => one.nodeType === 3 && one.data.trim());
+    if (!own || node.closest("svg") || !node.getClientRects().length) continue;
+    const [first, second] = [light(parts(getComputedStyle(node).color)), light(behind(node))];
+    const ratio = (Math.max(first, second) + 0.05) / (Math.min(first, second) + 0.05);
+    if (ratio < 4.5) found.push([node.tagName, node.className, node.textContent.slice(0, 40), ratio.toFixed(2)]);
+  }
+  return found;
+}"""
+
+
+@asynccontextmanager
+async def reader(browser, **options):
+    """A page that notes what it complains of."""
+    context = await browser.new_context(viewport=NARROW, **options)
+    page = await context.new_page()
+    page.complaints = []
+    page.on("console", lambda message: page.complaints.append(message.text))
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    try:
+        yield page
+    finally:
+        await context.close()
+
+
+async def filled(here):
+    """A board with ties, long names and flags, and a submission that is being graded. Every path, by a name for screenshots."""
+    source = "// " + "x" * 300 + "\n" + "".join(f"int line{number};\n" for number in range(200))
+    for user, score in (("ann", 2.0), ("bob", 1.99), (LONG, 1.5)):
+        made = await here.enter(user, score, stored=True, sources=(SourceFile(path="kernel.cu", content=source),), flags=("THROTTLED",))
+    running = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+    await here.ledger.append(await here.ledger.lease("w", ttl_s=300), [wire.Progress(stage=wire.Stage.BUILDING)])
+    return {
+        "home": "/", "competitions": "/competitions", "overall": "/competitions/spring", "board": "/competitions/spring?problem=sum",
+        "problems": "/problems", "problem": "/problems/sum", "report": f"/submissions/{made}", "sources": f"/submissions/{made}/sources",
+        "running": f"/submissions/{running.submission_id}", "absent": "/nothing",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_no_page_scrolls_sideways_on_a_phone_and_every_text_can_be_read(browser, tmp_path, scheme):
+    """At 390 px tables scroll in a container of their own; contrast is at least AA; the policy is not broken."""
+    async with site(tmp_path, open_server=True, api_address="127.0.0.1:50551") as here:
+        paths = await filled(here)
+        async with reader(browser, color_scheme=scheme) as page:
+            for name, path in paths.items():
+                await page.goto(here.url(path))
+                await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"], name
+                outside = "[...document.querySelectorAll('table')].filter((one) => !one.closest('.wide, details')).length"
+                assert await page.evaluate(outside) == 0, name
+                assert await page.evaluate(CONTRAST) == [], name
+                if shots := os.environ.get("GRADER_SCREENSHOTS"):  # a directory: for a look at them
+                    await page.screenshot(path=f"{shots}/{name}-390-{scheme}.png", full_page=True)
+            assert [one for one in page.complaints if "404" not in one] == []
+
+
+async def test_a_board_aligns_digits_and_shows_where_the_keyboard_is(browser, tmp_path):
+    """Figures of a column have one width; the scroller is reached by Tab, and has an outline then."""
+    async with site(tmp_path, open_server=True) as here:
+        paths = await filled(here)
+        async with reader(browser) as page:
+            await page.goto(here.url(paths["board"]))
+            scores = page.locator("table.board tbody td:nth-child(3)")
+            assert await scores.all_inner_texts() == ["2.00x", "1.99x", "1.50x"]
+            assert await scores.first.evaluate("(one) => getComputedStyle(one).fontVariantNumeric") == "tabular-nums"
+            for _ in range(30):
+                await page.keyboard.press("Tab")
+                if await page.evaluate("document.activeElement.classList.contains('wide')"):
+                    break
+            style = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle + document.activeElement.className")
+            assert style == "solidwide"
+
+
+async def test_a_line_of_a_source_has_an_address(browser, tmp_path):
+    """#L150 is on the screen, and marked."""
+    async with site(tmp_path, open_server=True) as here:
+        paths = await filled(here)
+        async with reader(browser) as page:
+            await page.goto(here.url(f"{paths['sources']}#L150"))
+            line = page.locator("tr:target")
+            assert await line.get_attribute("id") == "L150" and "line148" in await line.inner_text()
+            box = await line.bounding_box()
+            assert 0 <= box["y"] < NARROW["height"]
+
+
+async def test_the_page_of_a_submission_is_live(browser, tmp_path):
+    """What happens is filled in as text, whatever it is; at the end the report is there. A strict policy, and no complaint."""
+    async with site(tmp_path, open_server=True) as here:
+        made = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        async with reader(browser) as page:
+            await page.goto(here.url(f"/submissions/{made.submission_id}"))
+            await page.get_by_text("queued").wait_for()
+            held = await here.ledger.lease("w", ttl_s=300)
+            await page.locator("[data-live=state]").get_by_text("running").wait_for()
+            await here.ledger.append(held, [replace(fakes.ENVIRONMENT, device=EVIL[:100]), wire.Progress(stage=wire.Stage.BUILDING)])
+            await page.locator("[data-live=stage]").get_by_text("building").wait_for()
+            assert "<script>document.title" in await page.locator("[data-live=log]").text_content() and await page.title() != "ran"
+            await here.ledger.settle(held, fakes.report())
+            await page.get_by_text("ACCEPTED").first.wait_for()
+            assert await page.locator("#live, script").count() == 0 and page.complaints == []
+
+
+async def test_the_page_of_a_submission_works_without_a_script(browser, tmp_path):
+    """It loads itself again until there is a report."""
+    async with site(tmp_path, open_server=True) as here:
+        made = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        async with reader(browser, java_script_enabled=False) as page:
+            await page.goto(here.url(f"/submissions/{made.submission_id}"))
+            await page.locator("#live noscript a").wait_for()
+            await here.ledger.settle(await here.ledger.lease("w", ttl_s=300), fakes.report())
+            await page.get_by_text("ACCEPTED").first.wait_for()
+
+
+async def test_a_hidden_page_holds_no_stream(browser, tmp_path):
+    """It is closed when the tab is hidden, and opened behind what was seen when it is shown again."""
+    async with site(tmp_path, open_server=True) as here:
+        made = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        held = await here.ledger.lease("w", ttl_s=300)
+        hide = "(hidden) => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});" \
+            " document.dispatchEvent(new Event('visibilitychange')); }"  # fmt: skip
+        async with reader(browser) as page:
+            asked = []
+            page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]) if "/events" in request.url else None)
+            await page.goto(here.url(f"/submissions/{made.submission_id}"))
+            await page.evaluate(hide, True)
+            await here.ledger.append(held, [wire.Progress(stage=wire.Stage.BUILDING)])
+            await asyncio.to_thread(lambda: None)
+            assert await page.locator("[data-live=log] li").count() == 0
+            await page.evaluate(hide, False)
+            await page.locator("[data-live=stage]").get_by_text("building").wait_for()
+            assert asked == ["events?after=2", "events?after=2"]
+
+
+async def test_a_countdown_goes_on_where_there_is_a_script(browser, tmp_path):
+    """By the reader's clock; the date stays."""
+    async with site(tmp_path) as here, reader(browser) as page:
+        await page.clock.install(time=datetime(2026, 5, 1, 0, 30, tzinfo=UTC))
+        await page.goto(here.url("/"))
+        shown = page.locator("[data-until]")
+        assert await shown.inner_text() == "in 1 d 23 h"
+        await page.clock.run_for(2 * 3600 * 1000)
+        assert await shown.inner_text() == "in 1 d 21 h" and "2026-05-03 00:00 UTC" in await page.inner_text("main")

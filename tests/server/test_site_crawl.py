@@ -1,0 +1,145 @@
+"""Every page that a link leads to, and every path that could be guessed, by each kind of caller: nothing that the API hides is there."""
+
+import contextlib
+import html
+import re
+from urllib.parse import urljoin
+
+import aiohttp
+import pytest
+
+from grader import errors
+from grader.access import ANYBODY
+from grader.api.client import GraderClient
+from grader.ledger import Ledger
+from grader.model import Caller, Scope
+from grader.server import caller
+from grader.server.running import serving
+from grader.server.service import GraderServicer
+from grader.v1 import grader_service_pb2 as api
+from sandbox.protocol import wire
+from tests import fakes
+from tests.server.site import END, START, site
+from tests.server.test_competing import toml
+from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
+
+USUAL = (Scope.SUBMIT, Scope.READ)
+PEOPLE = {"anonymous": None, "alice": USUAL, "bob": USUAL, "root": tuple(Scope)}
+PAGE_LIMIT_BYTES = 100_000
+LINK = re.compile(r'(?:href|src|data-events)="([^"#]*)')
+
+
+async def crawl(url, guesses=(), headers=None):
+    """Every path of the site that can be reached, with its status and text."""
+    found, left = {}, ["/", *guesses]
+    async with aiohttp.ClientSession(headers=headers or {}) as session:
+        while left:
+            path = left.pop()
+            if path in found:
+                continue
+            async with session.get(f"{url}{path}", allow_redirects=False) as answer:
+                found[path] = (answer.status, await answer.text())
+            links = [urljoin(path, html.unescape(one)) for one in LINK.findall(found[path][1])]
+            left += [one for one in links if one.startswith("/") and one not in found]
+    return found
+
+
+def paths_of(submission_id):
+    return [f"/submissions/{submission_id}{rest}" for rest in ("", "/sources", "/events", "/events?after=3", "/artifacts/trace.json")]
+
+
+@contextlib.asynccontextmanager
+async def keyed_site(settings, place, auth="keys"):
+    """A server with pages, a competition with secrets and everybody's key; alice's submissions are told all that is secret."""
+    (place / "competitions").mkdir()
+    (place / "competitions" / "competition.toml").write_text(toml("one", more=SECRET))
+    there = settings.model_copy(update={"competitions": (place / "competitions",), "web": "127.0.0.1:0", "auth": auth})
+    async with serving(there, fakes.wiring(Telltale())) as running, GraderClient(running.address) as client:
+        yield running, there, client
+
+
+async def submitted(client, kernel):
+    """Accepted and wrong ones, ranked in the competition and outside of it, each to its end."""
+    made = []
+    for order in ("accept", "wrong"):
+        for mode, competition in ((wire.Mode.RANKED, "one"), (wire.Mode.TEST, "one"), (wire.Mode.TEST, "")):
+            one = await client.submit(kernel(order, mode=mode, competition_id=competition))
+            made.append((one.name.rpartition("/")[2], [event async for event in client.watch(one.name)][-1]))
+    return [name for name, _ in made]
+
+
+async def test_on_a_server_with_keys_every_caller_sees_the_same_and_no_submission(settings, place, kernel):
+    """A key opens nothing on the pages; a submission is there for none of them while the competition runs, and no secret is."""
+    async with keyed_site(settings, place) as (running, there, _):
+        async with Ledger.open(there.ledger) as ledger:
+            keys = {name: (await ledger.keys.create(name, frozenset(scopes)))[1] for name, scopes in PEOPLE.items() if scopes}
+        async with GraderClient(running.address, key=keys["alice"]) as alice:
+            made = await submitted(alice, kernel)
+            hanging = (await alice.submit(kernel("hang"))).name.rpartition("/")[2]
+        guesses = [path for one in (*made, hanging) for path in paths_of(one)]
+        seen = {}
+        for name in PEOPLE:
+            headers = {"Authorization": f"Bearer {keys[name]}"} if name in keys else {}
+            seen[name] = await crawl(f"http://{running.web_address}", guesses, headers)
+        first = seen["anonymous"]
+        assert all(one == first for one in seen.values())
+        assert {path for path, (status, _) in first.items() if status != 200} == set(guesses)
+        assert {"/", "/competitions/one", "/problems/sum", "/problems/sum/sum.cu", "/static/site.js"} <= set(first)
+        text = [one for _, one in first.values()]
+        assert "alice" in first["/competitions/one"][1]  # the board is for all
+        assert found_in((*PLANTED, "secret33", "33"), text) == [] and not any(one in page for one in (*made, hanging) for page in text)
+        assert "grade: accept" not in str(text) and "Queue" not in first["/"][1]
+
+
+async def test_on_a_server_without_keys_hidden_sizes_are_on_no_page(settings, place, kernel):
+    """Everything else is: reports, sources, streams. The control of the test above."""
+    async with keyed_site(settings, place, auth="none") as (running, _, client):
+        made = await submitted(client, kernel)
+        found = await crawl(f"http://{running.web_address}", [path for one in made for path in paths_of(one)])
+        shown = {path for path, (status, _) in found.items() if status == 200}
+        assert {path for one in made for path in paths_of(one)[:4]} <= shown and "grade: accept" in str(found)
+        assert found_in((*PLANTED, "secret33"), [text for _, text in found.values()]) == []
+        large = {path: len(text.encode()) for path, (_, text) in found.items() if len(text.encode()) >= PAGE_LIMIT_BYTES}
+        assert large == {}
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("visibility", ["private", "after_end"])
+async def test_a_page_of_a_submission_is_there_where_the_api_shows_it(tmp_path, visibility, ended):
+    """To a caller whom it does not know; and boards link only to what is there."""
+    async with site(tmp_path, visibility=visibility) as here:
+        made = [await here.enter("ann", 2.0), await here.enter("bob", 1.5), await here.enter("ann", 2.0, competition_id="")]
+        made.append((await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id)
+        here.clock.now = END if ended else START
+        found = await crawl(here.url(), [path for one in made for path in paths_of(one)[:3]])
+        for one in made:
+            shown = await api_shows(here, one, ANYBODY)
+            assert {found[path][0] for path in paths_of(one)[:3]} == {200 if shown else 404}
+        linked = {path for path in found if path.startswith("/submissions/")} - {path for one in made for path in paths_of(one)[:3]}
+        assert linked == set()
+
+
+async def api_shows(here, submission_id, viewer):
+    """Whether GetSubmission answers this viewer."""
+    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
+    caller.enter(viewer)
+    try:
+        await service.GetSubmission(api.GetSubmissionRequest(name=f"submissions/{submission_id}"), None)
+    except errors.SubmissionNotFound:
+        return False
+    finally:
+        caller.enter(Caller())
+    return True
+
+
+async def test_problem_pages_show_what_get_problem_shows(tmp_path):
+    """All public workloads and every field for people, and of hidden ones how many."""
+    async with site(tmp_path) as here:
+        service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
+        caller.enter(ANYBODY)
+        shown = await service.GetProblem(api.GetProblemRequest(name="problems/sum"), None)
+        found = await crawl(here.url())
+        page = html.unescape(found["/problems/sum"][1])
+        for part in (shown.title, shown.cuda_signature, shown.workloads[0].workload_id, f"And {shown.hidden_workload_count} hidden."):
+            assert part in page
+        assert "reference" not in page.replace("|reference|", "") and "secret33" not in page
