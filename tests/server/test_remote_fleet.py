@@ -229,10 +229,14 @@ async def busy(fleet):
 
 
 async def refusal_of(address, given):
-    """With what code a worker with these credentials is kept out."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        async with inside(address, credentials=given):
-            pass
+    """With what code a worker with these credentials is kept out. A stream that the server resets before its answer is read is INTERNAL to
+    gRPC, on a busy machine; a worker tries again then."""
+    for _ in range(5):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async with inside(address, credentials=given):
+                pass
+        if caught.value.code() is not grpc.StatusCode.INTERNAL:
+            break
     return caught.value.code()
 
 
