@@ -26,6 +26,7 @@ def profile_to_proto(profile: wire.KernelProfile) -> report_pb2.Profile:
         remarks=profile.remarks,
         order_swap=order_swap_to_proto(profile.order_swap),
         findings=[_finding(one) for one in profile.findings],
+        access_counts=_access_counts(profile.access_counts),
     )
 
 
@@ -72,6 +73,22 @@ def _finding(found: wire.SanitizerFinding) -> report_pb2.SanitizerFinding:
         thread=found.thread,
         count=found.count,
     )
+
+
+def _access_counts(found: wire.AccessCounts | None) -> report_pb2.AccessCounts | None:
+    if found is None:
+        return None
+    return report_pb2.AccessCounts(
+        lines=[_line_counts(one) for one in found.lines],
+        counted_blocks=found.counted_blocks,
+        blocks=found.blocks,
+        partial=found.partial,
+    )
+
+
+def _line_counts(found: wire.LineCounts) -> report_pb2.LineCounts:
+    access = report_pb2.MemoryAccess.Value(f"MEMORY_ACCESS_{found.access.name}")
+    return report_pb2.LineCounts(**{**asdict(found), "access": cast(report_pb2.MemoryAccess, access)})
 
 
 def _launch(launch: wire.KernelLaunch) -> report_pb2.KernelLaunch:

@@ -11,9 +11,9 @@ from rich.text import Text
 from grader.cli import times
 from grader.cli.text import one_line, plain
 from grader.v1 import report_pb2
-from grader.views import formatting
+from grader.views import access_counts, formatting
 
-_MOST_LAUNCHES, _MOST_FINDINGS = 12, 10
+_MOST_LAUNCHES, _MOST_FINDINGS, _MOST_LINES = 12, 10, 12
 _DETAIL_CHARS = 400
 _STYLES = {
     report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
@@ -32,6 +32,10 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
     if profile.findings:
         yield Text()
         yield _findings(profile.findings)
+    if profile.access_counts.lines:
+        yield Text()
+        yield _access_counts(profile.access_counts)
+        yield plain(access_counts.NOTE, "dim")
     if profile.kernels:
         yield Text()
         yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
@@ -41,8 +45,9 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
         yield _launches(profile.launches, profile.workload_id)
     for remark in profile.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_DETAIL_CHARS)}", "yellow")
-    files = "" if profile.findings else f" Its files: grader-cli artifacts {one_line(submission_id)} --out DIR"
-    yield plain(f"{'What the sanitizer saw' if profile.findings else 'A profile'} decides nothing.{files}", "dim")
+    sanitized = profile.findings or profile.access_counts.lines
+    files = "" if sanitized else f" Its files: grader-cli artifacts {one_line(submission_id)} --out DIR"
+    yield plain(f"{'What the sanitizer saw' if sanitized else 'A profile'} decides nothing.{files}", "dim")
 
 
 def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
@@ -58,6 +63,17 @@ def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
         )
     if len(findings) > _MOST_FINDINGS:
         table.add_row("", "", f"and {len(findings) - _MOST_FINDINGS} more; --json has them all", "")
+    return table
+
+
+def _access_counts(found: report_pb2.AccessCounts) -> Table:
+    table = Table(box=None, pad_edge=False, title=access_counts.title(found), title_justify="left")
+    for number, heading in enumerate(access_counts.HEADINGS):
+        table.add_column(heading.lower(), justify="left" if number < 2 else "right")
+    for one in found.lines[:_MOST_LINES]:
+        table.add_row(*(plain(one_line(cell)) for cell in access_counts.cells(one)))
+    if len(found.lines) > _MOST_LINES:
+        table.add_row(f"and {len(found.lines) - _MOST_LINES} more; --json has them all")
     return table
 
 

@@ -14,6 +14,7 @@ from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE
 
 NOTE_LIMIT_BYTES = 256 * 1024
 TOOL_LIMIT, LAUNCH_LIMIT, FINDING_LIMIT, DETAIL_LIMIT_CHARS, TOOL_LIMIT_CHARS, ARCHITECTURE_LIMIT_CHARS = 16, 64, 50, 400, 64, 16
+COUNTED_LINE_LIMIT = 40
 AXES = 3
 
 
@@ -70,6 +71,7 @@ def checked(profile: wire.KernelProfile) -> wire.KernelProfile:
         ),
         remarks=tuple(plain(one, REMARK_LIMIT_CHARS) for one in profile.remarks[:REMARK_LIMIT]),
         findings=tuple(_bounded_finding(one) for one in profile.findings[:FINDING_LIMIT] if _possible_finding(one)),
+        access_counts=_checked_counts(profile.access_counts),
     )
 
 
@@ -91,6 +93,19 @@ def _possible_finding(found: wire.SanitizerFinding) -> bool:
         and all(0 <= one < 2**31 for one in where)
         and all(0 <= one < 2**31 for one in (found.line, found.other_line, found.count))
     )
+
+
+def _checked_counts(found: wire.AccessCounts | None) -> wire.AccessCounts | None:
+    """None where even the number of blocks can't be."""
+    if found is None or not 0 < found.counted_blocks <= found.blocks < 2**53:
+        return None
+    lines = (replace(one, path=plain(one.path, NAME_LIMIT_CHARS)) for one in found.lines[:COUNTED_LINE_LIMIT] if _possible_counts(one))
+    return replace(found, lines=tuple(lines))
+
+
+def _possible_counts(one: wire.LineCounts) -> bool:
+    numbers = (one.transactions, one.least_transactions, one.active_lanes, one.requested_bytes)
+    return 0 < one.line < 2**31 and 0 < one.requests < 2**53 and all(0 <= number < 2**53 for number in numbers)
 
 
 def bounded(files: Iterable[ClaimedFile]) -> tuple[list[ClaimedFile], list[str]]:

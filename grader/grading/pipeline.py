@@ -31,7 +31,7 @@ from grader.grading.profile import (
 )
 from grader.grading.redaction import after_hidden, run_end
 from grader.grading.run_box import HeldRunBox, RunBox
-from grader.grading.sanitize import not_built, sanitizer_follows, tool_for
+from grader.grading.sanitize import not_built, sanitizer_follows, tool_for, without_counts
 from grader.grading.step_clock import StepClock
 from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
@@ -216,7 +216,7 @@ async def _sanitize(
         async with seat.lane() as lane, aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as found:
             async for each in found:
                 if isinstance(each, ProfileClaims):
-                    claimed.append(each)
+                    claimed.append(each if lease.submission.new.mode is wire.Mode.SANITIZE else without_counts(each))
         async for fact in profiled(tuple(claimed), host, build):
             yield fact
 

@@ -125,6 +125,7 @@ def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
         launches=tuple(launch for one in profiles for launch in one.launches)[: claims.LAUNCH_LIMIT],
         remarks=tuple(dict.fromkeys(remark for one in profiles for remark in one.remarks)),
         findings=tuple(found for one in profiles for found in one.findings)[: claims.FINDING_LIMIT],
+        access_counts=next((one.access_counts for one in profiles if one.access_counts is not None), None),
         order_swap=next((one.order_swap for one in profiles if one.order_swap is not None), None),
     )
 
@@ -149,7 +150,8 @@ async def static_profile(lease: Lease, host: Host, work: Workspace, environment:
             end = await _ended(host, spec)
         found = await asyncio.to_thread(claims.take, out_dir, STATIC_TOOLS)
     # The static tools claim nothing of a run.
-    return unless_missing(replace(found, profile=replace(found.profile, launches=(), workload_id="")), COMPILERS, end)
+    profile = replace(found.profile, launches=(), findings=(), access_counts=None, workload_id="")
+    return unless_missing(replace(found, profile=profile), COMPILERS, end)
 
 
 def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClaims:
@@ -196,9 +198,12 @@ async def run_profile(
     workload_id = wanted.problem.workloads[0].workload_id
     # It compiles nothing. Which workload it was is not the box's to say. Launches are what torch's profiler has to say.
     launches = () if tool.command else found.profile.launches
-    findings = found.profile.findings if tool.name == EMULATED_SANITIZER else ()
-    shown_id = workload_id if launches or findings or swapped else ""
-    profile = replace(found.profile, kernels=(), architecture="", launches=launches, findings=findings, workload_id=shown_id)
+    sanitizes = tool.name == EMULATED_SANITIZER
+    findings, counts = (found.profile.findings, found.profile.access_counts) if sanitizes else ((), None)
+    shown_id = workload_id if launches or findings or counts or swapped else ""
+    profile = replace(
+        found.profile, kernels=(), architecture="", launches=launches, findings=findings, access_counts=counts, workload_id=shown_id
+    )
     checked = unless_missing(replace(found, profile=profile), tool.name, end)
     yield replace(checked, profile=replace(checked.profile, order_swap=swapped))
 

@@ -5,6 +5,8 @@ It looks in a box of its own, at one public workload, with no more rights than t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grader.grading.build import module_argv
 from grader.grading.claims import ProfileClaims
 from grader.grading.profile import GPU_SANITIZER, RunTool, without_result
@@ -45,6 +47,11 @@ def tool_for(language: str, *, on_gpu: bool) -> RunTool | ProfileClaims:
     if not is_compiled(language):
         return without_result(ToolOutcome.UNAVAILABLE, "it looks at CUDA C++ only, not at kernels in Python", EMULATED_SANITIZER)
     return SANITIZER
+
+
+def without_counts(found: ProfileClaims) -> ProfileClaims:
+    """What explains a failed test: findings, and not how the kernel uses memory."""
+    return replace(found, profile=replace(found.profile, access_counts=None))
 
 
 def not_built(build: wire.Build) -> ProfileClaims:

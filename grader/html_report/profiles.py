@@ -1,11 +1,11 @@
-"""What a report shows of a profile: tools, findings, kernels, launches.  Pure."""
+"""What a report shows of a profile: tools, findings, counts, kernels, launches.  Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from grader.v1 import report_pb2
-from grader.views import formatting
+from grader.views import access_counts, formatting
 
 ROWS = 1_000  # of a table
 
@@ -22,6 +22,16 @@ def profile(found: report_pb2.Profile) -> dict[str, Any]:
         "launches": [_launch(one) for one in found.launches][:ROWS],
         "remarks": list(found.remarks)[:ROWS],
         "findings": [_finding(one) for one in found.findings][:ROWS],
+        "counts": _counts(found.access_counts) if found.access_counts.lines else None,
+    }
+
+
+def _counts(found: report_pb2.AccessCounts) -> dict[str, Any]:
+    return {
+        "title": access_counts.title(found),
+        "headings": access_counts.HEADINGS,
+        "note": access_counts.NOTE,
+        "rows": [access_counts.cells(one) for one in found.lines][:ROWS],
     }
 
 

@@ -34,6 +34,16 @@ class SanitizerFindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SANITIZER_FINDING_KIND_INACTIVE_LANE: _ClassVar[SanitizerFindingKind]
     SANITIZER_FINDING_KIND_UNCHECKED_LAUNCH: _ClassVar[SanitizerFindingKind]
 
+class MemoryAccess(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MEMORY_ACCESS_UNSPECIFIED: _ClassVar[MemoryAccess]
+    MEMORY_ACCESS_GLOBAL_LOAD: _ClassVar[MemoryAccess]
+    MEMORY_ACCESS_GLOBAL_STORE: _ClassVar[MemoryAccess]
+    MEMORY_ACCESS_GLOBAL_ATOMIC: _ClassVar[MemoryAccess]
+    MEMORY_ACCESS_SHARED_LOAD: _ClassVar[MemoryAccess]
+    MEMORY_ACCESS_SHARED_STORE: _ClassVar[MemoryAccess]
+    MEMORY_ACCESS_SHARED_ATOMIC: _ClassVar[MemoryAccess]
+
 class SanitizerSeverity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SANITIZER_SEVERITY_UNSPECIFIED: _ClassVar[SanitizerSeverity]
@@ -144,6 +154,13 @@ SANITIZER_FINDING_KIND_DIVERGENT_BARRIER: SanitizerFindingKind
 SANITIZER_FINDING_KIND_MISALIGNED: SanitizerFindingKind
 SANITIZER_FINDING_KIND_INACTIVE_LANE: SanitizerFindingKind
 SANITIZER_FINDING_KIND_UNCHECKED_LAUNCH: SanitizerFindingKind
+MEMORY_ACCESS_UNSPECIFIED: MemoryAccess
+MEMORY_ACCESS_GLOBAL_LOAD: MemoryAccess
+MEMORY_ACCESS_GLOBAL_STORE: MemoryAccess
+MEMORY_ACCESS_GLOBAL_ATOMIC: MemoryAccess
+MEMORY_ACCESS_SHARED_LOAD: MemoryAccess
+MEMORY_ACCESS_SHARED_STORE: MemoryAccess
+MEMORY_ACCESS_SHARED_ATOMIC: MemoryAccess
 SANITIZER_SEVERITY_UNSPECIFIED: SanitizerSeverity
 SANITIZER_SEVERITY_ERROR: SanitizerSeverity
 SANITIZER_SEVERITY_WARNING: SanitizerSeverity
@@ -262,7 +279,7 @@ class Span(_message.Message):
     def __init__(self, step: _Optional[_Union[Step, str]] = ..., begin: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Profile(_message.Message):
-    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "order_swap", "findings")
+    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "order_swap", "findings", "access_counts")
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +288,7 @@ class Profile(_message.Message):
     REMARKS_FIELD_NUMBER: _ClassVar[int]
     ORDER_SWAP_FIELD_NUMBER: _ClassVar[int]
     FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_COUNTS_FIELD_NUMBER: _ClassVar[int]
     tools: _containers.RepeatedCompositeFieldContainer[ProfileTool]
     workload_id: str
     architecture: str
@@ -279,7 +297,40 @@ class Profile(_message.Message):
     remarks: _containers.RepeatedScalarFieldContainer[str]
     order_swap: OrderSwap
     findings: _containers.RepeatedCompositeFieldContainer[SanitizerFinding]
-    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ..., findings: _Optional[_Iterable[_Union[SanitizerFinding, _Mapping]]] = ...) -> None: ...
+    access_counts: AccessCounts
+    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ..., findings: _Optional[_Iterable[_Union[SanitizerFinding, _Mapping]]] = ..., access_counts: _Optional[_Union[AccessCounts, _Mapping]] = ...) -> None: ...
+
+class AccessCounts(_message.Message):
+    __slots__ = ("lines", "counted_blocks", "blocks", "partial")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[LineCounts]
+    counted_blocks: int
+    blocks: int
+    partial: bool
+    def __init__(self, lines: _Optional[_Iterable[_Union[LineCounts, _Mapping]]] = ..., counted_blocks: _Optional[int] = ..., blocks: _Optional[int] = ..., partial: _Optional[bool] = ...) -> None: ...
+
+class LineCounts(_message.Message):
+    __slots__ = ("path", "line", "access", "requests", "transactions", "least_transactions", "active_lanes", "requested_bytes")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_LANES_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    line: int
+    access: MemoryAccess
+    requests: int
+    transactions: int
+    least_transactions: int
+    active_lanes: int
+    requested_bytes: int
+    def __init__(self, path: _Optional[str] = ..., line: _Optional[int] = ..., access: _Optional[_Union[MemoryAccess, str]] = ..., requests: _Optional[int] = ..., transactions: _Optional[int] = ..., least_transactions: _Optional[int] = ..., active_lanes: _Optional[int] = ..., requested_bytes: _Optional[int] = ...) -> None: ...
 
 class SanitizerFinding(_message.Message):
     __slots__ = ("kind", "severity", "message", "path", "line", "other_path", "other_line", "memory", "block", "thread", "count")

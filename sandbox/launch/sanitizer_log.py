@@ -14,15 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
+from sandbox.protocol.wire import AccessCounts, LineCounts, MemoryAccess, SanitizerFinding, SanitizerKind, SanitizerSeverity
 
 LOG_LIMIT_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 8192
-RECORD_LIMIT = 512  # of those that are looked up; the device itself keeps 256
+RECORD_LIMIT = 768  # of those that are looked up; the device itself keeps 256 findings, and 3 * 256 counts
 FINDING_LIMIT = 50
+COUNTED_LINE_LIMIT = 40
 MESSAGE_LIMIT, NAME_LIMIT = 600, 120
 LOOK_UP_S = 60.0
 PLACE_LIMIT = 4
+COUNT_BITS = 53  # the sum of all records has 62 at most
+_COUNTS = ("requests", "transactions", "least_transactions", "active_lanes", "requested_bytes")
 _PLACE = re.compile(r"\{([0-3])\}")
 # The likeliest cause first: what breaks memory or order makes the findings after it.
 _SEVERITIES = list(SanitizerSeverity)
@@ -56,6 +59,37 @@ def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
     return ranked[:FINDING_LIMIT]
 
 
+def read_counts(log: Path, library: Path) -> AccessCounts | None:
+    """Read what was counted of each source line, those with the most transactions first; None where nothing was."""
+    blocks: dict[str, Any] | None = None
+    records: dict[int, dict[str, Any]] = {}
+    for line in _log_lines(log):
+        blocks = _block_record(line) or blocks
+        record = _count_record(line)
+        if record is not None and (record["id"] in records or len(records) < RECORD_LIMIT):
+            records[record["id"]] = record
+    if blocks is None:
+        return None
+    lines = _look_up(library, sorted({record["place"] for record in records.values()}))
+    # Memory that the sanitizer does not know may be the device's own: that is used in the device's headers.
+    own = _look_up_own(library, sorted({record["place"] for record in records.values() if _is_doubtful(record)}))
+    merged: dict[tuple[Place, MemoryAccess], dict[str, int]] = {}
+    for record in records.values():
+        place = (own if _is_doubtful(record) else lines).get(record["place"], _NOWHERE)
+        if place == _NOWHERE:  # the device's own headers, which load in another way than a GPU does
+            continue
+        sums = merged.setdefault((place, record["access"]), dict.fromkeys(_COUNTS, 0))
+        for name in _COUNTS:
+            sums[name] += record[name]
+    counted = (LineCounts(path=path, line=line, access=access, **sums) for ((path, line), access), sums in merged.items())
+    ranked = sorted(counted, key=lambda one: (-one.transactions, one.path, one.line, one.access))
+    return AccessCounts(lines=tuple(ranked[:COUNTED_LINE_LIMIT]), **blocks)
+
+
+def _is_doubtful(record: Mapping[str, Any]) -> bool:
+    return record["unnamed"] and record["access"] not in (MemoryAccess.GLOBAL_ATOMIC, MemoryAccess.SHARED_ATOMIC)
+
+
 def _worse(one: SanitizerFinding, other: SanitizerFinding) -> SanitizerFinding:
     """The more severe of two, the first of equals, with the counts of both."""
     worse = min((one, other), key=lambda finding: _SEVERITIES.index(finding.severity))
@@ -70,17 +104,22 @@ def _is_one_barrier(finding: SanitizerFinding) -> bool:
 
 def _records(log: Path) -> list[dict[str, Any]]:
     """The well-formed records; a later one of the same number replaces an earlier one."""
+    records: dict[int, dict[str, Any]] = {}
+    for line in _log_lines(log):
+        record = _record(line)
+        if record is not None and (record["id"] in records or len(records) < RECORD_LIMIT):
+            records[record["id"]] = record
+    return list(records.values())
+
+
+def _log_lines(log: Path) -> list[bytes]:
+    """The lines that are short enough, of the beginning of the log."""
     try:
         with log.open("rb") as file:
             data = file.read(LOG_LIMIT_BYTES)
     except OSError:
         return []
-    records: dict[int, dict[str, Any]] = {}
-    for line in data.split(b"\n"):
-        record = _record(line) if len(line) <= LINE_LIMIT_BYTES else None
-        if record is not None and (record["id"] in records or len(records) < RECORD_LIMIT):
-            records[record["id"]] = record
-    return list(records.values())
+    return [line for line in data.split(b"\n") if len(line) <= LINE_LIMIT_BYTES]
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
@@ -103,9 +142,34 @@ def _record(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _whole(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError("not a whole number of 63 bits")
+def _count_record(line: bytes) -> dict[str, Any] | None:
+    """What one instruction did, with every field of the right type and size; None for anything else."""
+    try:
+        read = json.loads(line)
+        if read["kind"] != "line_counts" or type(read["unnamed"]) is not bool:
+            return None
+        numbers = {name: _whole(read[name], COUNT_BITS) for name in _COUNTS}
+        named = {"place": _whole(read["place"]), "access": MemoryAccess(read["access"]), "unnamed": read["unnamed"]}
+        return {"id": _whole(read["id"]), **named, **numbers}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _block_record(line: bytes) -> dict[str, Any] | None:
+    """How many blocks were counted; None for anything else."""
+    try:
+        read = json.loads(line)
+        if read["kind"] != "counted_blocks" or type(read["partial"]) is not bool:
+            return None
+        counted, blocks = _whole(read["counted"], COUNT_BITS), _whole(read["blocks"], COUNT_BITS)
+        return {"counted_blocks": counted, "blocks": blocks, "partial": read["partial"]}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _whole(value: object, bits: int = 63) -> int:
+    if type(value) is not int or not 0 <= value < 1 << bits:
+        raise ValueError(f"not a whole number of {bits} bits")
     return value
 
 
@@ -144,6 +208,16 @@ def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFin
 
 def _look_up(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
     """The user's innermost line at each address, which lies behind the instruction."""
+    return {address: _users_place(places) for address, places in _frames(library, addresses).items()}
+
+
+def _look_up_own(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
+    """The line at each address that is the user's own, and not of a header inlined into it."""
+    return {address: _users_place(places[:1]) for address, places in _frames(library, addresses).items()}
+
+
+def _frames(library: Path, addresses: Sequence[int]) -> dict[int, list[str]]:
+    """The places at each address, the innermost first."""
     if not addresses or not library.exists():
         return {}
     words = "\n".join(hex(max(address - 1, 0)) for address in addresses)
@@ -159,7 +233,7 @@ def _look_up(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
             current = frames.setdefault(int(line, 16) + 1, [])
         else:
             current.append(line)
-    return {address: _users_place(lines[1::2]) for address, lines in frames.items()}
+    return {address: lines[1::2] for address, lines in frames.items()}
 
 
 def _users_place(places: Sequence[str]) -> Place:

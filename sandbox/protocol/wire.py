@@ -698,6 +698,45 @@ class SanitizerFinding:
     count: int = 1
 
 
+class MemoryAccess(StrEnum):
+    """What an instruction does to which memory."""
+
+    GLOBAL_LOAD = "global_load"
+    GLOBAL_STORE = "global_store"
+    GLOBAL_ATOMIC = "global_atomic"
+    SHARED_LOAD = "shared_load"
+    SHARED_STORE = "shared_store"
+    SHARED_ATOMIC = "shared_atomic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineCounts:
+    """Accesses of one source line, as the warps of a GPU would make them; a claim. path, line: as the submission names its files. requests:
+    one each time that a warp executes an access. transactions: 32-byte sectors of global memory, or passes (wavefronts) of shared memory;
+    each pass beyond the least is a bank conflict. least_transactions: as many as the same bytes need. active_lanes, requested_bytes: sums
+    over the requests."""
+
+    path: str
+    line: int
+    access: MemoryAccess
+    requests: int
+    transactions: int
+    least_transactions: int
+    active_lanes: int
+    requested_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessCounts:
+    """What the emulated device's sanitizer counted, in some blocks of each launch: counts, never times. lines: those with the most
+    transactions. partial: some accesses of these blocks were left out, because they were too many."""
+
+    lines: tuple[LineCounts, ...] = ()
+    counted_blocks: int = 0
+    blocks: int = 0  # of all launches
+    partial: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelProfile:
     """What the tools of profile mode, or a sanitizer, found. All of it is a claim of the boxes that they ran in, and decides nothing.
@@ -710,6 +749,7 @@ class KernelProfile:
     launches: tuple[KernelLaunch, ...] = ()
     remarks: tuple[str, ...] = ()
     findings: tuple[SanitizerFinding, ...] = ()  # the likeliest cause first
+    access_counts: AccessCounts | None = None  # None where nothing was counted
     order_swap: OrderSwap | None = None  # of the workload that was run; the judge's, and no claim
 
 

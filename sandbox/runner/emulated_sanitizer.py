@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sandbox.launch.sanitizer_log import read_log
+from sandbox.launch.sanitizer_log import read_counts, read_log
 from sandbox.protocol import wire
 from sandbox.protocol.output import EMULATED_SANITIZER, PROFILE_NOTE, leave
 from sandbox.protocol.wire import ToolOutcome
@@ -25,16 +25,18 @@ def main() -> int:
     """Run it; a note is left whatever happens, also where the kernel has crashed the runner."""
     out_dir, command = Path(sys.argv[1]), sys.argv[2:]
     findings: tuple[wire.SanitizerFinding, ...] = ()
+    counts: wire.AccessCounts | None = None
     with tempfile.TemporaryDirectory(prefix="sanitizer-", ignore_cleanup_errors=True) as place:
         log, library = Path(place) / LOG, Path(place) / LIBRARY
         subprocess.run(command, check=False, env={**os.environ, PLACE: place, "GRADER_SANITIZER_LOG": str(log), THREADS: "1"})
         try:
-            findings = tuple(read_log(log, library))
+            findings, counts = tuple(read_log(log, library)), read_counts(log, library)
             outcome, detail = ToolOutcome.RAN, _sentence(findings)
         except Exception as error:  # noqa: BLE001  the kernel may have removed or spoiled what it needs
             outcome, detail = ToolOutcome.FAILED, f"{type(error).__name__}: {error}"
     tool = wire.ProfileTool(name=EMULATED_SANITIZER, outcome=outcome, detail=detail)
-    leave(out_dir, PROFILE_NOTE, wire.encode(wire.ProfileNote(profile=wire.KernelProfile(tools=(tool,), findings=findings))))
+    profile = wire.KernelProfile(tools=(tool,), findings=findings, access_counts=counts)
+    leave(out_dir, PROFILE_NOTE, wire.encode(wire.ProfileNote(profile=profile)))
     return 0
 
 

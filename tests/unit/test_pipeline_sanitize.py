@@ -1,6 +1,7 @@
 """Mode sanitize in the pipeline: verified first, then looked at by a sanitizer in a box with no more rights, whatever the verdict is."""
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -9,13 +10,18 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from rich.console import Console
 
+from grader.api.profiles import profile_to_proto
 from grader.artifacts.files import SubmissionFiles
+from grader.cli.profiles import render
 from grader.dispatch.local_fleet import LocalFleet
+from grader.html_report.profiles import profile as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
+from grader.views import access_counts
 from sandbox.protocol import wire
 from sandbox.protocol.output import EMULATED_SANITIZER
 from sandbox.protocol.wire import BoxCause, SanitizerKind, SanitizerSeverity, ToolOutcome
@@ -33,10 +39,24 @@ RACE = wire.SanitizerFinding(
 IDLE = replace(RACE, severity=SanitizerSeverity.WARNING, message="a warning")
 
 
+STRIDED = wire.LineCounts(
+    path="kernel.cu",
+    line=12,
+    access=wire.MemoryAccess.GLOBAL_LOAD,
+    requests=8,
+    transactions=256,
+    least_transactions=32,
+    active_lanes=256,
+    requested_bytes=1024,
+)
+COUNTS = wire.AccessCounts(lines=(STRIDED,), counted_blocks=4, blocks=16)
+
+
 class Boxes(fakes.FakeBoxes):
     """A run box with a place for results leaves what a sanitizer found."""
 
     findings: tuple[wire.SanitizerFinding, ...] = (RACE,)
+    access_counts: wire.AccessCounts | None = COUNTS
     tool = EMULATED_SANITIZER
 
     @asynccontextmanager
@@ -44,7 +64,8 @@ class Boxes(fakes.FakeBoxes):
         async with super().start(spec) as box:
             if spec.out_dir is not None and spec.purpose is Purpose.RUN:
                 tool = wire.ProfileTool(name=self.tool, outcome=ToolOutcome.RAN, detail="found 1 error")
-                found = wire.KernelProfile(tools=(tool,), findings=self.findings, kernels=(wire.KernelUse(name="k", registers=1),))
+                use = wire.KernelUse(name="k", registers=1)
+                found = wire.KernelProfile(tools=(tool,), findings=self.findings, kernels=(use,), access_counts=self.access_counts)
                 (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=found)))
                 yield fakes.EndedBox(BoxExit(cause=BoxCause.EXITED, exit_code=0))
             else:
@@ -139,6 +160,7 @@ async def test_a_failed_test_is_followed_by_the_sanitizer(make, boxes, judges) -
     report = fold(await graded(make(), lease(wire.Mode.TEST)))
     assert report.verdict is Verdict.WRONG_ANSWER and "The sanitizer reports: kernel.cu:31" in report.summary
     assert report.profile is not None and report.profile.workload_id == report.trials[0].workload_id == "n64"
+    assert report.profile.access_counts is None  # mode sanitize has them
 
 
 @pytest.mark.parametrize(
@@ -190,7 +212,7 @@ async def test_a_gpu_has_compute_sanitizer(make, boxes) -> None:
     """The kernel is not built again, and findings that only the emulated device's sanitizer has are not believed."""
     boxes.tool = "compute-sanitizer"
     found = profile_of(await graded(make(gpus=[fakes.gpu()]), lease(device_kind="cuda")))
-    assert [tool.name for tool in found.tools] == ["compute-sanitizer"] and found.findings == ()
+    assert [tool.name for tool in found.tools] == ["compute-sanitizer"] and found.findings == () and found.access_counts is None
     (run,) = sanitized(boxes)
     assert "sandbox.runner.nvidia_tools" in " ".join(run.argv)
 
@@ -203,6 +225,35 @@ async def test_findings_are_bounded(make, boxes) -> None:
     findings = profile_of(await graded(make())).findings
     assert 0 < len(findings) <= 50 and all(one.line >= 0 for one in findings)
     assert all(len(one.message) <= 400 and len(one.path) <= 200 and one.memory == "" for one in findings)
+
+
+async def test_counts_reach_the_report(make, boxes) -> None:
+    """Of the workload that was run; the API has them too, and the command line and the report show what each request needs."""
+    boxes.findings = ()
+    profile = fold(await graded(make())).profile
+    assert profile is not None and profile.access_counts == COUNTS and profile.workload_id == "n8"
+    message = profile_to_proto(profile)
+    assert access_counts.title(message.access_counts) == "Memory accesses per line, counted in 4 of 16 blocks"
+    (row,) = map(access_counts.cells, message.access_counts.lines)
+    assert row == ("kernel.cu:12", "global load", "8", "32 sectors (least 4)", "32", "1.02 kB")
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(*render(message, "s1"))
+    printed = console.export_text()
+    assert "kernel.cu:12" in printed and "32 sectors (least 4)" in printed and "counted in 4 of 16 blocks" in printed
+    shown = html_profile(message)["counts"]
+    assert shown["rows"] == [row] and shown["title"] in printed
+
+
+async def test_counts_are_bounded(make, boxes) -> None:
+    """They come from the kernel's own process."""
+    impossible = (replace(STRIDED, line=0), replace(STRIDED, requests=0), replace(STRIDED, transactions=2**53))
+    many = tuple(replace(STRIDED, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
+    boxes.access_counts = replace(COUNTS, lines=(*impossible, *many))
+    found = profile_of(await graded(make())).access_counts
+    assert found is not None and 0 < len(found.lines) <= 40
+    assert all(one.line > 0 and one.requests > 0 and one.transactions < 2**53 and one.path == "p" * 200 for one in found.lines)
+    boxes.access_counts = replace(COUNTS, counted_blocks=17)
+    assert profile_of(await graded(make())).access_counts is None
 
 
 async def test_a_warning_explains_no_verdict(make, boxes, judges) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sandbox.launch import sanitizer_log
-from sandbox.launch.sanitizer_log import read_log
-from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
+from sandbox.launch.sanitizer_log import read_counts, read_log
+from sandbox.protocol.wire import AccessCounts, MemoryAccess, SanitizerFinding, SanitizerKind, SanitizerSeverity
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -24,6 +24,27 @@ def read(tmp_path: Path, *lines: object) -> list[SanitizerFinding]:
     log = tmp_path / "log"
     log.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
     return read_log(log, tmp_path / "library.so")
+
+
+BLOCKS = {"kind": "counted_blocks", "counted": 4, "blocks": 9, "partial": False}
+
+
+def counts(**changes: Any) -> dict[str, Any]:
+    """A line of counts as the device writes it."""
+    fields = {"kind": "line_counts", "id": 0, "place": 64, "access": "global_load", "unnamed": False, "requests": 2}
+    return fields | {"transactions": 8, "least_transactions": 4, "active_lanes": 64, "requested_bytes": 256} | changes
+
+
+@pytest.fixture
+def known_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each address is a line."""
+    monkeypatch.setattr(sanitizer_log, "_look_up", lambda _, addresses: {address: ("k.cu", address + 1) for address in addresses})
+
+
+def read_counted(tmp_path: Path, *lines: object) -> AccessCounts | None:
+    """The counts of a log with these lines."""
+    assert read(tmp_path, *lines) == []  # none of them is a finding
+    return read_counts(tmp_path / "log", tmp_path / "library.so")
 
 
 def test_no_log_is_no_finding(tmp_path: Path) -> None:
@@ -121,3 +142,103 @@ def test_messages_name_lines_and_other_files(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(sanitizer_log, "_look_up", lambda *_: {10: ("k.cu", 1), 20: ("tile.cuh", 2)})
     (found,) = read(tmp_path, record(places=[10, 20]))
     assert found.message == "X is written at line 1 and read at tile.cuh:2"
+
+
+def test_no_log_has_no_counts(tmp_path: Path) -> None:
+    """Nor has one that does not say how many blocks were counted."""
+    assert read_counts(tmp_path / "log", tmp_path / "library.so") is None
+    assert read_counted(tmp_path, counts()) is None
+
+
+def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over its instructions that do the same; a later record of a number replaces the earlier. Findings stay apart."""
+    monkeypatch.setattr(sanitizer_log, "_look_up", lambda *_: {64: ("k.cu", 1), 128: ("k.cu", 1), 192: ("k.cu", 2)})
+    lines = [
+        BLOCKS | {"counted": 1, "partial": True},
+        counts(requests=1),
+        BLOCKS,
+        counts(requests=2),
+        counts(id=1, place=128, requests=5, transactions=9),
+        counts(id=2, place=128, access="shared_store"),
+        counts(id=3, place=192, transactions=99),
+    ]
+    found = read_counted(tmp_path, *lines)
+    assert found is not None and (found.counted_blocks, found.blocks, found.partial) == (4, 9, False)
+    assert [(one.line, one.access, one.requests, one.transactions) for one in found.lines] == [
+        (2, MemoryAccess.GLOBAL_LOAD, 2, 99),
+        (1, MemoryAccess.GLOBAL_LOAD, 7, 17),
+        (1, MemoryAccess.SHARED_STORE, 2, 8),
+    ]
+    assert len(read(tmp_path, record(), *lines)) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"access": "texture"},
+        {"access": ["global_load"]},
+        {"place": -1},
+        {"place": "64"},
+        {"unnamed": 1},
+        {"requests": 1.0},
+        {"requests": True},
+        {"transactions": 1 << 53},
+        {"active_lanes": None},
+        {"requested_bytes": -1},
+        {"id": {}},
+        {"kind": ["line_counts"]},
+        {"kind": "counts"},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("known_lines")
+def test_counts_of_another_shape_are_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
+    """The others stay."""
+    found = read_counted(tmp_path, BLOCKS, counts(**changes), counts(id=5))
+    assert found is not None and [(one.requests, one.transactions) for one in found.lines] == [(2, 8)]
+
+
+@pytest.mark.parametrize("changes", [{"counted": -1}, {"blocks": 1 << 53}, {"blocks": None}, {"partial": 0}, {"counted": "4"}], ids=str)
+def test_a_number_of_blocks_of_another_shape_is_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
+    """Without one there are no counts."""
+    assert read_counted(tmp_path, BLOCKS | changes, counts()) is None
+
+
+@pytest.mark.usefixtures("known_lines")
+def test_counts_without_fields_are_dropped(tmp_path: Path) -> None:
+    """Bytes, nested lists, half a line, missing fields."""
+    noise = random.Random(2).randbytes(5000)
+    halves = [json.dumps(counts()).encode()[:-9], json.dumps(BLOCKS).encode()[:-9]]
+    missing = [{name: value for name, value in counts().items() if name != left_out} for left_out in counts()]
+    found = read_counted(tmp_path, noise, b"[" * 7000, b"null", b"[]", *halves, {"kind": "line_counts"}, *missing, BLOCKS)
+    assert found is not None and found.lines == ()
+
+
+def test_memory_that_nobody_named_counts_in_the_kernels_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the device's headers it may be the device's; atomics are never."""
+    monkeypatch.setattr(sanitizer_log, "_look_up", lambda *_: {10: ("k.cu", 1), 20: ("k.cu", 2), 30: ("k.cu", 3), 40: ("k.cu", 4)})
+    monkeypatch.setattr(sanitizer_log, "_look_up_own", lambda *_: {10: ("k.cu", 1)})
+    lines = [
+        counts(id=1, place=10, unnamed=True),
+        counts(id=2, place=20, unnamed=True),
+        counts(id=3, place=30, unnamed=True, access="global_atomic"),
+        counts(id=4, place=40),
+    ]
+    found = read_counted(tmp_path, BLOCKS, *lines)
+    assert found is not None and {one.line for one in found.lines} == {1, 3, 4}
+
+
+def test_counts_without_a_line_are_dropped(tmp_path: Path) -> None:
+    """They are of the device's own code. The number of blocks stays."""
+    found = read_counted(tmp_path, BLOCKS, counts())
+    assert found is not None and found.lines == () and found.blocks == 9
+
+
+@pytest.mark.usefixtures("known_lines")
+def test_counted_lines_are_few(tmp_path: Path) -> None:
+    """Those with the most transactions, however many the log names."""
+    found = read_counted(tmp_path, BLOCKS, *(counts(id=number, place=number, transactions=number) for number in range(4000)))
+    assert found is not None
+    most = [one.transactions for one in found.lines]
+    assert most == sorted(most, reverse=True) and len(most) == sanitizer_log.COUNTED_LINE_LIMIT
+    assert most[0] == sanitizer_log.RECORD_LIMIT - 1

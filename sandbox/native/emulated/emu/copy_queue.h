@@ -11,7 +11,10 @@ namespace emu EMU_HIDDEN {
 class CopyQueue {
 public:
     // `given` bytes are copied, the rest of `bytes` becomes zero.
-    void add(char* to, const char* from, uint32_t bytes, uint32_t given) { copies_.push_back({to, from, bytes, given}); }
+    EMU_INLINE void add(char* to, const char* from, uint32_t bytes, uint32_t given) {
+        EMU_TELL(copy_issued(to, from, bytes, given));
+        append({to, from, bytes, given});
+    }
     void commit() { groups_.push_back(copies_.size()); }
     // Until at most that many of the newest groups are open.
     EMU_INLINE void wait_group(size_t open) {
@@ -38,12 +41,15 @@ private:
         const char* from;
         uint32_t bytes, given;
     };
+    void append(const Copy& copy) { copies_.push_back(copy); }
     EMU_INLINE void finish(size_t end) {
+        EMU_TELL(pause_counts());
         for (; first_copy_ < end; ++first_copy_) {
             const Copy& copy = copies_[first_copy_];
             memcpy(copy.to, copy.from, copy.given);
             memset(copy.to + copy.given, 0, copy.bytes - copy.given);
         }
+        EMU_TELL(resume_counts());
     }
     std::vector<Copy> copies_;
     std::vector<size_t> groups_;  // where each group ends

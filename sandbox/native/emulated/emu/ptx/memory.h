@@ -84,7 +84,7 @@ inline T emu_atomic_cas(T* address, T compare, T value) {
 
 // cp.async: 4, 8 or 16 bytes, .cg only 16; what `given` leaves is filled with zeros.
 template <bool only16>
-inline void emu_copy_async(char* to, const char* from, uint32_t bytes, uint32_t given) {
+EMU_INLINE void emu_copy_async(char* to, const char* from, uint32_t bytes, uint32_t given) {
     if (bytes != 16 && (only16 || (bytes != 4 && bytes != 8))) trap("cp.async of a size that it has not");
     if (given > bytes) trap("cp.async with a src-size above its cp-size");
     if ((reinterpret_cast<uintptr_t>(to) | (given ? reinterpret_cast<uintptr_t>(from) : 0)) % bytes) trap("misaligned address in cp.async");

@@ -36,6 +36,7 @@ EMU_COLD inline void check_atomic(uintptr_t address, unsigned bytes, const void*
 EMU_RAW inline void before_atomic(const volatile void* pointer, unsigned bytes, const void* code, int order, bool reads, bool writes,
                                   bool swaps = false) {
     if (pending.waits) settle_pending();
+    if (clock.counts && writes) count_access(reinterpret_cast<uintptr_t>(pointer), bytes, code, Access::Atomic);
     check_atomic(reinterpret_cast<uintptr_t>(pointer), bytes, code, order, reads, writes, swaps);
 }
 

@@ -31,18 +31,21 @@ EMU_COLD inline void launch_begins() {
 EMU_COLD inline void launch_ends() {
     ++clock.time;
     flush_findings();
+    count_launch();
 }
 
 EMU_COLD inline void block_begins() {
     clock.block = clock.barrier = ++clock.time;
     reset_order();
     reset_barriers();
+    count_block();
 }
 
 // While the last thread is still the current one.
 EMU_COLD inline void block_ends() {
     if (pending.waits) settle_pending();
     if (any_suspect) settle_suspects();
+    end_counted_block();
     clock.self = Clock::host;
 }
 
@@ -83,6 +86,7 @@ EMU_COLD inline void barrier_released() {
     if (any_suspect) settle_suspects();
     judge_barrier();
     join_block();
+    count_barrier();
 }
 
 // Those warps of the block that have a lane at a barrier of their own.
@@ -97,6 +101,7 @@ EMU_COLD inline void named_released(const uint32_t* lanes) {
 // The process is about to die of what the current thread did.
 EMU_COLD inline void faulted(const void* address, const void* code) {
     if (pending.waits) settle_pending();
+    flush_counts();
     if (!code) return flush_findings();
     report_fault(reinterpret_cast<uintptr_t>(address), place_of(code) + 1);  // the instruction itself, where others are what lies behind it
     flush_findings();
@@ -144,6 +149,7 @@ EMU_COLD inline void launch_failed(const char* kernel, const char* error) {
 __attribute__((destructor)) EMU_COLD inline void process_ends() {
     report_failed_launch();
     flush_findings();
+    flush_counts();
 }
 
 }  // namespace sanitizer

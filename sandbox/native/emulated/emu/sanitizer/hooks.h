@@ -1,7 +1,7 @@
 // What g++ calls for every load and store under -fsanitize=thread.  The names and types are the compiler's (gcc/sanitizer.def).
 #pragma once
 
-#include "check.h"
+#include "counts.h"
 
 namespace emu EMU_HIDDEN {
 namespace sanitizer {
@@ -57,8 +57,7 @@ EMU_COLD inline void check_missed(uintptr_t address, size_t bytes, const void* c
 }
 
 template <unsigned bytes, bool writes, Kind kind>
-EMU_RAW inline __attribute__((always_inline)) void check_access(const volatile void* pointer, const void* code) {
-    auto address = reinterpret_cast<uintptr_t>(pointer);
+EMU_RAW inline __attribute__((always_inline)) void check_uncounted(uintptr_t address, const void* code) {
     const CacheEntry& entry = page_cache[(address >> page_shift) % cache_entries];
     if (kind == Kind::Plain && entry.number == address >> page_shift) [[likely]] {
         Page* page = entry.page;
@@ -77,6 +76,20 @@ EMU_RAW inline __attribute__((always_inline)) void check_access(const volatile v
         }
     }
     check_missed(address, bytes, code, writes, kind);
+}
+
+template <unsigned bytes, bool writes, Kind kind>
+EMU_RAW inline __attribute__((noinline)) void check_counted(uintptr_t address, const void* code) {
+    if (pending.waits) settle_pending();  // before the page is found: see `found`
+    count_access(address, bytes, code, writes ? Access::Store : Access::Load);
+    check_uncounted<bytes, writes, kind>(address, code);
+}
+
+template <unsigned bytes, bool writes, Kind kind>
+EMU_RAW inline __attribute__((always_inline)) void check_access(const volatile void* pointer, const void* code) {
+    auto address = reinterpret_cast<uintptr_t>(pointer);
+    if (clock.counts) [[unlikely]] return check_counted<bytes, writes, kind>(address, code);
+    check_uncounted<bytes, writes, kind>(address, code);
 }
 
 }  // namespace sanitizer
@@ -111,6 +124,7 @@ namespace sanitizer {
 EMU_RAW inline void access_range(const void* pointer, size_t bytes, const void* code, bool writes) {
     if (pending.waits) settle_pending();
     auto address = reinterpret_cast<uintptr_t>(pointer);
+    if (clock.counts) count_range(address, bytes, code, writes);
     if (bytes == 0 || (bytes <= 4096 && !page_of(address) && !page_of(address + bytes - 1))) return;
     check_range(address, bytes, code, writes, Kind::Plain);
 }

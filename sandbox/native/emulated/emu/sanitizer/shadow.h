@@ -25,6 +25,7 @@ struct Clock {
     uint32_t self = host;                         // the running thread's number in its block
     uintptr_t base = 0;                           // of this library; addresses of code are relative to it
     static constexpr uint32_t host = 1024;        // no kernel runs
+    bool counts = false;                          // whether accesses of this block are counted
 };
 inline constinit Clock clock;
 inline constinit const void* last_code = nullptr;  // of the last access that was checked
@@ -45,6 +46,7 @@ inline constexpr unsigned page_shift = 12, page_cells = (1u << page_shift) / 4;
 struct Page {
     Cell cells[page_cells];
     uintptr_t number;
+    bool shared;
 };
 
 enum class Space : unsigned char { Global, Shared };
@@ -123,6 +125,7 @@ EMU_RAW inline uint32_t byte_mask(uintptr_t cell, uintptr_t begin, uintptr_t end
 // Makes the part of a page that lies in a region as it is when the region is new.
 EMU_RAW inline void reset_cells(Page& page, const Region& region, uintptr_t from, uintptr_t to) {
     uintptr_t begin = page.number << page_shift, end = begin + (1u << page_shift);
+    page.shared = region.space == Space::Shared;
     if (from < begin) from = begin;
     if (to > end) to = end;
     uint32_t whole = 0xfu << allocated_shift | (region.initialised ? 0xfu << initialised_shift : 0) | (region.writable ? 0 : read_only);
