@@ -79,7 +79,9 @@ def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
     message = submission_pb2.Submission(
         name="submissions/s1", problem="problems/sum", mode="MODE_PROFILE", report=messages.report_to_proto(report, Redactor({}))
     )
-    context = {**content.submission(message), "site": True, "artifacts": [{"name": EVIL, "tool": EVIL, "size": "1 B", "available": True}]}
+    files = [{"name": EVIL, "tool": EVIL, "size": "1 B", "available": True}]
+    of_site = {"site": True, "artifacts": files, "problem_known": True, "running": False, "live": None, "scripted": False}
+    context = {**content.submission(message), **of_site}
     text = site_templates(escaped).get_template("submission.html").render(context)
     assert ("<script>" in text) is not escaped and ("\x1b[2J" in text) is not escaped
     assert "31 x 1 x 1" in text and "not available" in text
