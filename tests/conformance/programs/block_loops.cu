@@ -41,16 +41,16 @@ __global__ void moved_pointers(const int* a, int* out, int n) {
 }
 
 __global__ void reduction(const int* a, int* out) {
-    extern __shared__ int all[];
+    extern __shared__ int totals[];
     const unsigned tid = threadIdx.x;
     const auto mine = tid + blockIdx.x;
-    all[tid] = a[mine];
+    totals[tid] = a[mine];
     __syncthreads();
     for (unsigned s = blockDim.x / 2; s > 0; s >>= 1) {
-        if (tid < s) all[tid] += all[tid + s];
+        if (tid < s) totals[tid] += totals[tid + s];
         __syncthreads();
     }
-    if (tid == 0) out[blockIdx.x] = all[0];
+    if (tid == 0) out[blockIdx.x] = totals[0];
 }
 
 __global__ void same_condition(const int* a, int* out, int mode) {
