@@ -162,13 +162,19 @@ class UniformNames:
             found |= new
 
     def _is_computed(self, name: str) -> bool:
-        declared = self._declarations[name]
-        if len(declared) != 1 or name in self._changes or name in self._parameters:
+        statement, _ = self._declarations[name][0]
+        if statement.type != "declaration" or statement.id not in self._common:
             return False
-        statement, one = declared[0]
-        if one.declarator.type != "identifier" or one.value is None or statement.type != "declaration" or statement.id not in self._common:
-            return False
-        return self._is_uniform(one.value)
+        known = self._names
+        try:
+            for one in _names_or_none(statement):  # all of a declaration are, or none
+                once = len(self._declarations[one.name]) == 1 and one.name not in self._changes and one.name not in self._parameters
+                if not once or one.declarator.type != "identifier" or one.value is None or not self._is_uniform(one.value):
+                    return False
+                self._names = {*self._names, one.name}
+            return True
+        finally:
+            self._names = known
 
     def _keeps(self, name: str) -> bool:
         declared = self._declarations.get(name, [])
@@ -176,6 +182,8 @@ class UniformNames:
             return False
         for statement, one in declared:
             if statement.id not in self._common or one.is_array or one.is_reference or one.value is None or not self._is_uniform(one.value):
+                return False
+            if not all(other.name in self._names for other in _names_or_none(statement)):  # all of a declaration are, or none
                 return False
         for change in self._changes.get(name, []):
             statement = change.parent if change.parent is not None and change.parent.type == "expression_statement" else change

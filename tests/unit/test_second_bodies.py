@@ -31,6 +31,13 @@ def test_what_threads_can_compute_again_is_not_kept() -> None:
     assert "per_thread" not in found and found.count("const int row = ") == 2
 
 
+def test_names_of_one_declaration_are_of_one_kind() -> None:
+    """Else one of them would be declared in a loop, and used outside of it."""
+    before = "    int x = 1, y = 2;\n    int z = y;\n    x += threadIdx.x;\n    tile[0] = x;\n"
+    found = in_kernel(f"{before}    __syncthreads();\n    a[0] = x + y + z + tile[0];")
+    assert found.index("EMU_EACH_THREAD") < found.index("z = y;") and found.count("_y = ::emu::per_thread") == 1
+
+
 def test_what_is_the_same_for_all_threads_is_done_once() -> None:
     """A moved parameter, and the variable of a loop around a barrier."""
     found = in_kernel("    a += blockIdx.x;\n    for (int i = 0; i < n; i += 2) {\n        tile[0] = i;\n        __syncthreads();\n    }")
