@@ -105,7 +105,7 @@ class _SecondBody:
         self._uniform = UniformNames(kernel, body)
         self._shared = SharedNames(kernel, body, self._uniform)
         self._scopes: list[_LoopScope] = []
-        self._number = 0
+        self._number = self._loop_depth = 0
         returns = [node for node in descendants(body) if node.type == "return_statement"]
         self._first_return = min((node.start_byte for node in returns), default=None)
         self._out: list[str] = []
@@ -158,7 +158,9 @@ class _SecondBody:
             self._uniform.check_loop(node)
             body = _field(node, "body")
             self._out.append(f"{self._line(node)}{self._text(node.start_byte, body.start_byte)}{{ ::emu::PerThreadScope emu_scope;")
+            self._loop_depth += 1
             inside = self._within(body)
+            self._loop_depth -= 1
             self._out.append("}")
             return _Interval().or_else(inside.then(inside))
         if node.type == "if_statement":
@@ -213,7 +215,9 @@ class _SecondBody:
         returns = [one for node in region for one in descendants(node) if one.type == "return_statement"]
         self._number += 1
         label = f"emu_next_{self._number}"
-        skip = "if (emu_left[emu_thread]) continue;" if self._first_return is not None and self._first_return < begin else ""
+        # In a loop around barriers a thread may have left in the turn before.
+        may_have_left = self._first_return is not None and (self._first_return < begin or self._loop_depth > 0)
+        skip = "if (emu_left[emu_thread]) continue;" if may_have_left else ""
         loop = "EMU_EACH_THREAD" if accesses.writes else "EMU_EACH_THREAD_ALONE"
         self._out.append(f"{loop} {{ EMU_THREAD_VARIABLES {skip} {' '.join(aliases)} {repeated} {{")
         for node in region:
