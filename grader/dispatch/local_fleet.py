@@ -32,7 +32,6 @@ from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
-PREPARED_COUNT = 32  # KEPT_COUNT of sandbox/judge/baseline.py
 BASELINES = "baselines"  # below the artifacts' directory, which no box sees
 
 
@@ -126,7 +125,7 @@ class LocalFleet:
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
         to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""
-        self._preparing = asyncio.create_task(self._lanes.prepare(problems[:PREPARED_COUNT]))
+        self._preparing = asyncio.create_task(self._lanes.prepare(problems[:wire.KEPT_PROBLEM_COUNT]))
 
     def lanes(self) -> tuple[LaneNow, ...]:
         """What each lane is doing now."""

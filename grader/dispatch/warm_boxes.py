@@ -20,13 +20,12 @@ from pathlib import Path
 
 import structlog
 
-from grader.grading.run_box import HeldRunBox, RunBox, started
+from grader.grading.run_box import IMPORT_S, HeldRunBox, RunBox, started
 from grader.isolation import BoxSpec, Isolation
 from grader.observability.observer import WarmNow
 
 AGE_LIMIT_S = 600.0
 LOOK_S = 10.0  # how often ages and the host's memory are looked at
-IMPORT_LIMIT_S = 60.0
 IDLE_S = 0.5  # without a job, after which more than one of a kind is started
 PAUSE_S = 5.0  # after one that did not start
 KEYS_KEPT = 64
@@ -248,7 +247,7 @@ class WarmBoxes:
         """Whether it has imported everything before something is timed."""
         imported = asyncio.create_task(box.imported())
         try:
-            async with asyncio.timeout(IMPORT_LIMIT_S):
+            async with asyncio.timeout(IMPORT_S):
                 while not imported.done():
                     if self._timing:
                         return False
@@ -258,7 +257,7 @@ class WarmBoxes:
                     changed.cancel()
                 return imported.result()
         except TimeoutError:
-            log.warning("warm_box_not_ready", waited_s=IMPORT_LIMIT_S)
+            log.warning("warm_box_not_ready", waited_s=IMPORT_S)
             return False
         finally:
             imported.cancel()

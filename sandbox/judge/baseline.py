@@ -35,7 +35,6 @@ from sandbox.protocol.languages import module_of
 from sandbox.protocol.version import VERSION
 
 LOAD_S = 60.0
-KEPT_COUNT = 32  # references and their compiled forms
 COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 
 
@@ -44,7 +43,7 @@ class Baseline:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self.kept = KeptTimings(KEPT_COUNT)
+        self.kept = KeptTimings(wire.KEPT_PROBLEM_COUNT)
         self._ready = False
         self._link, theirs = socket.socketpair(socket.AF_UNIX)
         self._process = subprocess.Popen(
@@ -180,7 +179,7 @@ class _References:
             found[VARIANTS["compile"]] = torch.compile(eager, dynamic=False)
             found[VARIANTS["max-autotune"]] = torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs")
         self._kept[problem.digest] = found
-        if len(self._kept) > KEPT_COUNT:
+        if len(self._kept) > wire.KEPT_PROBLEM_COUNT:
             del self._kept[next(iter(self._kept))]
         return found
 

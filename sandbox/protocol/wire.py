@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 LINE_LIMIT_BYTES = 8 * 1024 * 1024
+KEPT_PROBLEM_COUNT = 32  # whose references and their compiled forms a judge keeps
 LOG_LIMIT_BYTES = 64 * 1024
 WAIT_FACTOR = 8.0  # a judge waits for a runner at most so many times its limit, where the runner has to wait for a core
 

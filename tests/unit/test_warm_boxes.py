@@ -347,7 +347,7 @@ async def test_a_box_that_can_not_be_removed_is_the_fault_of_the_job_that_had_it
 
 
 async def test_one_that_never_says_that_it_waits_is_ended(make, boxes, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(warm_boxes, "IMPORT_LIMIT_S", 0.05)
+    monkeypatch.setattr(warm_boxes, "IMPORT_S", 0.05)
     boxes.imports.clear()
     async with make(1) as pool:
         await used(pool, of(tmp_path))
