@@ -197,9 +197,9 @@ class _SecondBody:
         accesses = self._shared.accesses(region)
         begin, end = region[0].start_byte, region[-1].end_byte
         used = {name for node in region for name in names_in(node)}
-        needed = [node for node in region if node.type == "declaration" and self._is_used_elsewhere(node, scope, begin, end)]
-        computed = [node for node in needed if self._uniform.computes(node)]
-        kept = [node for node in needed if node not in computed]
+        computed = [node for node in region if self._uniform.computes(node)]
+        declarations = [node for node in region if node.type == "declaration" and node not in computed]
+        kept = [node for node in declarations if self._is_used_elsewhere(node, scope, begin, end)]
         for node in kept:
             self._make_arrays(node)
         repeated = self._repeated(used)

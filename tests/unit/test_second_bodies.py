@@ -31,6 +31,13 @@ def test_what_threads_can_compute_again_is_not_kept() -> None:
     assert "per_thread" not in found and found.count("const int row = ") == 2
 
 
+def test_what_is_computed_again_brings_what_it_is_made_of() -> None:
+    """Also where that is used nowhere else."""
+    before = "    const int x = threadIdx.x;\n    const int y = x + 1;\n    tile[0] = 1;\n"
+    found = in_kernel(f"{before}    __syncthreads();\n    a[y] = tile[0];")
+    assert found.count("const int x = threadIdx.x;") == 2 and found.count("const int y = x + 1;") == 2
+
+
 def test_names_of_one_declaration_are_of_one_kind() -> None:
     """Else one of them would be declared in a loop, and used outside of it."""
     before = "    int x = 1, y = 2;\n    int z = y;\n    x += threadIdx.x;\n    tile[0] = x;\n"
