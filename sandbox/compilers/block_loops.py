@@ -253,6 +253,8 @@ class _SecondBody:
         for one in declared_names(node):
             if one.is_reference:
                 raise NotPossible("a reference that lives across a barrier")
+            if self._uniform.is_parameter(one.name) or any(one.name in scope.arrays for scope in self._scopes):
+                raise NotPossible("a variable that hides another")
             array = self._array_name(one.name)
             kind = f"{array}_type"
             before = self._text(one.declarator.start_byte, one.identifier.start_byte)

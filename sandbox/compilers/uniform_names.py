@@ -94,6 +94,10 @@ class UniformNames:
         """Parameters that threads change, each its own copy."""
         return [name for name in self._parameters if name in self._changes and name not in self._names]
 
+    def is_parameter(self, name: str) -> bool:
+        """Whether the kernel has a parameter of this name."""
+        return name in self._parameters
+
     def declares(self, node: Node) -> bool:
         """Whether a declaration declares uniform names only."""
         return node.id in self._common and all(one.name in self._names for one in _names_or_none(node))

@@ -72,6 +72,7 @@ def test_lines_are_those_of_the_source() -> None:
         "    int i = 0;\n    while (i < n) { __syncthreads(); ++i; }",
         "    int i = a[0];\n    if (i > 2) { __syncthreads(); }",
         "    float& x = tile[threadIdx.x];\n    __syncthreads();\n    x = 1;",
+        "    int x = a[0];\n    for (int i = 0; i < 2; ++i) { tile[0] = x; int x = a[1]; __syncthreads(); a[2] = x; }\n    a[3] = x;",
         "    auto x = a[threadIdx.x];\n    __syncthreads();\n    a[0] = x;",
         "    float v = __shfl_xor_sync(~0u, a[0], 1);\n    a[0] = v;",
         "    volatile float* p = tile;\n    p[0] = 1;",
