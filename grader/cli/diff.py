@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader.api.comparison import SourceChange, SpeedChange, WorkloadChange, source_changes, workload_changes
 from grader.api.resource_names import PROBLEMS, resource_id
-from grader.cli.comparison import SourceChange, SpeedChange, WorkloadChange, source_changes, workload_changes
 from grader.cli.exits import Exit, Misuse
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect

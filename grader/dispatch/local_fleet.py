@@ -125,7 +125,7 @@ class LocalFleet:
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
         to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""
-        self._preparing = asyncio.create_task(self._lanes.prepare(problems[:wire.KEPT_PROBLEM_COUNT]))
+        self._preparing = asyncio.create_task(self._lanes.prepare(problems[: wire.KEPT_PROBLEM_COUNT]))
 
     def lanes(self) -> tuple[LaneNow, ...]:
         """What each lane is doing now."""

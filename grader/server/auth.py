@@ -63,27 +63,46 @@ class Authenticator:
 
     async def admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Caller:
         """Who calls; Unauthenticated, or PermissionDenied."""
-        key_id, secret = _sent(metadata)
-        key = await self._find(key_id)
-        if not opens(secret, key) or key is None:
+        caller = await self._caller_of(*_sent(metadata))
+        if method != REFLECTION:
+            name = method.removeprefix(PREFIX)
+            if method == name or name not in METHODS:
+                raise PermissionDenied(method)
+            self.check_scope(caller, name)
+        return caller
+
+    async def open_with(self, text: str) -> Caller:
+        """Whose key this text is; Unauthenticated. For pages: what a caller may do is asked with `check_scope` then."""
+        found = split(text.strip())
+        if found is None:
+            raise Unauthenticated("what was entered is not a key")
+        return await self._caller_of(*found)
+
+    def check_scope(self, caller: Caller, method: str) -> None:
+        """PermissionDenied where the caller's key lacks the scope for this method of the API."""
+        scope = METHODS[method]
+        if scope is not None and scope not in caller.scopes:
+            raise PermissionDenied(scope.value)
+
+    async def check_key(self, caller: Caller) -> None:
+        """Unauthenticated where the caller's key opens nothing any more."""
+        key = await self._find(caller.key_id)
+        if key is None:
             raise Unauthenticated(_UNKNOWN)
         self._check_valid(key)
-        name = method.removeprefix(PREFIX)
-        if method != REFLECTION and (method == name or name not in METHODS):
-            raise PermissionDenied(method)
-        scope = None if method == REFLECTION else METHODS[name]
-        if scope is not None and scope not in key.scopes:
-            raise PermissionDenied(scope.value)
-        return Caller(user=key.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
 
     async def hold(self, caller: Caller) -> NoReturn:
         """Look at the caller's key now and then; Unauthenticated once it opens nothing any more."""
         while True:
-            key = await self._find(caller.key_id)
-            if key is None:
-                raise Unauthenticated(_UNKNOWN)
-            self._check_valid(key)
+            await self.check_key(caller)
             await asyncio.sleep(RECHECK_S)
+
+    async def _caller_of(self, key_id: str, secret: str) -> Caller:
+        key = await self._find(key_id)
+        if not opens(secret, key) or key is None:
+            raise Unauthenticated(_UNKNOWN)
+        self._check_valid(key)
+        return Caller(user=key.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
 
     def _check_valid(self, key: Key) -> None:
         if key.revoke_time is not None:

@@ -30,7 +30,7 @@ from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import of_server
 from grader.server.artifacts import OwnedArtifacts
-from grader.server.auth import Security, security_for
+from grader.server.auth import Authenticator, Security, security_for
 from grader.server.calls import CallsInterceptor
 from grader.server.connections import grpc_options, health_limits, stream_limits
 from grader.server.grading import Grading, Wiring
@@ -38,6 +38,7 @@ from grader.server.interceptors import ErrorInterceptor
 from grader.server.lock import state_lock, worker_prefix
 from grader.server.open_calls import KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
+from grader.server.page_submissions import PageSubmissions
 from grader.server.service import GraderServicer
 from grader.server.submission_watch import SubmissionWatch
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
@@ -92,7 +93,8 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         refuse_unsafe(settings, grading)
         operation = ServerTelemetry(settings)
         watch = SubmissionWatch(ledger, competitions, lane_count=lambda: len(grading.lanes()) or grading.capacity())
-        pages = partial(_pages, settings, ledger, problems, competitions, watch)
+        from_pages = PageSubmissions(grading.device_kinds)
+        pages = partial(_pages, settings, ledger, problems, competitions, watch, door.gate, from_pages)
         await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all()))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
@@ -121,6 +123,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )
+        from_pages.service = service
         running = await _start(settings, service, dispatcher, door, operation.observer)
         running.web_address = operation.web_address
         await operation.serves(running.health)
@@ -159,7 +162,15 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
             await running.drain(0, None)
 
 
-def _pages(settings: Settings, ledger: Ledger, problems: Problems, competitions: Competitions, watch: SubmissionWatch) -> Iterable[Any]:
+def _pages(
+    settings: Settings,
+    ledger: Ledger,
+    problems: Problems,
+    competitions: Competitions,
+    watch: SubmissionWatch,
+    gate: Authenticator | None,
+    from_pages: PageSubmissions,
+) -> Iterable[Any]:
     """What the web port shows; imported only where there is one."""
     host, _ = web_address(settings.web or "")
     open_server = not settings.asks_keys and loopback(f"{host}:0")
@@ -173,6 +184,8 @@ def _pages(settings: Settings, ledger: Ledger, problems: Problems, competitions:
         stream_limits=stream_limits(settings),
         api_address=settings.listen,
         asks_keys=settings.asks_keys,
+        gate=gate,
+        submitter=from_pages,
     )
     return routes
 

@@ -81,10 +81,14 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def Submit(self, request: api.SubmitRequest, context: Context) -> submission_pb2.Submission:
         """Check and keep a submission; it is on disk before this answers."""
+        return await self._placed(await self.take(request))
+
+    async def take(self, request: api.SubmitRequest) -> Submission:
+        """The same for pages."""
         worker = self._taking()
         submission = await self._submitting.take(request)
         worker.wake()
-        return await self._placed(submission)
+        return submission
 
     async def BatchSubmit(self, request: api.BatchSubmitRequest, context: Context) -> api.BatchSubmitResponse:
         """Check and keep many, each by itself."""

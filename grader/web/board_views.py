@@ -28,9 +28,16 @@ _VISIBILITIES = {
 
 
 def board(
-    competition: Competition, found: Board, now: datetime, titles: Mapping[str, str], *, page: int = 1, linked: bool = False
+    competition: Competition,
+    found: Board,
+    now: datetime,
+    titles: Mapping[str, str],
+    *,
+    page: int = 1,
+    linked: bool = False,
+    reader: str = "",
 ) -> dict[str, Any]:
-    """A competition with one of its boards. titles: of problems; linked: whether submissions may be looked at."""
+    """A competition with one of its boards. titles: of problems; linked: whether all submissions may be looked at, or the reader's only."""
     place = PagePosition(page, len(found.entries))
     scores = [(one.score.value, one.score.low, one.score.high) for one in found.entries]
     shown, figure = found.entries[place.shown], score_column([one[0] for one in scores], found.score_kind)
@@ -64,7 +71,7 @@ def board(
                 "gap": gap(one.score.value, scores[0][0], found.score_kind),
                 "bar": Markup(interval_bar(bar, title=f"the interval of {one.user}", even=even)),
                 "time": when(one.create_time),
-                "submission_id": one.submission_id if linked else "",
+                "submission_id": one.submission_id if linked or (reader and one.user == reader) else "",
                 "submission_count": one.submission_count,
                 "language": one.language,
                 "problem_count": one.problem_count,

@@ -38,7 +38,7 @@ class HomePage:
             "queue": await self._queue(request),
             "problems": await asyncio.to_thread(self._problems, found, now),
         }
-        return await site.page("home.html", shown, scripted=True)
+        return await site.page(request, "home.html", shown, scripted=True)
 
     async def _queue(self, request: web.Request) -> dict[str, int] | None:
         """How many wait and run; None for those whom the API does not show everybody's submissions."""

@@ -57,7 +57,9 @@ class LiveSubmissions:
         """The stream of one submission; it ends with the submission."""
         with self.count.entered(network_of(request.remote or "unix")) as inside:
             if not inside:
-                answer = await self._site.error(503, "Not now", "Too many pages are live. Reload this one to see what has changed.")
+                answer = await self._site.error(
+                    request, 503, "Not now", "Too many pages are live. Reload this one to see what has changed."
+                )
                 answer.headers["Retry-After"] = "10"
                 return answer
             # The header is a browser's own, when it connects again; the page itself asks for what it does not show yet.
@@ -71,15 +73,20 @@ class LiveSubmissions:
                 with suppress(ConnectionResetError, ShuttingDown, SubmissionNotFound):
                     await response.prepare(request)
                     await response.write(f"retry: {RECONNECT_MS}\n\n".encode())
-                    await self._send(response, events)
+                    await self._send(request, response, events)
                 return response
 
-    async def _send(self, response: web.StreamResponse, events: Events) -> None:
-        """Send each event, and something where there is none for a while; then the end. ConnectionResetError where the reader has left."""
-        following = asyncio.ensure_future(_next(events))
+    async def _send(self, request: web.Request, response: web.StreamResponse, events: Events) -> None:
+        """Send each event, and something where there is none for a while; then the end. ConnectionResetError where the reader has left.
+
+        A session that is over ends the stream without an end event: the browser comes again, and is refused.
+        """
+        following, holding = asyncio.ensure_future(_next(events)), asyncio.ensure_future(self._site.hold(request))
         try:
             while True:
-                await asyncio.wait([following], timeout=self._heartbeat_s)
+                await asyncio.wait([following, holding], timeout=self._heartbeat_s, return_when=asyncio.FIRST_COMPLETED)
+                if holding.done():
+                    return
                 if not following.done():
                     await response.write(b": still here\n\n")
                     continue
@@ -92,7 +99,8 @@ class LiveSubmissions:
                     await response.write(text)
         finally:
             following.cancel()
-            await asyncio.wait([following])
+            holding.cancel()
+            await asyncio.wait([following, holding])
 
 
 async def _next(events: Events) -> submission_pb2.SubmissionEvent | None:

@@ -1,4 +1,4 @@
-"""Pages for people: what is served at which path, competitions and submissions.  Read only, and the same for everybody who asks.
+"""Pages for people: what is served at which path, competitions and submissions.
 
 Nothing of a caller reaches a page but by a template that escapes it; `grader/access.py` decides what is shown at all, as for the API.
 """
@@ -28,10 +28,15 @@ from grader.rules.disclosure import Redactor
 from grader.v1 import submission_pb2
 from grader.web import board_views, live_views, views
 from grader.web.artifacts import ArtifactSource, NoArtifacts, attachment, rows
+from grader.web.compare_page import ComparePage
 from grader.web.home import HomePage
 from grader.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
+from grader.web.own_submissions import OwnSubmissions
 from grader.web.problem_pages import ProblemPages
+from grader.web.sessions import KeyGate, Sessions
+from grader.web.sign_in import SIGN_IN_LIMITS, SignInPages
 from grader.web.site import STANDINGS_S, Answer, PageAbsent, Site, page_number
+from grader.web.submit_page import SubmitPage, Submitter
 from grader.web.views import PagePosition
 
 HERE = Path(__file__).parent
@@ -57,12 +62,16 @@ def routes(
     artifacts: ArtifactSource | None = None,
     events: SubmissionEvents | None = None,
     stream_limits: PeerLimits = STREAM_LIMITS,
+    sign_in_limits: PeerLimits = SIGN_IN_LIMITS,
     api_address: str = "",
     asks_keys: bool = False,
+    gate: KeyGate | None = None,
+    submitter: Submitter | None = None,
 ) -> list[web.RouteDef]:
     """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
 
     events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
+    gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
     """
     site = Site(
         ledger=ledger,
@@ -73,6 +82,8 @@ def routes(
         api_address=api_address,
         asks_keys=asks_keys,
         standings_s=standings_s,
+        sessions=Sessions(gate, ledger.now) if gate is not None else None,
+        takes_submissions=submitter is not None,
     )
     live = LiveSubmissions(site, events, stream_limits) if events is not None else None
     pages, of_problems = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site)
@@ -83,6 +94,8 @@ def routes(
         ("/problems", of_problems.problems),
         (f"/problems/{_PROBLEM}", of_problems.problem),
         (f"/problems/{_PROBLEM}/{_STARTER}", of_problems.starter),
+        ("/submissions", OwnSubmissions(site).submissions),
+        ("/compare", ComparePage(site).compare),
         (f"/submissions/{_SUBMISSION}", pages.submission),
         (f"/submissions/{_SUBMISSION}/sources", pages.sources),
         (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),
@@ -92,6 +105,13 @@ def routes(
     made = [web.get(path, site.answered(answer)) for path, answer in found]
     if live is not None:  # a HEAD request would never end
         made.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
+    if site.sessions is not None:
+        signing = SignInPages(site, site.sessions, sign_in_limits)
+        made += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
+        made += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
+    if submitter is not None:
+        submitting = SubmitPage(site, submitter)
+        made += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
     return [*made, web.get("/{rest:.*}", site.answered(_absent))]
 
 
@@ -119,15 +139,16 @@ class Pages:
     async def competitions(self, request: web.Request) -> web.Response:
         """The list of competitions."""
         context = views.competitions(self._site.competitions.all(), self._site.now(), page=page_number(request))
-        return await self._site.page("competitions.html", context)
+        return await self._site.page(request, "competitions.html", context)
 
     async def board(self, request: web.Request) -> web.Response:
-        """A competition and one of its boards, as it is for those who are not administrators."""
+        """A competition and one of its boards, as everybody sees it; an administrator may ask for it without a freeze."""
         competition, now = self._site.competitions.get(request.match_info["id"]), self._site.now()
         problem_id, device = request.query.get("problem", ""), request.query.get("device", "")
         if problem_id and problem_id not in competition.problem_ids:
             raise ProblemNotFound(problem_id)
-        before = leaderboard.counted_before(competition, now, admin=False)
+        admin = self._site.viewer(request).admin
+        before = leaderboard.counted_before(competition, now, admin=admin and "unfrozen" in request.query)
         standings = await self._site.recent(
             (competition.competition_id, problem_id), lambda: self._site.ledger.boards.standings(competition, problem_id=problem_id)
         )
@@ -146,8 +167,11 @@ class Pages:
                 lambda: self._site.ledger.boards.languages(shown),
             )
             found = leaderboard.with_languages(found, languages)
-        context = await asyncio.to_thread(board_views.board, competition, found, now, titles, page=page, linked=linked)
-        return await self._site.page("competition.html", context)
+        context = await asyncio.to_thread(
+            board_views.board, competition, found, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
+        )
+        more = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
+        return await self._site.page(request, "competition.html", {**context, **more})
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report; while it is graded, what happens."""
@@ -171,7 +195,7 @@ class Pages:
             "running": not submission.state.final,
             "live": live,
         }
-        return await self._site.page("submission.html", {**shown, **more}, scripted=live is not None)
+        return await self._site.page(request, "submission.html", {**shown, **more}, scripted=live is not None)
 
     async def artifact(self, request: web.Request) -> web.Response:
         """A file that a submission left, for its owner to save."""
@@ -181,7 +205,7 @@ class Pages:
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
         submission = await self._seen(request)
-        return await self._site.page("sources.html", views.sources(await self._message(submission)))
+        return await self._site.page(request, "sources.html", views.sources(await self._message(submission)))
 
     async def _seen(self, request: web.Request) -> Submission:
         """A submission that this request may see."""

@@ -31,7 +31,7 @@ class ProblemPages:
     async def problems(self, request: web.Request) -> web.Response:
         """The list."""
         found = await asyncio.to_thread(lambda: [messages.problem_to_proto(one) for one in self._site.problems.all()])
-        return await self._site.page("problems.html", problem_views.problems(found, page=page_number(request)))
+        return await self._site.page(request, "problems.html", problem_views.problems(found, page=page_number(request)))
 
     async def problem(self, request: web.Request) -> web.Response:
         """One."""
@@ -47,7 +47,7 @@ class ProblemPages:
             server=site.server_address(request),
             asks_keys=site.asks_keys,
         )
-        return await site.page("problem.html", shown)
+        return await site.page(request, "problem.html", shown)
 
     async def starter(self, request: web.Request) -> web.Response:
         """A starter file, to save."""

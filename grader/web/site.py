@@ -11,21 +11,32 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 import jinja2
 import structlog
 from aiohttp import web
 
 from grader import access
-from grader.errors import ArtifactNotFound, CompetitionNotFound, GraderFault, ProblemNotFound, SubmissionNotFound
+from grader.access import ANYBODY
+from grader.errors import (
+    ArtifactNotFound,
+    CallRefused,
+    CompetitionNotFound,
+    GraderFault,
+    InvalidRequest,
+    ProblemNotFound,
+    SubmissionNotFound,
+)
 from grader.ledger import Ledger
-from grader.model import Caller
+from grader.model import Caller, Scope
 from grader.peers import loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.web.artifacts import HEADERS as ARTIFACT_HEADERS
-from grader.web.policy import HEADERS, SCRIPTED_HEADERS
+from grader.web.policy import FORM_HEADERS, HEADERS, SCRIPTED_HEADERS
 from grader.web.problem_views import UNKNOWN_ADDRESS
+from grader.web.sessions import RECHECK_S, Session, Sessions, session_token
 from grader.web.visibility import asked_from_here, viewer
 
 log = structlog.get_logger()
@@ -35,6 +46,8 @@ STANDINGS_S = 2.0  # so long what a board is made from is good: anybody may ask,
 _EVERY_ADDRESS = ("0.0.0.0", "[::]", "::")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
+_SESSION = web.RequestKey("session", Session)
+
 T = TypeVar("T")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -43,10 +56,19 @@ class PageAbsent(Exception):
     """There is no such page, or it is not for everybody: the answer does not say which."""
 
 
+class FormRefused(Exception):
+    """A request that changes something, and that is not known to come from a form of ours. The text says what to do."""
+
+
+class SignInNeeded(Exception):
+    """The page is for those who have signed in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """open_server: no keys are asked for, and only this host gets here. api_address: where the API listens, HOST:PORT; "" is not known.
-    reads: what was read recently, with when it has to be read again."""
+    reads: what was read recently, with when it has to be read again. sessions: None where nobody can sign in. takes_submissions: whether
+    there is a page to submit with."""
 
     ledger: Ledger
     problems: Problems
@@ -56,6 +78,8 @@ class Site:
     api_address: str = ""
     asks_keys: bool = False
     standings_s: float = STANDINGS_S
+    sessions: Sessions | None = None
+    takes_submissions: bool = False
     reads: dict[tuple[object, ...], tuple[float, asyncio.Task[Any]]] = field(default_factory=dict)
 
     def now(self) -> datetime:
@@ -63,8 +87,31 @@ class Site:
         return self.ledger.now()
 
     def viewer(self, request: web.Request) -> Caller:
-        """Who asks."""
+        """Who asks. A key without the scope for reading shows no more than everybody sees, as in the API."""
+        session = self.session(request)
+        if session is not None:
+            return session.caller if Scope.READ in session.caller.scopes else ANYBODY
         return viewer(request.host, request.headers, open_server=self.open_server)
+
+    def session(self, request: web.Request) -> Session | None:
+        """The session that this request is of."""
+        return request.get(_SESSION)
+
+    def user_of(self, request: web.Request, method: str) -> Caller:
+        """Who may call this method of the API with this request: SignInNeeded, or PermissionDenied."""
+        session = self.session(request)
+        if session is not None and self.sessions is not None:
+            self.sessions.check_scope(session, method)
+            return session.caller
+        found = viewer(request.host, request.headers, open_server=self.open_server)
+        if found == ANYBODY:
+            raise SignInNeeded
+        return found
+
+    async def hold(self, request: web.Request) -> None:
+        """Return once the session of this request is over; never where it has none."""
+        while self.sessions is None or self.session(request) is None or await self.sessions.find(session_token(request)) is not None:
+            await asyncio.sleep(RECHECK_S)
 
     def sees_competition(self, request: web.Request, competition_id: str) -> bool:
         """Whether all submissions to this competition are shown to the caller of this request."""
@@ -104,41 +151,87 @@ class Site:
         except ProblemNotFound:
             return problem_id
 
-    async def page(self, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False) -> web.Response:
-        """A template as an answer. scripted: the page has our script."""
-        shown = {**context, "scripted": scripted}
+    async def page(
+        self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False, form: bool = False
+    ) -> web.Response:
+        """A template as an answer. scripted: the page has our script; form: it has a form."""
+        shown = {**context, "scripted": scripted, "reader": self._reader(request)}
         text = await asyncio.to_thread(self.templates.get_template(name).render, shown)  # a log of 64 KiB takes a while
-        headers = SCRIPTED_HEADERS if scripted else HEADERS
+        headers = dict(SCRIPTED_HEADERS if scripted else FORM_HEADERS if form else HEADERS)
+        if self.session(request) is not None:
+            headers["Cache-Control"] = "no-store"  # what is this reader's must not be there for the next one
+        if self.sessions is not None:
+            headers["Vary"] = "Cookie"
         return web.Response(text=text, status=status, content_type="text/html", charset="utf-8", headers=headers)
 
-    async def error(self, status: int, title: str, text: str) -> web.Response:
+    def _reader(self, request: web.Request) -> dict[str, Any]:
+        """What every page says of who reads it."""
+        session = self.session(request)  # what a key may not do has no link
+        known = session is not None or self.viewer(request) != ANYBODY
+        return {
+            "user": "" if session is None else session.caller.user,
+            "can_sign_in": self.sessions is not None,
+            "has_submissions": known and (session is None or Scope.READ in session.caller.scopes),
+            "can_submit": self.takes_submissions and known and (session is None or Scope.SUBMIT in session.caller.scopes),
+        }
+
+    async def error(self, request: web.Request, status: int, title: str, text: str) -> web.Response:
         """A page that says what went wrong."""
-        return await self.page("error.html", {"title": title, "text": text}, status)
+        return await self.page(request, "error.html", {"title": title, "text": text}, status)
 
     def answered(self, answer: Answer) -> Answer:
         """The handler of a page: with headers, with a page for what goes wrong, and short where the reader has it already."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
+                await self._enter(request)
                 found = await answer(request)
-            except (PageAbsent, ArtifactNotFound, CompetitionNotFound, ProblemNotFound, SubmissionNotFound):
-                found = await self.error(404, "Not found", "There is no such page, or it is not shown to everybody.")
-            except GraderFault as error:
-                log.warning("page_refused", reason=error.reason, detail=error.detail)
-                found = await self.error(503, "Not now", "The ledger does not answer. Come again in a minute.")
-            except Exception as error:
-                request_id = uuid.uuid4().hex
-                log.error("page_failed", path=request.path, request_id=request_id, exc_info=error)
-                found = await self.error(500, "Our fault", f"The server's log has the reason under request {request_id}.")
+            except Exception as error:  # noqa: BLE001  # every one is answered, and logged where it is ours
+                found = await self._failed(request, error)
             if found.prepared or not isinstance(found, web.Response):
                 return found
             for name, value in HEADERS.items():
                 found.headers.setdefault(name, value)
             if "Content-Disposition" in found.headers:
                 found.headers.update(ARTIFACT_HEADERS)
-            return _short(request, found) if found.status == 200 else found
+            return _short(request, found) if found.status == 200 and found.headers["Cache-Control"] == HEADERS["Cache-Control"] else found
 
         return handle
+
+    async def _failed(self, request: web.Request, error: Exception) -> web.Response:
+        """What is answered in place of the page."""
+        whom = "everybody" if self.session(request) is None else "you"
+        absent = f"There is no such page, or it is not shown to {whom}."
+        match error:
+            case SignInNeeded() if self.sessions is not None:
+                return web.Response(status=303, headers={"Location": f"/sign-in?next={quote(request.path_qs, safe='/')}"})
+            case PageAbsent() | SignInNeeded() | ArtifactNotFound() | CompetitionNotFound() | ProblemNotFound() | SubmissionNotFound():
+                return await self.error(request, 404, "Not found", absent)
+            case FormRefused():
+                return await self.error(request, 403, "Not accepted", str(error))
+            case CallRefused():
+                status = 503 if error.retry_s is not None else 400 if isinstance(error, InvalidRequest) else 403
+                return await self.error(request, status, "Refused", sentence(str(error)))
+            case GraderFault():
+                log.warning("page_refused", reason=error.reason, detail=error.detail)
+                return await self.error(request, 503, "Not now", "The ledger does not answer. Come again in a minute.")
+            case _:
+                request_id = uuid.uuid4().hex
+                log.error("page_failed", path=request.path, request_id=request_id, exc_info=error)
+                return await self.error(request, 500, "Our fault", f"The server's log has the reason under request {request_id}.")
+
+    async def _enter(self, request: web.Request) -> None:
+        """From here on the request is its session's, if it has one that still opens something."""
+        if self.sessions is not None and (session := await self.sessions.find(session_token(request))) is not None:
+            request[_SESSION] = session
+            structlog.contextvars.bind_contextvars(user=session.caller.user, key=session.caller.key_id)
+        else:
+            structlog.contextvars.unbind_contextvars("user", "key")  # a connection serves one request after the other
+
+
+def sentence(text: str) -> str:
+    """An error's text as a sentence of a page."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _short(request: web.Request, found: web.Response) -> web.Response:

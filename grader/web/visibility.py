@@ -1,16 +1,36 @@
-"""Who opens a page: nobody is asked for a key there.  What that viewer sees is decided by `grader/access.py`, as for the API."""
+"""Who opens a page, and over what.  What that viewer sees is decided by `grader/access.py`, as for the API."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
+
+from aiohttp import web
 
 from grader.access import ANYBODY
 from grader.model import Caller
 from grader.peers import loopback
 
 
+class Transport(StrEnum):
+    """Who could read a request on its way."""
+
+    TLS = "tls"
+    LOOPBACK = "loopback"  # only this host
+    PLAIN = "plain"  # every host on the way
+
+
+def transport(request: web.Request) -> Transport:
+    """Over what a request came. A proxy that ends TLS sets the header; a browser sets none, and no page can make it."""
+    if request.secure or request.headers.getall("X-Forwarded-Proto", []) == ["https"]:
+        return Transport.TLS
+    here = asked_from_here(request.host, request.headers) and loopback(f"{request.remote}:0")
+    return Transport.LOOPBACK if here else Transport.PLAIN
+
+
 def viewer(host: str, header_names: Iterable[str], *, open_server: bool) -> Caller:
-    """The caller as whom the API would answer this request. open_server: no keys are asked for, and only this host can connect."""
+    """Who asks without a session: the caller as whom the API would answer. open_server: no keys are asked for, and only this host can
+    connect."""
     return Caller() if open_server and asked_from_here(host, header_names) else ANYBODY
 
 

@@ -11,6 +11,7 @@ from grader.ledger import Ledger
 from grader.model import Score, SourceFile
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
+from grader.server.auth import Authenticator
 from grader.server.submission_watch import SubmissionWatch
 from grader.web import pages
 from grader.web.serving import application, web_serving
@@ -104,7 +105,8 @@ async def site(
     async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
         made = Site(ledger, problems, competitions, clock)
         made.watch = SubmissionWatch(ledger, competitions)
-        usual = {"standings_s": 0, "events": made.watch, **options}
+        made.gate = None if open_server else Authenticator(ledger.keys)
+        usual = {"standings_s": 0, "events": made.watch, "gate": made.gate, **options}
         routes = pages.routes(ledger, problems, competitions, open_server=open_server, **usual)
 
         async def scrape():

@@ -2,7 +2,6 @@
 
 import contextlib
 
-import aiohttp
 import pytest
 import sqlalchemy as sa
 
@@ -13,6 +12,7 @@ from grader.model import Caller, Scope
 from grader.server import caller
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
+from tests.server.signed_in import key_of, reader
 from tests.server.site import END, START, site
 
 USUAL = frozenset({Scope.SUBMIT, Scope.READ})
@@ -35,19 +35,21 @@ TABLE = [
     ("rejudge run", True, ADMINISTRATORS),
     ("rejudge run of no competition", True, ADMINISTRATORS),
 ]
-PAGE_VIEWERS = {"anonymous": False, "no keys": True}  # and whether the server asks for no keys
+PAGE_VIEWERS = ("anonymous", "owner", "other", "administrator", "no keys")
 
 
 @contextlib.asynccontextmanager
-async def made(place, what, ended, *, open_server=False, visibility="after_end"):
-    """A site with one such submission, before or after the competition's end."""
-    async with site(place, open_server=open_server, visibility=visibility) as here, aiohttp.ClientSession() as session:
+async def made(place, what, ended, *, viewer="anonymous", visibility="after_end"):
+    """A site with one such submission, before or after the competition's end, and its pages as this viewer opens them."""
+    async with site(place, open_server=viewer == "no keys", visibility=visibility) as here, reader(here.url()) as browser:
         user = "" if what == "of no user" else "ann"
         here.made = await here.enter(user, 2.0, competition_id="" if what.endswith(("competition", "user")) else "spring")
         if what.startswith("rejudge run"):
             await mark(here, "rejudge")
         here.clock.now = END if ended else START
-        here.get = lambda path: status(session, here.url(path))
+        here.get = lambda path: status(browser, path)
+        if VIEWERS[viewer].user:
+            await browser.sign_in(await key_of(here.ledger, VIEWERS[viewer].user, VIEWERS[viewer].scopes))
         yield here
 
 
@@ -57,9 +59,8 @@ async def mark(here, rejudge_id):
     await here.ledger._database.write(lambda connection: connection.execute(change))
 
 
-async def status(session, url):
-    async with session.get(url) as answer:
-        return answer.status
+async def status(browser, path):
+    return (await browser.get(path))[0].status
 
 
 async def api_shows(here, viewer):
@@ -91,8 +92,8 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_api(tmp_path, what, ende
 @pytest.mark.parametrize("viewer", PAGE_VIEWERS)
 @pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
 async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, ended, seen_by, viewer):
-    """The same table, for those who can open a page: report and sources, and nothing else tells that it is there."""
-    async with made(tmp_path, what, ended, open_server=PAGE_VIEWERS[viewer]) as here:
+    """The same table, for those who have signed in and those who have not: report and sources, and nothing else tells that it is there."""
+    async with made(tmp_path, what, ended, viewer=viewer) as here:
         wanted = 200 if viewer in seen_by else 404
         assert [await here.get(f"/submissions/{here.made}{path}") for path in ("", "/sources")] == [wanted] * 2
 
@@ -100,7 +101,7 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, en
 @pytest.mark.parametrize("viewer", PAGE_VIEWERS)
 async def test_what_a_private_competition_has_stays_its_owners(tmp_path, viewer):
     """After the end too."""
-    async with made(tmp_path, "submission", True, open_server=PAGE_VIEWERS[viewer], visibility="private") as here:
+    async with made(tmp_path, "submission", True, viewer=viewer, visibility="private") as here:
         assert {name for name, one in VIEWERS.items() if await api_shows(here, one)} == OWN
         assert await here.get(f"/submissions/{here.made}") == (200 if viewer in OWN else 404)
 

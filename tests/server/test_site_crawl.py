@@ -19,6 +19,7 @@ from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server.signed_in import key_of, reader
 from tests.server.site import END, START, site
 from tests.server.test_competing import toml
 from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
@@ -26,19 +27,23 @@ from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
 USUAL = (Scope.SUBMIT, Scope.READ)
 PEOPLE = {"anonymous": None, "alice": USUAL, "bob": USUAL, "root": tuple(Scope)}
 PAGE_LIMIT_BYTES = 100_000
+TOKEN = re.compile(r'(?<=name="token" value=")[^"]+')  # differs in every browser
+TIME = re.compile(r"<time.*?</time>")  # a minute may be 33
 LINK = re.compile(r'(?:href|src|data-events)="([^"#]*)')
 
 
-async def crawl(url, guesses=(), headers=None):
-    """Every path of the site that can be reached, with its status and text."""
+async def crawl(url, guesses=(), headers=None, session=None, endless=()):
+    """Every path of the site that can be reached, with its status and text. endless: streams that do not end, of which only the status
+    is taken."""
     found, left = {}, ["/", *guesses]
-    async with aiohttp.ClientSession(headers=headers or {}) as session:
+    async with contextlib.AsyncExitStack() as stack:
+        session = session or await stack.enter_async_context(aiohttp.ClientSession(headers=headers or {}))
         while left:
             path = left.pop()
             if path in found:
                 continue
             async with session.get(f"{url}{path}", allow_redirects=False) as answer:
-                found[path] = (answer.status, await answer.text())
+                found[path] = (answer.status, "" if path in endless and answer.status == 200 else TOKEN.sub("", await answer.text()))
             links = [urljoin(path, html.unescape(one)) for one in LINK.findall(found[path][1])]
             left += [one for one in links if one.startswith("/") and one not in found]
     return found
@@ -69,7 +74,7 @@ async def submitted(client, kernel):
 
 
 async def test_on_a_server_with_keys_every_caller_sees_the_same_and_no_submission(settings, place, kernel):
-    """A key opens nothing on the pages; a submission is there for none of them while the competition runs, and no secret is."""
+    """A key in a header opens no page; a submission is there for none of them while the competition runs, and no secret is."""
     async with keyed_site(settings, place) as (running, there, _):
         async with Ledger.open(there.ledger) as ledger:
             keys = {name: (await ledger.keys.create(name, frozenset(scopes)))[1] for name, scopes in PEOPLE.items() if scopes}
@@ -85,10 +90,48 @@ async def test_on_a_server_with_keys_every_caller_sees_the_same_and_no_submissio
         assert all(one == first for one in seen.values())
         assert {path for path, (status, _) in first.items() if status != 200} == set(guesses)
         assert {"/", "/competitions/one", "/problems/sum", "/problems/sum/sum.cu", "/static/site.js"} <= set(first)
-        text = [one for _, one in first.values()]
+        text = [TIME.sub("", one) for _, one in first.values()]
         assert "alice" in first["/competitions/one"][1]  # the board is for all
         assert found_in((*PLANTED, "secret33", "33"), text) == [] and not any(one in page for one in (*made, hanging) for page in text)
         assert "grade: accept" not in str(text) and "Queue" not in first["/"][1]
+
+
+async def test_who_signs_in_sees_what_the_api_shows_to_the_same_key(settings, place, kernel):
+    """Anonymous, a user, another one and an administrator, each through pages and through the API: the same submissions and no more, and
+    nothing that is hidden from them. A key that may not read shows what everybody sees."""
+    people = {**PEOPLE, "sender": (Scope.SUBMIT,)}
+    async with keyed_site(settings, place) as (running, there, _):
+        async with Ledger.open(there.ledger) as ledger:
+            keys = {name: await key_of(ledger, name, scopes) for name, scopes in people.items() if scopes}
+        made = {}
+        for name in ("alice", "bob"):
+            async with GraderClient(running.address, key=keys[name]) as client:
+                made[name] = [*(await submitted(client, kernel)), (await client.submit(kernel("hang"))).name.rpartition("/")[2]]
+        everything, base = [one for of in made.values() for one in of], f"http://{running.web_address}"
+        endless = [f"/submissions/{of[-1]}/events" for of in made.values()]
+        for name in people:
+            async with reader(base) as browser:
+                if name in keys:
+                    assert (await browser.sign_in(keys[name]))[0].status == 303
+                guesses = [path for one in everything for path in paths_of(one)[:3]]
+                found = await crawl(base, [*guesses, "/submissions", "/submissions?users=all"], session=browser.session, endless=endless)
+            shown = set()
+            if name in keys:
+                async with GraderClient(running.address, key=keys[name]) as client:
+                    for one in everything:
+                        with contextlib.suppress(errors.SubmissionNotFound, errors.PermissionDenied):
+                            await client.get_submission(f"submissions/{one}")
+                            shown.add(one)
+            for one in everything:
+                assert {found[path][0] for path in paths_of(one)[:3]} == {200 if one in shown else 404}, (name, one)
+            text = "".join(text for _, text in found.values())
+            assert (
+                {one for one in everything if one in text} == shown == (set(everything) if name == "root" else set(made.get(name, ())))
+            ), name
+            assert found_in((*PLANTED, "secret33"), [text]) == [] and not any(key[-64:] in text for key in keys.values())
+            statuses = {found[path][0] for path in ("/submissions", "/submissions?users=all")}
+            assert statuses == {{"anonymous": 303, "sender": 403}.get(name, 200)}
+            assert ("Queue:" in found["/"][1]) is (name == "root")
 
 
 async def test_on_a_server_without_keys_hidden_sizes_are_on_no_page(settings, place, kernel):

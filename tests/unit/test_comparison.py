@@ -7,7 +7,7 @@ import random
 import pytest
 from rich.console import Console
 
-from grader.cli.comparison import DIFF_LINES, SpeedChange, source_changes, workload_changes
+from grader.api.comparison import DIFF_LINES, SpeedChange, source_changes, workload_changes
 from grader.cli.diff import render, to_data
 from grader.v1 import report_pb2, submission_pb2
 

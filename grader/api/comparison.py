@@ -52,23 +52,28 @@ def workload_changes(first: submission_pb2.Submission, second: submission_pb2.Su
     return [_changed(name, by_id[0].get(name), by_id[1].get(name), elsewhere) for name in names]
 
 
-def source_changes(first: submission_pb2.Submission, second: submission_pb2.Submission) -> Iterator[SourceChange]:
-    """Files that differ, by path. A file that only one of them has differs as a whole, unless it is the only one on both sides."""
+def source_changes(
+    first: submission_pb2.Submission, second: submission_pb2.Submission, *, line_limit: int = DIFF_LINES
+) -> Iterator[SourceChange]:
+    """Files that differ, by path. A file that only one of them has differs as a whole, unless it is the only one on both sides.
+
+    line_limit: of a longer file only that it differs is said.
+    """
     before, after = ({one.path: one.content for one in found.sources} for found in (first, second))
     removed, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
     if len(removed) == len(added) == 1:
-        yield SourceChange(added[0], tuple(_diff(removed[0], before[removed[0]], added[0], after[added[0]])))
+        yield SourceChange(added[0], tuple(_diff(removed[0], before[removed[0]], added[0], after[added[0]], line_limit)))
         removed, added = [], []
     for path in sorted({*(before.keys() & after.keys()), *removed, *added}):
         if before.get(path) != after.get(path):
-            yield SourceChange(path, tuple(_diff(path, before.get(path), path, after.get(path))))
+            yield SourceChange(path, tuple(_diff(path, before.get(path), path, after.get(path), line_limit)))
 
 
-def _diff(old_path: str, before: str | None, new_path: str, after: str | None) -> Iterator[str]:
+def _diff(old_path: str, before: str | None, new_path: str, after: str | None, line_limit: int) -> Iterator[str]:
     # Not splitlines: a form feed, or a separator of Unicode, ends no line of a source.
     old, new = ([] if text is None else text.split("\n") for text in (before, after))
-    if max(len(old), len(new)) > DIFF_LINES:
-        yield f"{new_path} differs; it has more than {DIFF_LINES} lines, which is too long to compare here"
+    if max(len(old), len(new)) > line_limit:
+        yield f"{new_path} differs; it has more than {line_limit} lines, which is too long to compare here"
         return
     names = ("/dev/null" if before is None else f"a/{old_path}", "/dev/null" if after is None else f"b/{new_path}")
     yield from difflib.unified_diff(old, new, *names, lineterm="")

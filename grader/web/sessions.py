@@ -1,0 +1,143 @@
+"""Who has signed in: sessions, kept in memory, each of one API key.  A session ends with its key, and after twelve hours."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+from aiohttp import web
+
+from grader.errors import Unauthenticated
+from grader.model import Caller
+from grader.web.visibility import Transport, transport
+
+log = structlog.get_logger()
+
+LASTS = timedelta(hours=12)
+SESSIONS = 10_000
+SESSIONS_OF_A_KEY = 16  # browsers in which one key is signed in
+RECHECK_S = 1.0  # how often a stream's session is looked at again
+COOKIE = "grader_session"
+_PATH = "/"
+
+
+class KeyGate(Protocol):
+    """Knows keys and scopes, as the API's calls ask for them."""
+
+    async def open_with(self, text: str) -> Caller:
+        """Whose key this text is; Unauthenticated."""
+
+    async def check_key(self, caller: Caller) -> None:
+        """Unauthenticated where the caller's key opens nothing any more."""
+
+    def check_scope(self, caller: Caller, method: str) -> None:
+        """PermissionDenied where the caller's key lacks the scope for this method of the API."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One browser in which somebody has signed in. form_token: in every form that this session is shown."""
+
+    caller: Caller
+    end_time: datetime
+    form_token: str
+
+
+class Sessions:
+    """Used on one event loop only. What is kept of a session's token is its digest."""
+
+    def __init__(self, gate: KeyGate, now: Callable[[], datetime], *, limit: int = SESSIONS, limit_of_key: int = SESSIONS_OF_A_KEY) -> None:
+        self._gate, self._now = gate, now
+        self._limit, self._limit_of_key = limit, limit_of_key
+        self._open: dict[str, Session] = {}  # by the digest of its token, oldest first
+
+    @property
+    def count(self) -> int:
+        """How many are kept."""
+        return len(self._open)
+
+    async def begin(self, key: str) -> tuple[str, Session]:
+        """A new session of the user with this key, and its token; Unauthenticated. The oldest ones make room."""
+        caller, now = await self._gate.open_with(key), self._now()
+        end_time = now + LASTS if caller.expire_time is None else min(now + LASTS, caller.expire_time)
+        session = Session(caller=caller, end_time=end_time, form_token=secrets.token_urlsafe(32))
+        self._remove(lambda one: one.end_time <= now)
+        same = [token for token, one in self._open.items() if one.caller.key_id == caller.key_id]
+        for token in same[: max(len(same) - self._limit_of_key + 1, 0)]:
+            del self._open[token]
+        while len(self._open) >= self._limit:
+            del self._open[next(iter(self._open))]
+        token = secrets.token_urlsafe(32)
+        self._open[_digest(token)] = session
+        log.info("signed_in", user=caller.user, key=caller.key_id)
+        return token, session
+
+    async def find(self, token: str) -> Session | None:
+        """The session with this token, if it and its key still open something. One with a key that does not is removed."""
+        session = self._open.get(_digest(token)) if token else None
+        if session is None:
+            return None
+        if session.end_time <= self._now():
+            self._open.pop(_digest(token), None)
+            return None
+        try:
+            await self._gate.check_key(session.caller)
+        except Unauthenticated:
+            self._remove(lambda one: one.caller.key_id == session.caller.key_id)
+            return None
+        return self._open.get(_digest(token))  # it may have ended meanwhile
+
+    def end(self, token: str) -> None:
+        """Sign out."""
+        if (ended := self._open.pop(_digest(token), None)) is not None:
+            log.info("signed_out", user=ended.caller.user, key=ended.caller.key_id)
+
+    def check_scope(self, session: Session, method: str) -> None:
+        """PermissionDenied where the session's key lacks the scope for this method of the API."""
+        self._gate.check_scope(session.caller, method)
+
+    def _remove(self, over: Callable[[Session], bool]) -> None:
+        for token in [token for token, one in self._open.items() if over(one)]:
+            del self._open[token]
+
+
+def session_token(request: web.Request) -> str:
+    """The token that came with a request; "" where there is none, or where anybody on the way could have read it."""
+    return "" if transport(request) is Transport.PLAIN else read_cookie(request, COOKIE)
+
+
+def read_cookie(request: web.Request, name: str) -> str:
+    """A cookie of ours; "" where there is none."""
+    return request.cookies.get(cookie_name(request, name), "")
+
+
+def set_cookie(request: web.Request, response: web.Response, name: str, value: str, lasts: timedelta) -> None:
+    """Keep it in the browser: for no script, for no other site's requests, and over TLS for no other host and no plain connection."""
+    response.set_cookie(
+        cookie_name(request, name),
+        value,
+        path=_PATH,
+        max_age=int(lasts.total_seconds()),
+        httponly=True,
+        samesite="Strict",
+        secure=transport(request) is Transport.TLS,
+    )
+
+
+def delete_cookie(request: web.Request, response: web.Response, name: str) -> None:
+    """Have the browser forget it."""
+    set_cookie(request, response, name, "", timedelta(0))
+
+
+def cookie_name(request: web.Request, name: str) -> str:
+    """With the prefix for which a browser takes no cookie that another host, or a plain connection, has set."""
+    return f"__Host-{name}" if transport(request) is Transport.TLS else name
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()

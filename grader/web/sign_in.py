@@ -1,0 +1,96 @@
+"""Signing in with an API key, and out again.  A key is read from a form's body and goes nowhere but to the gate."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from grader.errors import Unauthenticated
+from grader.html_report.content import when
+from grader.peers import PeerCount, PeerLimits, network_of
+from grader.web.forms import PLAIN, TOKEN_FIELD, FormTokens, check_origin, check_private, read_fields
+from grader.web.sessions import COOKIE, LASTS, Session, Sessions, delete_cookie, session_token, set_cookie
+from grader.web.site import Site, sentence
+from grader.web.visibility import Transport, transport
+
+log = structlog.get_logger()
+
+# Of keys that are looked at. For unknown ones the gate reads the ledger ten times a second at most, as for the API.
+SIGN_IN_LIMITS = PeerLimits(total=64, per_address=8)
+_HERE = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}")  # a path of this site: no other host, no backslash that a browser takes for a slash
+
+
+class SignInPages:
+    """Answers requests for the form, and what it sends."""
+
+    def __init__(self, site: Site, sessions: Sessions, limits: PeerLimits) -> None:
+        self._site, self._sessions, self._tokens = site, sessions, FormTokens(site)
+        self.count = PeerCount(limits)
+
+    async def form(self, request: web.Request) -> web.Response:
+        """The form; over a connection that others could read, why there is none."""
+        return await self._form(request, request.query.get("next", ""))
+
+    async def sign_in(self, request: web.Request) -> web.Response:
+        """Begin a session, and go on to where the reader came from."""
+        check_private(request)
+        check_origin(request)
+        sent = await read_fields(request)
+        self._tokens.check(request, sent.get(TOKEN_FIELD, ""))
+        after = sent.get("next", "")
+        with self.count.entered(network_of(request.remote or "unix")) as inside:
+            if not inside:
+                answer = await self._form(request, after, "Too many keys are being looked at. Try again in a few seconds.", status=429)
+                answer.headers["Retry-After"] = "5"
+                return answer
+            try:
+                token, _ = await self._sessions.begin(sent.get("key", ""))
+            except Unauthenticated as error:
+                log.info("sign_in_refused", reason=error.reason)
+                return await self._form(request, after, sentence(error.detail), status=403)
+        self._sessions.end(session_token(request))  # the one before, in this browser
+        answer = web.Response(status=303, headers={"Location": _inside(after)})
+        set_cookie(request, answer, COOKIE, token, LASTS)
+        return answer
+
+    async def account(self, request: web.Request) -> web.Response:
+        """Who has signed in, with what, and until when; with the button to sign out."""
+        session = self._site.session(request)
+        if session is None:
+            return web.Response(status=303, headers={"Location": "/sign-in"})
+        return await self._site.page(request, "account.html", {"token": session.form_token, **_account(session)}, form=True)
+
+    async def sign_out(self, request: web.Request) -> web.Response:
+        """End the session."""
+        check_origin(request)
+        if self._site.session(request) is not None:
+            self._tokens.check(request, (await read_fields(request)).get(TOKEN_FIELD, ""))
+        self._sessions.end(session_token(request))
+        answer = web.Response(status=303, headers={"Location": "/"})
+        delete_cookie(request, answer, COOKIE)
+        return answer
+
+    async def _form(self, request: web.Request, after: str, error: str = "", status: int = 200) -> web.Response:
+        plain = transport(request) is Transport.PLAIN
+        token, cookie = ("", None) if plain else self._tokens.of(request)
+        shown = {"refused": PLAIN if plain else "", "token": token, "error": error, "next": _inside(after)}
+        return self._tokens.keep(request, await self._site.page(request, "sign_in.html", shown, status, form=True), cookie)
+
+
+def _account(session: Session) -> dict[str, Any]:
+    caller = session.caller
+    return {
+        "user": caller.user,
+        "key_id": caller.key_id,
+        "scopes": ", ".join(sorted(caller.scopes)),
+        "end": when(session.end_time),
+        "expires": when(caller.expire_time) if caller.expire_time is not None else None,
+    }
+
+
+def _inside(path: str) -> str:
+    """Where to go on to: a path of this site, or one's own submissions."""
+    return path if _HERE.fullmatch(path) and not path.startswith("/sign-") else "/submissions"
