@@ -94,6 +94,7 @@ class Settings(BaseModel):
     log_format: LogFormat = "console"
     log_level: LogLevel = "info"
     web: str | None = None  # None: no web port
+    notice: str = ""  # shown at the top of every page; of a rehearsal
     hooks_allow_private: bool = False  # whether webhooks may be at addresses that are not public, and at http:// of this host
     trace: str = Field(default_factory=trace_endpoint)  # where OTLP is taken; "": nothing is traced
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever

@@ -19,6 +19,7 @@ from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
 from grader.cli.check_options import AdjustOptions, AllowLowerPrecision, CheckPlace, SandboxForCheck, SetConstants, ToleranceOption, Trusted
+from grader.cli.competition_commands import check_command, export_command, new_command
 from grader.cli.completion import completion_command
 from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
@@ -375,6 +376,11 @@ def competitions_show(
 ) -> None:
     """Print a competition: its problems, times, limits and score."""
     run(competitions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+
+
+competitions_app.command("new")(new_command)
+competitions_app.command("check")(check_command)
+competitions_app.command("export")(export_command)
 
 
 @app.command(rich_help_panel=SERVERS)

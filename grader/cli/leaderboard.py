@@ -43,7 +43,7 @@ async def leaderboard(target: Target, wanted: LeaderboardOptions, *, json: bool)
     if json and wanted.csv_path == STDOUT:
         raise Misuse("--json and --csv - both write to stdout; take one of them, or give --csv a file")
     async with connect(target, Need.READ) as client:
-        board = await _read(client, wanted)
+        board = await read_board(client, wanted)
     if wanted.csv_path:
         write_text(wanted.csv_path, to_csv(board))
     if json:
@@ -69,7 +69,7 @@ def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
         frozen = board.freeze_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
         yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
     if board.entries and not board.official:
-        yield plain(formatting.PRACTICE, "yellow")
+        yield plain(formatting.practice(board.device), "yellow")
     if unlike := device_differences.sentence(board.device_differences):
         yield plain(unlike, "yellow")
     if not board.entries:
@@ -97,7 +97,7 @@ def to_csv(board: competition_pb2.Leaderboard) -> str:
     return out.getvalue()
 
 
-async def _read(client: GraderClient, wanted: LeaderboardOptions) -> competition_pb2.Leaderboard:
+async def read_board(client: GraderClient, wanted: LeaderboardOptions) -> competition_pb2.Leaderboard:
     """The first page, or all of it."""
     competition = full_name("competitions", wanted.competition)
     problem = full_name("problems", wanted.problem) if wanted.problem else ""

@@ -138,8 +138,12 @@ def _environment(found: report_pb2.Environment) -> dict[str, Any]:
         "isolation": description(found.isolation),
         "versions": sorted(found.versions.items()),
         "ceilings": formatting.ceilings(found.ceilings) if found.ceilings else "",
-        "practice": found.clock == report_pb2.CLOCK_HOST,
+        "practice": _sentence(formatting.practice(found.device)) if found.clock == report_pb2.CLOCK_HOST else "",
     }
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _score(one: submission_pb2.Submission | rejudge_pb2.Judgement, kind: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,15 @@ class Keys:
         key, text = new(user, scopes, self.now(), expire_time=expire_time, note=note)
         await self._database.write(lambda connection: insert(connection, key))
         return key, text
+
+    async def add(self, made: Sequence[Key]) -> None:
+        """Take keys that were made with `grader.rules.keys.new`: all of them or none."""
+
+        def write(connection: sa.Connection) -> None:
+            for key in made:
+                insert(connection, key)
+
+        await self._database.write(write)
 
     async def all(self) -> list[Key]:
         """Every key there ever was, oldest first."""

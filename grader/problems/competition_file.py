@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
 
 from grader import devices
 from sandbox.protocol.devices import DeviceKind
 
 _AXIS_LIMIT = 2**31 - 1
 _SECRET_LIMIT = 64
+FIELDS_ONLY = "fields only"  # a context of validation: each key by itself
 
-_Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+CompetitionIdentifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
 def _zoned(value: object) -> object:
@@ -83,7 +86,7 @@ class Secret(_StrictSecretTable):
 class CompetitionFile(_StrictSecretTable):
     """All of it."""
 
-    name: _Identifier
+    name: CompetitionIdentifier
     title: str = Field(min_length=1, max_length=200)
     statement: str = ""
     problems: list[str] = Field(min_length=1, max_length=100)
@@ -103,34 +106,44 @@ class CompetitionFile(_StrictSecretTable):
     secret: list[Secret] = []
 
     @model_validator(mode="after")
-    def _times_are_in_order(self) -> CompetitionFile:
-        if self.end <= self.start:
-            raise ValueError("'end' is not after 'start'; fix one")
-        if self.freeze is not None and not self.start <= self.freeze < self.end:
-            raise ValueError("'freeze' is not between 'start' and 'end'; fix it, or leave it out")
+    def _agrees(self, info: ValidationInfo) -> CompetitionFile:
+        """What keys say of each other; left to the caller where the context is FIELDS_ONLY."""
+        if info.context != FIELDS_ONLY:
+            for one in disagreements(self):
+                raise ValueError(one.message)
         return self
 
-    @model_validator(mode="after")
-    def _names_agree(self) -> CompetitionFile:
-        if len(set(self.problems)) != len(self.problems):
-            raise ValueError("'problems' names one twice; leave one out")
-        for kind in self.devices:
-            if not devices.well_formed(kind):
-                raise ValueError(f"'devices' has {kind!r}, which is no device; write {devices.FORMS}")
-        if devices.EMULATED in self.devices and self.baseline != "eager":
-            raise ValueError(f"'baseline' is {self.baseline!r}, which the emulated device does not have; take 'eager'")
-        return self
 
-    @model_validator(mode="after")
-    def _secrets_are_keyed(self) -> CompetitionFile:
-        for one in self.secret:
-            if one.problem not in self.problems:
-                raise ValueError(f"'secret' is of {one.problem!r}, which is not in 'problems'; add it there")
-        if self.secret and not self.secret_seed:
-            raise ValueError(
-                "'secret_seed' is missing, which keeps the secret workloads; write 32 hex digits, such as `openssl rand -hex 16` prints"
-            )
-        counts = [sum(one.count for one in self.secret if one.problem == problem) for problem in self.problems]
-        if max(counts) > _SECRET_LIMIT:
-            raise ValueError(f"'secret' makes more than {_SECRET_LIMIT} workloads of one problem; leave some out")
-        return self
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Keys that contradict each other. keys: the first is where it is changed."""
+
+    keys: tuple[str, ...]
+    message: str
+
+
+def disagreements(file: CompetitionFile) -> Iterator[Disagreement]:
+    """All of them, in the order of the keys."""
+    if file.end <= file.start:
+        yield Disagreement(keys=("end", "start"), message="'end' is not after 'start'; fix one")
+    if file.freeze is not None and not file.start <= file.freeze < file.end:
+        yield Disagreement(keys=("freeze", "start", "end"), message="'freeze' is not between 'start' and 'end'; fix it, or leave it out")
+    if len(set(file.problems)) != len(file.problems):
+        yield Disagreement(keys=("problems",), message="'problems' names one twice; leave one out")
+    for kind in file.devices:
+        if not devices.well_formed(kind):
+            yield Disagreement(keys=("devices",), message=f"'devices' has {kind!r}, which is no device; write {devices.FORMS}")
+    if devices.EMULATED in file.devices and file.baseline != "eager":
+        text = f"'baseline' is {file.baseline!r}, which the emulated device does not have; take 'eager'"
+        yield Disagreement(keys=("baseline", "devices"), message=text)
+    for one in file.secret:
+        if one.problem not in file.problems:
+            text = f"'secret' is of {one.problem!r}, which is not in 'problems'; add it there"
+            yield Disagreement(keys=("secret", "problems"), message=text)
+    if file.secret and not file.secret_seed:
+        text = "'secret_seed' is missing, which keeps the secret workloads; write 32 hex digits, such as `openssl rand -hex 16` prints"
+        yield Disagreement(keys=("secret_seed",), message=text)
+    counts = [sum(one.count for one in file.secret if one.problem == problem) for problem in file.problems]
+    if max(counts) > _SECRET_LIMIT:
+        text = f"'secret' makes more than {_SECRET_LIMIT} workloads of one problem; leave some out"
+        yield Disagreement(keys=("secret", "problems"), message=text)

@@ -13,15 +13,16 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.formats.validation_messages import describe
 from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems.competition_file import CompetitionFile, Secret
+from grader.problems.competition_messages import key_of, sentence
 from grader.problems.store import Problems
 from grader.problems.toml_locations import line_of
 from sandbox.protocol import wire
@@ -29,7 +30,6 @@ from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.rule import rule_of
 
 FILE_NAME = "competition.toml"
-_TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
 
 
 class Competitions:
@@ -59,6 +59,10 @@ class Competitions:
     def all(self) -> tuple[Competition, ...]:
         """Every competition, by id."""
         return tuple(self._by_id[key] for key in sorted(self._by_id))
+
+    def secret_files(self) -> tuple[Path, ...]:
+        """The files that hold secrets, which nobody but their owner should read."""
+        return tuple(path for _, (file, path) in sorted(self._files.items()) if file.secret_seed)
 
     def redrawn(self, competition_id: str, rejudge_id: str) -> Competition:
         """The competition with secret sizes drawn from a seed of this rejudge's own, for a final.
@@ -111,19 +115,26 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _read(path: Path) -> CompetitionFile:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The data of a file. ProblemInvalid where it is not TOML."""
     try:
-        return CompetitionFile.model_validate(tomllib.loads(path.read_text("utf-8")))
+        return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ProblemInvalid(str(path), f"is no TOML: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = tuple(part for index, part in enumerate(first["loc"]) if index != _TAG_INDEX)
-        raise _invalid(path, key, describe(first)) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(path), "is no TOML that can be read: a number is too long, or it nests too deep") from None
+
+
+def _read(path: Path) -> CompetitionFile:
+    data = read_toml(path)
+    try:
+        return CompetitionFile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = key_of(first)
+        raise _invalid(path, key, sentence(key, first)) from None
 
 
 def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInvalid:
@@ -139,14 +150,12 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
     for index, one in enumerate(file.secret):
         made = secret.setdefault(one.problem, [])
         try:
-            made += _workloads(one, problems[one.problem], f"{file.name}/{one.problem}/{index}", len(made), secret_seed)
-        except _SecretInvalid as wrong:
+            made += secret_workloads(one, problems[one.problem], f"{file.name}/{one.problem}/{index}", len(made), secret_seed)
+        except SecretInvalid as wrong:
             raise _invalid(path, ("secret", index, wrong.key), str(wrong)) from None
     for index, problem_id in enumerate(file.problems):
-        if file.baseline == "max-autotune" and "max-autotune" not in problems[problem_id].spec.baselines:
-            raise _invalid(
-                path, ("problems", index), f"{problem_id!r} is not timed against 'max-autotune'; add it to the problem's baselines"
-            )
+        if text := check_baseline(file, problems[problem_id]):
+            raise _invalid(path, ("problems", index), text)
     return Competition(
         competition_id=file.name,
         title=file.title,
@@ -168,7 +177,14 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
     )
 
 
-class _SecretInvalid(ValueError):
+def check_baseline(file: CompetitionFile, problem: Problem) -> str:
+    """Why the problem has no times of the competition's baseline; "" where it has."""
+    if file.baseline != "max-autotune" or "max-autotune" in problem.spec.baselines:
+        return ""
+    return f"{problem.problem_id!r} is not timed against 'max-autotune'; add it to the problem's baselines"
+
+
+class SecretInvalid(ValueError):
     """What is wrong with a key of a `[[secret]]`. Never quotes its values."""
 
     def __init__(self, key: str, message: str) -> None:
@@ -176,25 +192,25 @@ class _SecretInvalid(ValueError):
         super().__init__(message)
 
 
-def _workloads(secret: Secret, problem: Problem, place: str, before: int, seed: str) -> list[wire.Workload]:
+def secret_workloads(secret: Secret, problem: Problem, place: str, before: int, seed: str) -> list[wire.Workload]:
     """The workloads that one `[[secret]]` stands for. Whatever it does not say is as in the workload `like`, the first that is shown."""
-    like = _first_shown(problem, secret.device)
+    like = first_shown(problem, secret.device)
     if like is None:
-        raise _SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
+        raise SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
     if not getattr(formats()[problem.spec.format], "SECRET_SIZES", False) or not like.axes:
-        raise _SecretInvalid(
+        raise SecretInvalid(
             "problem", f"{problem.problem_id!r} is of the format {problem.spec.format}, which takes no other sizes; leave this out"
         )
     if set(secret.axes) != set(like.axes):
-        raise _SecretInvalid("axes", f"must give exactly the axes {sorted(like.axes)}")
+        raise SecretInvalid("axes", f"must give exactly the axes {sorted(like.axes)}")
     if secret.device is None and (differs := _differs_by_device(problem)):
         text = f"is left out, and the {differs} of {problem.problem_id!r} differs between devices"
         kinds = " or ".join(f'"{kind}"' for kind in DeviceKind)
-        raise _SecretInvalid("device", f"{text}; write device = {kinds}, and a [[secret]] for each that is competed on")
+        raise SecretInvalid("device", f"{text}; write device = {kinds}, and a [[secret]] for each that is competed on")
     return [_workload(secret, problem, like, f"{place}/{number}", before + number + 1, seed) for number in range(secret.count)]
 
 
-def _first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | None:
+def first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | None:
     """The first public workload that is run on this kind of device, or on any."""
     shown = (one for one in problem.spec.workloads if not one.hidden)
     return next((one for one in shown if device_kind is None or one.device_kind in ("", device_kind)), None)
@@ -202,7 +218,7 @@ def _first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | N
 
 def _differs_by_device(problem: Problem) -> str:
     """What a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
-    firsts = [one for kind in DeviceKind if (one := _first_shown(problem, kind)) is not None]
+    firsts = [one for kind in DeviceKind if (one := first_shown(problem, kind)) is not None]
     if any((one.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for one in firsts):
         return "tolerance"
     return "distribution of inputs" if any(one.distributions != firsts[0].distributions for one in firsts) else ""
@@ -234,4 +250,4 @@ def _amount(key: str, expression: int | str, axes: dict[str, int]) -> int | None
         return evaluate(expression, axes) if expression else None
     except ExpressionInvalid:  # its message quotes the axes
         text = "has no value at these axes; write axes, whole numbers, + - * // % ** and parentheses, and keep it under 2 ** 63"
-        raise _SecretInvalid(key, text) from None
+        raise SecretInvalid(key, text) from None

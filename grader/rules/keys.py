@@ -41,8 +41,7 @@ def new(user: str, scopes: frozenset[Scope], now: datetime, *, expire_time: date
     check_user(user)
     if not scopes:
         raise ValueError(f"a key needs a scope; take some of: {', '.join(Scope)}")
-    if len(note) > NOTE_CHARS or not note.isprintable():
-        raise ValueError(f"a note is one line of at most {NOTE_CHARS} characters; shorten it")
+    check_note(note)
     key_id, secret = secrets.token_hex(6), secrets.token_hex(32)
     made = Key(key_id=key_id, secret_digest=digest(secret), user=user, scopes=scopes, create_time=now, note=note, expire_time=expire_time)
     return made, f"grader_{key_id}_{secret}"
@@ -69,3 +68,9 @@ def check_user(user: str) -> None:
     """ValueError where nobody may be called so."""
     if _USER.fullmatch(user) is None:
         raise ValueError(f"{user[:80]!r} is no user name; write {USER_FORM}")
+
+
+def check_note(note: str) -> None:
+    """ValueError where it is no line of a list."""
+    if len(note) > NOTE_CHARS or not note.isprintable():
+        raise ValueError(f"a note is one line of at most {NOTE_CHARS} characters; shorten it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
 import shutil
 import socket
 import tempfile
@@ -199,7 +200,13 @@ def _contents(settings: Settings) -> Iterator[CheckupFinding]:
         yield wrong("problems and competitions", str(error))
     else:
         if settings.competitions:
-            yield ok("competitions", f"{len(competitions.all())} loaded")
+            loaded = f"{len(competitions.all())} loaded"
+            readable = [str(path) for path in competitions.secret_files() if path.stat().st_mode & 0o077]
+            if readable:
+                remedy = f"run: chmod 600 {' '.join(map(shlex.quote, readable))}"
+                yield warning("competitions", f"{loaded}; other users of this host can read secrets in {', '.join(readable)}", remedy)
+            else:
+                yield ok("competitions", loaded)
 
 
 def space(settings: Settings) -> Iterator[CheckupFinding]:

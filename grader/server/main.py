@@ -14,7 +14,7 @@ from grader import devices
 from grader.isolations import choices
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
-COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
+COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor", "rehearse")
 DATABASE_VARIABLE = "GRADER_DATABASE"
 
 

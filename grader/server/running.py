@@ -186,6 +186,7 @@ def _pages(
         asks_keys=settings.asks_keys,
         gate=gate,
         submitter=from_pages,
+        notice=settings.notice,
     )
     return routes
 

@@ -109,7 +109,7 @@ def test_every_block_of_the_page_is_a_step():
         "competitions/first/competition.toml",
         "double.cu",
     ]
-    assert len(found) - len(files) == PAGE.read_text().count("    $ ") == 14
+    assert len(found) - len(files) == PAGE.read_text().count("    $ ") == 15
 
 
 @pytest.mark.parametrize(

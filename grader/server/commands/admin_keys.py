@@ -1,4 +1,4 @@
-"""`grader-server admin keys create|list|revoke`: writes to the ledger itself; a server that runs sees it within seconds."""
+"""`grader-server admin keys create|import|list|revoke`: writes to the ledger itself; a server that runs sees it within seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,7 +19,8 @@ from grader.config import Settings
 from grader.errors import GraderError, SettingsInvalid
 from grader.ledger import Ledger
 from grader.model import Scope
-from grader.rules.keys import USER_FORM, Key
+from grader.rules.keys import USER_FORM, Key, new
+from grader.server.commands import key_import
 from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 
 MISUSED, FAILED = 2, 3
@@ -35,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return asyncio.run(_in_ledger(settings, _WORKS[asked.action], asked))
     except ValueError as error:
-        _say(str(error))
+        for line in str(error).splitlines():
+            _say(line)
         return MISUSED
     except (GraderError, OSError, SQLAlchemyError) as error:
         _say(str(error))
@@ -56,6 +60,12 @@ def parser() -> argparse.ArgumentParser:
     create.add_argument("--scopes", default="submit,read", metavar="LIST", help=f"its scopes, from {', '.join(Scope)} (submit,read)")
     create.add_argument("--expires", default="90d", metavar="TIME", help="when it expires, such as 90d, 12h or 30m, or never (90d)")
     create.add_argument("--note", default="", metavar="TEXT", help="what it is for, for the list")
+    several = actions.add_parser("import", parents=[where], help="make one key for each user of a CSV file: all of them, or none")
+    several.add_argument("file", type=Path, metavar="FILE", help=key_import.FORM)
+    several.add_argument("--out", type=Path, metavar="FILE", help="write user,key_id,key there, readable for its owner only (stdout)")
+    several.add_argument("--scopes", default="submit,read", metavar="LIST", help="as of create (submit,read)")
+    several.add_argument("--expires", default="90d", metavar="TIME", help="as of create (90d)")
+    several.add_argument("--skip-existing", action="store_true", help="make no key for users who have a valid one (an error)")
     actions.add_parser("list", parents=[where], help="list all keys, without their secrets")
     revoke = actions.add_parser("revoke", parents=[where], help="revoke a key; servers refuse it within seconds")
     revoke.add_argument("key_id", metavar="ID", help="the key's id, as `list` shows it")
@@ -79,6 +89,29 @@ async def _create(ledger: Ledger, asked: argparse.Namespace) -> int:
     _tell(text)
     _say(f"key {key.key_id} of {key.user} in {ledger.shown}: {_row(key, ledger.now())[2]}, ends {_time(key.expire_time)}")
     _say("keep it now: it is not shown again. Its owner stores it with: grader-cli login --server HOST:PORT")
+    return 0
+
+
+async def _import(ledger: Ledger, asked: argparse.Namespace) -> int:
+    found, now = key_import.read(asked.file), ledger.now()
+    lasting, scopes = _lasting(asked.expires), _scopes(asked.scopes)
+    keyed = {key.user for key in await ledger.keys.all() if key.valid(now)}
+    wanted = key_import.without_keyed(found, keyed, str(asked.file), skip=asked.skip_existing)
+
+    expire_time = None if lasting is None else now + lasting
+    made = [new(one.user, scopes, now, expire_time=expire_time, note=one.note) for one in wanted]
+    text = key_import.to_csv(made)
+    if asked.json:
+        text = json.dumps({"keys": [_plain(key, now) | {"key": secret} for key, secret in made]}, indent=2) + "\n"
+    with nullcontext() if asked.out is None else key_import.private_file(asked.out, text):  # keys that no file holds must not be valid
+        await ledger.keys.add([key for key, _ in made])
+    if asked.out is None:
+        _tell(text.rstrip("\n"))
+    skipped = f", {len(found) - len(wanted)} users have one already" if len(wanted) < len(found) else ""
+    _say(f"{len(made)} keys made in {ledger.shown}{skipped}")
+    if made:
+        where = "stdout" if asked.out is None else str(asked.out)
+        _say(f"they are in {where} and nowhere else: give each user their own, who stores it with: grader-cli login --server HOST:PORT")
     return 0
 
 
@@ -106,7 +139,7 @@ async def _revoke(ledger: Ledger, asked: argparse.Namespace) -> int:
     return 0
 
 
-_WORKS: dict[str, Work] = {"create": _create, "list": _list, "revoke": _revoke}
+_WORKS: dict[str, Work] = {"create": _create, "import": _import, "list": _list, "revoke": _revoke}
 
 
 def _scopes(text: str) -> frozenset[Scope]:

@@ -1,0 +1,156 @@
+"""`grader-cli competitions export`: boards, submissions, sources and reports as one archive, as far as the caller may see them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from grader.api.client import GraderClient
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
+from grader.cli.exits import Exit, GraderFailed, Misuse
+from grader.cli.jsonout import json_text
+from grader.cli.leaderboard import LeaderboardOptions, read_board, to_csv
+from grader.cli.progress import stdout_console
+from grader.cli.session import Need, Target, connect
+from grader.cli.text import one_line, plain
+from grader.v1 import competition_pb2, submission_pb2
+from grader.views import formatting
+
+OVERALL = "overall"
+_PAGE_SIZE = 1000
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file: the same competition makes the same bytes
+_PRIVATE = 0o600
+_COLUMNS = ("submission", "user", "problem", "create_time", "language", "mode", "state", "verdict", "reason", "score", "low", "high")
+
+
+class CompetitionArchive:
+    """A zip file with names in order and without times."""
+
+    def __init__(self, file: zipfile.ZipFile) -> None:
+        self._file = file
+
+    def add(self, path: str, text: str) -> None:
+        """Write one file."""
+        one = zipfile.ZipInfo(path, _EPOCH)
+        one.compress_type = zipfile.ZIP_DEFLATED
+        one.external_attr = _PRIVATE << 16
+        one.create_system = 3  # Unix: the permissions are its
+        self._file.writestr(one, text)
+
+
+async def export(target: Target, name: str, out: Path | None, *, force: bool) -> Exit:
+    """Write the archive. A file is there as a whole, or as it was."""
+    async with connect(target, Need.READ) as client:
+        competition = await client.get_competition(full_name("competitions", name))
+        competition_id = resource_id(COMPETITIONS, competition.name)
+        path = out or Path(f"{competition_id}.zip")
+        with _written(path, force=force) as file:
+            archive = CompetitionArchive(file)
+            archive.add(f"{competition_id}/competition.json", json_text(competition) + "\n")
+            boards = await _boards(client, competition, archive, competition_id)
+            count, users = await _submissions(client, competition, archive, competition_id)
+    text = f"{path}: {boards} boards, {count} submissions of {users} users; what your key may not see is not in it"
+    stdout_console().print(plain(one_line(text)), soft_wrap=True)
+    return Exit.DONE
+
+
+async def _boards(client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str) -> int:
+    """Each board of each device, as CSV and as JSON."""
+    count = 0
+    for problem in ("", *competition.problems) if len(competition.problems) > 1 else tuple(competition.problems):
+        wanted = LeaderboardOptions(competition=root, problem=problem, everything=True)
+        first = await read_board(client, wanted)
+        for device in sorted(first.devices) or [""]:
+            board = first if device == first.device else await read_board(client, replace(wanted, device=device))
+            stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{_slug(device)}" if device else "")
+            archive.add(f"{stem}.csv", to_csv(board))
+            archive.add(f"{stem}.json", json_text(board) + "\n")
+            count += 1
+    return count
+
+
+async def _submissions(
+    client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str
+) -> tuple[int, int]:
+    """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
+    found = [one async for one in _listed(client, competition.name)]
+    found.sort(key=lambda one: (one.create_time.ToNanoseconds(), one.name))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for head in found:
+        one = await client.get_submission(head.name, full=True)
+        writer.writerow(_row(one))
+        place = f"{root}/submissions/{resource_id(SUBMISSIONS, one.name)}"
+        for source in one.sources:
+            archive.add(f"{place}/sources/{_safe(source.path)}", source.content)
+        del one.sources[:]
+        archive.add(f"{place}/submission.json", json_text(one) + "\n")
+    archive.add(f"{root}/submissions.csv", table.getvalue())
+    return len(found), len({one.user for one in found})
+
+
+async def _listed(client: GraderClient, competition: str) -> AsyncIterator[submission_pb2.Submission]:
+    token = ""
+    while True:
+        page = await client.list_submissions(page_size=_PAGE_SIZE, page_token=token, competition=competition)
+        for one in page.submissions:
+            yield one
+        if not (token := page.next_page_token):
+            return
+
+
+def _row(one: submission_pb2.Submission) -> tuple[object, ...]:
+    report = one.report if one.HasField("report") else None
+    scored = report is not None and one.score > 0
+    return (
+        resource_id(SUBMISSIONS, one.name),
+        one.user,
+        resource_id(PROBLEMS, one.problem),
+        one.create_time.ToJsonString(),
+        one.language,
+        formatting.name_of(submission_pb2.Mode, one.mode, "MODE_").lower(),
+        formatting.state_name(one),
+        formatting.verdict_name(report) if report is not None else "",
+        report.reason if report is not None else "",
+        *((repr(one.score), repr(one.score_low), repr(one.score_high)) if scored else ("", "", "")),
+    )
+
+
+def _slug(device: str) -> str:
+    """A device's name as a part of a file's."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
+
+
+def _safe(path: str) -> str:
+    """A source's path, which stays below its directory."""
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\\" in path:
+        raise GraderFailed(f"the server sent a source with the path {path[:80]!r}, which leads out of the archive; nothing was written")
+    return "/".join(parts)
+
+
+@contextmanager
+def _written(path: Path, *, force: bool) -> Iterator[zipfile.ZipFile]:
+    """The archive at this path, readable for its owner only: it holds sources of others."""
+    if path.exists() and not force:
+        raise Misuse(f"{path} is there already; name another file with --out, or pass --force")
+    half = path.with_name(f".{path.name}.part")
+    try:
+        half.unlink(missing_ok=True)
+        descriptor = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE)
+    except OSError as error:
+        raise Misuse(f"{path} can't be written: {error.strerror}; name another file with --out") from None
+    try:
+        with os.fdopen(descriptor, "wb") as raw, zipfile.ZipFile(raw, "w") as file:
+            yield file
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)

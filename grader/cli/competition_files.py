@@ -1,0 +1,87 @@
+"""`grader-cli competitions check` and `new`: a competition's file, before a server reads it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from grader.cli.exits import Exit, Misuse
+from grader.cli.progress import stderr_console, stdout_console
+from grader.cli.session import EXAMPLES
+from grader.cli.text import one_line, plain
+from grader.config import IMPORTED_NAME, state_directory
+from grader.errors import ProblemNotFound
+from grader.model import Problem
+from grader.problems.competition_check import check as mistakes_of
+from grader.problems.competition_file import CompetitionIdentifier
+from grader.problems.competition_store import FILE_NAME, Competitions
+from grader.problems.competition_template import template
+from grader.problems.store import Problems
+
+_OTHERS = 0o077
+
+
+def check(path: Path, problem_dirs: Sequence[Path], state_dir: Path | None) -> Exit:
+    """Print every mistake, or what the competition is."""
+    file = path / FILE_NAME if path.is_dir() else path
+    problems = _problems(problem_dirs, state_dir)
+    found, console = mistakes_of(file, problems), stdout_console()
+    for one in found:
+        console.print(plain(one_line(str(one), most_chars=1000)), soft_wrap=True)
+    if found:
+        console.print(plain(f"{len(found)} mistake{'s' if len(found) > 1 else ''}; a server does not start with this file"), soft_wrap=True)
+        return Exit.OTHER_VERDICT
+    (made,) = Competitions.load([file], problems).all()
+    count = sum(len(one) for one in made.secret_workloads.values())
+    text = f"{file}: ok: {made.competition_id}, problems: {', '.join(made.problem_ids)}, secret workloads: {count}"
+    console.print(plain(one_line(f"{text}, {made.start_time:%Y-%m-%d %H:%M} to {made.end_time:%Y-%m-%d %H:%M} UTC")), soft_wrap=True)
+    if made.secret_seed and file.stat().st_mode & _OTHERS:
+        warning = f"{file} holds secrets, and other users of this host can read it; run: chmod 600 {file}"
+        stderr_console().print(plain(one_line(warning), "yellow"), soft_wrap=True)
+    return Exit.DONE
+
+
+def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], state_dir: Path | None) -> Exit:
+    """Write NAME/competition.toml."""
+    try:
+        TypeAdapter(CompetitionIdentifier).validate_python(name)
+    except ValidationError:
+        text = "is not a name; write at most 63 lower case letters, digits, _ and -, beginning with a letter"
+        raise Misuse(f"{name[:80]!r} {text}") from None
+    problems = _problems(problem_dirs, state_dir)
+    file = Path(name) / FILE_NAME
+    chosen = _chosen(problems, problem_ids)
+    text = template(name, chosen, datetime.now(UTC), secrets.token_hex(16), file)
+    try:
+        file.parent.mkdir(exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Misuse(f"{file} is there already; take another name, or remove it") from None
+    except OSError as error:
+        raise Misuse(f"{file} can't be written: {error.strerror}; go to a directory where this user may write") from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        out.write(text)
+    console = stdout_console()
+    console.print(plain(f"{file}: edit it, then: grader-cli competitions check {file}"), soft_wrap=True)
+    return Exit.DONE
+
+
+def _chosen(problems: Problems, problem_ids: Sequence[str]) -> list[Problem]:
+    known = problems.all()
+    if not known:
+        raise Misuse("there are no problems here; name their directories with --problems DIR")
+    try:
+        return [problems.get(one) for one in dict.fromkeys(problem_ids)] or [known[0]]
+    except ProblemNotFound as error:
+        raise Misuse(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
+
+
+def _problems(problem_dirs: Sequence[Path], state_dir: Path | None) -> Problems:
+    """Those of the directories, or the examples; and those that were imported."""
+    roots = tuple(problem_dirs) or ((EXAMPLES,) if EXAMPLES.is_dir() else ())
+    return Problems.load(roots, (state_dir or state_directory()) / IMPORTED_NAME)

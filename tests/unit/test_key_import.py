@@ -1,0 +1,104 @@
+"""`admin keys import`: one key for each user of a file, all or none, and every mistake with its line."""
+
+import asyncio
+import csv
+import io
+
+import pytest
+
+from grader.ledger import Ledger
+from grader.server.commands import admin_keys, key_import
+
+
+@pytest.fixture
+def admin(tmp_path, capsys):
+    """Run the command over a file with this text; exit code, stdout, stderr."""
+
+    def run(text, *words, name="users.csv"):
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        code = admin_keys.main(["import", str(path), "--state-dir", str(tmp_path / "state"), *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+async def keys(tmp_path):
+    async with Ledger.open(tmp_path / "state" / "ledger.sqlite3") as ledger:
+        return await ledger.keys.all()
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+async def made(tmp_path):
+    return {key.user: key for key in await keys(tmp_path)}
+
+
+def test_each_user_gets_one_key_on_stdout(admin, tmp_path):
+    """The text of each opens what the ledger has; notes arrive; blank lines and a byte order mark are no users."""
+    code, out, err = admin('\ufeffuser,note\nann,"team 1, red"\n\n  ben , \n')
+    assert code == 0 and [one["user"] for one in rows(out)] == ["ann", "ben"]
+    there = asyncio.run(made(tmp_path))
+    assert there["ann"].note == "team 1, red" and there["ben"].note == ""
+    assert all(there[one["user"]].key_id == one["key_id"] in one["key"] for one in rows(out))
+    assert "2 keys made" in err and rows(out)[0]["key"] not in err
+
+
+def test_a_file_of_keys_is_for_its_owner_only_and_never_overwritten(admin, tmp_path):
+    """Nothing is on stdout then."""
+    code, out, _ = admin("user\nann\n", "--out", str(tmp_path / "keys.csv"))
+    assert code == 0 and out == ""
+    assert (tmp_path / "keys.csv").stat().st_mode & 0o777 == 0o600 and len(rows((tmp_path / "keys.csv").read_text())) == 1
+    code, _, err = admin("user\nben\n", "--out", str(tmp_path / "keys.csv"))
+    assert code == 2 and "is there already, and may hold keys; name another file" in err
+    assert len(asyncio.run(keys(tmp_path))) == 1, "no key is made that is nowhere written down"
+
+
+def test_users_who_have_a_key_are_an_error_or_skipped(admin, tmp_path):
+    """So that the same list with late entrants can be imported again."""
+    assert admin("user\nann\n")[0] == 0
+    code, out, err = admin("user\nann\nben\n", "--out", str(tmp_path / "keys.csv"))
+    assert code == 2 and "users.csv:2: user 'ann' has a valid key already; leave the line out" in err and out == ""
+    assert not (tmp_path / "keys.csv").exists()
+    code, out, err = admin("user\nann\nben\n", "--skip-existing")
+    assert code == 0 and [one["user"] for one in rows(out)] == ["ben"] and "1 users have one already" in err
+
+
+def test_every_mistake_has_its_line_and_no_key_is_made(admin, tmp_path):
+    """A user twice, a name that is none, a field too many."""
+    code, out, err = admin("user\nann\nann\nbad name!\nben,x\ncy\n")
+    assert code == 2 and out == ""
+    lines = [line.removeprefix("grader-server admin keys: ") for line in err.splitlines()]
+    assert [line.split("users.csv:")[1].split(":")[0] for line in lines] == ["3", "4", "5"]
+    assert "user 'ann' is on line 2 too; leave one of them out" in lines[0] and "has 2 fields" in lines[2]
+    assert asyncio.run(keys(tmp_path)) == []
+    assert "users.csv:2: a note is one line" in admin(f"user,note\nann,{'x' * 201}\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; write a CSV file"),
+        ("ann\nben\n", ":1: the first line is not `user` or `user,note`"),
+        ("user;note\nann;x\n", ":1: the first line is not"),
+        ("user\n", "has a heading and no users"),
+        ('user\n"ann\n', ":2: is not CSV"),
+        (b"user\nann\n\xff\n", ":3: is not UTF-8; save the file as CSV in UTF-8"),
+    ],
+)
+def test_what_is_no_list_is_refused_with_what_to_write(admin, text, said):
+    code, _, err = admin(text)
+    assert code == 2 and said in err
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(key_import.KeyImportInvalid, match="can't be read: No such file"):
+        key_import.read(tmp_path / "no.csv")
+
+
+@pytest.mark.parametrize("words", [["--scopes", "everything"], ["--expires", "soon"]])
+def test_a_wrong_option_makes_no_key(admin, words):
+    code, out, _ = admin("user\nann\n", *words)
+    assert code == 2 and out == ""
