@@ -81,7 +81,7 @@ def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
     )
     files = [{"name": EVIL, "tool": EVIL, "size": "1 B", "available": True}]
     of_site = {"site": True, "artifacts": files, "problem_known": True, "running": False, "live": None, "scripted": False}
-    of_site["reader"] = {"user": "", "can_sign_in": False, "has_submissions": False, "can_submit": False}
+    of_site |= {"notice": "", "reader": {"user": "", "can_sign_in": False, "has_submissions": False, "can_submit": False}}
     context = {**content.submission(message), **of_site}
     text = site_templates(escaped).get_template("submission.html").render(context)
     assert ("<script>" in text) is not escaped and ("\x1b[2J" in text) is not escaped
