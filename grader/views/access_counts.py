@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grader.v1 import report_pb2
-from grader.views.formatting import byte_count
+from grader.views.formatting import byte_count, name_of
 
 HEADINGS = ("Line", "Access", "Requests", "Per request", "Active lanes of 32", "Bytes")
 NOTE = "A sector is 32 bytes of global memory. Passes of shared memory beyond the least are bank conflicts. These are counts, not times."
@@ -28,7 +28,7 @@ def cells(one: report_pb2.LineCounts) -> tuple[str, ...]:
 
 
 def _access(one: report_pb2.LineCounts) -> str:
-    return report_pb2.MemoryAccess.Name(one.access).removeprefix("MEMORY_ACCESS_").lower()
+    return name_of(report_pb2.MemoryAccess, one.access, "MEMORY_ACCESS_").lower()
 
 
 def _per_request(one: report_pb2.LineCounts) -> str:

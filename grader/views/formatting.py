@@ -273,7 +273,7 @@ def byte_count(size_bytes: int) -> str:
 
 def sanitizer_severity(found: report_pb2.SanitizerFinding) -> str:
     """How much a finding weighs, in a word."""
-    return report_pb2.SanitizerSeverity.Name(found.severity).removeprefix("SANITIZER_SEVERITY_").lower()
+    return name_of(report_pb2.SanitizerSeverity, found.severity, "SANITIZER_SEVERITY_").lower()
 
 
 def sanitizer_place(found: report_pb2.SanitizerFinding) -> str:
