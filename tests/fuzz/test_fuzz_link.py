@@ -171,9 +171,9 @@ def test_a_runner_that_does_anything_is_answered_in_time(told: list[tuple[str, A
     before = descriptors()
     found = judged([*told, ("stay", None)], template_bytes)
     assert isinstance(found, (Silence, GateViolated, NoRunner)) or (isinstance(found, Answer) and well_formed(found)), found
-    if descriptors() != before:
+    if descriptors() > before:
         gc.collect()  # it takes long, and only what is in a circle needs it
-    assert descriptors() == before
+    assert descriptors() <= before  # those of an earlier test may be closed meanwhile
 
 
 def test_a_runner_that_reads_nothing_does_not_hold_the_judge() -> None:
