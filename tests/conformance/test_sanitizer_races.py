@@ -50,9 +50,9 @@ def test_a_race_is_found_at_both_its_lines(racing: Look, number: int) -> None:
     marked = {at for at, line in enumerate(RACES.read_text().splitlines(), start=1) if line.endswith(f"// race {number}")}
     found = [one for one in racing(number) if one.severity is not SanitizerSeverity.INFO]
     races = [one for one in found if one.kind is SanitizerKind.RACE]
-    assert (
-        marked and races and {one.severity for one in races} == {SanitizerSeverity.WARNING if number in MILD else SanitizerSeverity.ERROR}
-    )
+    severities = {one.severity for one in races}  # lanes of one warp that race are a warning
+    assert severities == {SanitizerSeverity.WARNING} if number in MILD else SanitizerSeverity.ERROR in severities
+    assert marked
     assert {line for one in races for line in (one.line, one.other_line)} == marked
     assert {one.kind for one in found} <= {SanitizerKind.RACE, SanitizerKind.UNINITIALISED_READ}
 
