@@ -33,7 +33,7 @@ def insertions(code: bytes, tokens: list[Token], path: str, edited: Edited) -> I
         return
     for kernel in _kernels(readable_tree(code)):
         body = kernel.child_by_field_name("body")
-        if body is None:
+        if body is None or not body.named_child_count:  # `{}` has no room between its braces
             continue
         try:
             kernel_allows(kernel, code)

@@ -38,6 +38,14 @@ def test_what_is_computed_again_brings_what_it_is_made_of() -> None:
     assert found.count("const int x = threadIdx.x;") == 2 and found.count("const int y = x + 1;") == 2
 
 
+@pytest.mark.parametrize("body", ["{}", "{ }", "{/* nothing */}", "{;}"])
+def test_a_kernel_that_does_nothing_is_left_alone(body: str) -> None:
+    """Or has both bodies one behind the other: braces meet in pairs."""
+    translated = emulation.translate(f"__global__ void k() {body}\n", "k.cu")
+    at, end = translated.find("EMU_FIRST_BODY"), translated.find("#ifdef EMU_BLOCK_LOOPS")
+    assert (at, end) == (-1, -1) or -1 < at < end
+
+
 def test_names_of_one_declaration_are_of_one_kind() -> None:
     """Else one of them would be declared in a loop, and used outside of it."""
     before = "    int x = 1, y = 2;\n    int z = y;\n    x += threadIdx.x;\n    tile[0] = x;\n"
