@@ -10,15 +10,16 @@ at run time. What one thread computes is the same in both, operation by operatio
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from sandbox.compilers.block_loop_rules import NotPossible, file_allows, kernel_allows
-from sandbox.compilers.cuda_tokens import Token, descendants, readable_tree
+from sandbox.compilers.cuda_tokens import Token, descendants
+from sandbox.compilers.kernel_file import KernelFile, NotPossible, file_allows, identifier_places, names_in, read_file
 from sandbox.compilers.shared_accesses import Accesses, SharedNames
-from sandbox.compilers.uniform_names import Declared, UniformNames, declared_names, is_barrier, names_in
+from sandbox.compilers.uniform_names import Declared, UniformNames, declared_names, holds_barrier, is_barrier
 
 Edited = Callable[[int, int, list[tuple[int, int, str]]], str]  # the text of a range of bytes, as translated, with replacements
 _OUTER = frozenset({"using_declaration", "alias_declaration", "type_definition", "static_assert_declaration"})
@@ -29,27 +30,22 @@ _SKIPPED = frozenset({"comment", ";", "{", "}"})
 
 def insertions(code: bytes, tokens: list[Token], path: str, edited: Edited) -> Iterator[tuple[int, str]]:
     """Text to insert into the translated source: what goes around the first body of each kernel that allows a second, which follows it."""
-    if not file_allows(code, tokens):
+    file = read_file(code) if file_allows(code, tokens) else None
+    if file is None:
         return
-    for kernel in _kernels(readable_tree(code)):
+    for kernel in file.kernels:
         body = kernel.child_by_field_name("body")
         if body is None or not body.named_child_count:  # `{}` has no room between its braces
             continue
         try:
-            kernel_allows(kernel, code)
-            second = _SecondBody(kernel, body, path, edited).text()
+            file.check(kernel)
+            second = _SecondBody(file, kernel, body, path, edited).text()
         except NotPossible:
             continue
         yield body.start_byte + 1, f" {SECOND_BODY}"
         close = body.end_byte - 1
         line = body.end_point[0] + 1
         yield close, f'\n#ifdef EMU_BLOCK_LOOPS\n}} else {{\n{second}\n}}\n#else\n}}\n#endif\n# {line} "{path}"\n'
-
-
-def _kernels(root: Node) -> Iterator[Node]:
-    for node in descendants(root):
-        if node.type == "function_definition" and any(child.type == "__global__" for child in node.children):
-            yield node
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +96,11 @@ _BARRIER = _Interval(passes=False)
 class _SecondBody:
     """Writes it, statement by statement."""
 
-    def __init__(self, kernel: Node, body: Node, path: str, edited: Edited) -> None:
-        self._kernel, self._body, self._path, self._edited = kernel, body, path, edited
-        self._uniform = UniformNames(kernel, body)
-        self._shared = SharedNames(kernel, body, self._uniform)
+    def __init__(self, file: KernelFile, kernel: Node, body: Node, path: str, edited: Edited) -> None:
+        self._body, self._path, self._edited = body, path, edited
+        self._uniform = UniformNames(kernel, body, file)
+        self._shared = SharedNames(kernel, body, file)
+        self._places = identifier_places(body)
         self._scopes: list[_LoopScope] = []
         self._number = self._loop_depth = 0
         returns = [node for node in descendants(body) if node.type == "return_statement"]
@@ -144,7 +141,7 @@ class _SecondBody:
 
     def _is_outer(self, node: Node) -> bool:
         """Whether a statement is done once for the block, and not by each thread."""
-        if node.type in _OUTER or any(is_barrier(one) for one in descendants(node)):
+        if node.type in _OUTER or holds_barrier(node):
             return True
         if node.type == "declaration":
             words = {child.text for child in node.children}
@@ -178,7 +175,7 @@ class _SecondBody:
             inside = self._within(node)
             self._out.append("}")
             return inside
-        if any(is_barrier(one) for one in descendants(node)):
+        if holds_barrier(node):
             raise NotPossible(f"a barrier in a {node.type}")
         self._out.append(self._line(node) + self._text(node.start_byte, node.end_byte))
         return _Interval()
@@ -239,11 +236,13 @@ class _SecondBody:
 
     def _is_used_elsewhere(self, node: Node, scope: Node, begin: int, end: int) -> bool:
         """Whether a later loop needs what this declaration declares."""
-        names = {one.name for one in declared_names(node)}
-        return any(
-            one.type == "identifier" and not begin <= one.start_byte < end and one.text is not None and one.text.decode() in names
-            for one in descendants(scope)
-        )
+        for one in declared_names(node):
+            places = self._places.get(one.name, [])
+            before = bisect_left(places, begin) - bisect_left(places, scope.start_byte)
+            behind = bisect_left(places, scope.end_byte) - bisect_left(places, end)
+            if before + behind:
+                return True
+        return False
 
     def _make_arrays(self, node: Node) -> None:
         """Before the loop that declares them: an element for each thread, of the type that the declaration gives."""

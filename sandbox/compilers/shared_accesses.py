@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from sandbox.compilers.cuda_tokens import descendants
-from sandbox.compilers.uniform_names import UniformNames, callee, declared_names, takes_values
+from sandbox.compilers.kernel_file import KernelFile, callee, takes_values
+from sandbox.compilers.uniform_names import declared_names
 
 ANYTHING = "*"  # memory that has no name here
 _HARMLESS = frozenset({b"printf", b"assert", b"__ldg"})
@@ -35,8 +36,8 @@ def _meet(some: frozenset[str], others: frozenset[str]) -> bool:
 class SharedNames:
     """Which names of a kernel stand for memory of all threads."""
 
-    def __init__(self, kernel: Node, body: Node, names: UniformNames) -> None:
-        self._harmless, self._variables = names.reading_functions, names.device_variables
+    def __init__(self, kernel: Node, body: Node, file: KernelFile) -> None:
+        self._harmless, self._variables = file.reading, file.device_variables
         self._shared: set[str] = set()
         self._own: set[str] = set()  # a thread's arrays and objects
         self._pointers, self._read_only = _pointer_parameters(kernel)

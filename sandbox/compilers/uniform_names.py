@@ -6,14 +6,13 @@ A name is uniform where its first value, and all that is later assigned to it, i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from sandbox.compilers.block_loop_rules import NotPossible
 from sandbox.compilers.cuda_tokens import descendants
+from sandbox.compilers.kernel_file import KernelFile, NotPossible, callee, takes_values
 
 _PLAIN = frozenset(
     {"number_literal", "true", "false", "char_literal", "sizeof_expression", "binary_expression", "parenthesized_expression"}
@@ -63,30 +62,25 @@ def declared_names(node: Node) -> list[Declared]:
     return found
 
 
-def names_in(node: Node) -> Iterator[str]:
-    """Every identifier in it, as often as it stands there."""
-    for one in descendants(node):
-        if one.type == "identifier" and one.text is not None:
-            yield one.text.decode()
-
-
 def is_barrier(node: Node) -> bool:
     """Whether it is the statement `__syncthreads();`."""
     return node.type == "expression_statement" and (node.text or b"").replace(b" ", b"") == b"__syncthreads();"
 
 
+def holds_barrier(node: Node) -> bool:
+    """Whether it is such a statement, or one is in it."""
+    return any(is_barrier(one) for one in descendants(node))
+
+
 class UniformNames:
     """Those of one kernel."""
 
-    def __init__(self, kernel: Node, body: Node) -> None:
-        self._body = body
+    def __init__(self, kernel: Node, body: Node, file: KernelFile) -> None:
+        self._device_variables = file.device_variables
         self._parameters = _parameters(kernel)
         self._common = {one.id for one in _common_statements(body)}  # by all threads, or by none
         self._declarations = _declarations(body)
-        by_value, const = _functions(kernel)
-        self.reading_functions = _OF_NUMBERS | const  # they write no memory that others see
-        self._changes = _changes(body, _BY_VALUE | by_value)
-        self.device_variables = _device_variables(kernel)
+        self._changes = _changes(body, file.by_value)
         self._names = self._found()
         self._computed = self._found_computed()
 
@@ -201,7 +195,7 @@ class UniformNames:
     def _is_uniform(self, node: Node) -> bool:
         if node.type == "identifier":
             name = (node.text or b"").decode()
-            others = (self._parameters, self._declarations, self.device_variables)
+            others = (self._parameters, self._declarations, self._device_variables)
             return name in self._names or (name != "threadIdx" and not any(name in one for one in others))
         if node.type == "field_expression":
             base = node.child_by_field_name("argument")
@@ -239,7 +233,7 @@ def _common_statements(scope: Node) -> Iterator[Node]:
     """Statements that stand in no loop or condition but those around a barrier, with the parts of such loops that change names."""
     for node in scope.children:
         yield node
-        if not any(is_barrier(one) for one in descendants(node)):
+        if not holds_barrier(node):
             continue
         if node.type == "compound_statement":
             yield from _common_statements(node)
@@ -280,53 +274,7 @@ def _names_or_none(node: Node) -> list[Declared]:
         return [Declared((one.text or b"").decode(), one, one, None) for one in inner]
 
 
-def _root(node: Node) -> Node:
-    while node.parent is not None:
-        node = node.parent
-    return node
-
-
-def _functions(kernel: Node) -> tuple[set[bytes], set[bytes]]:
-    """Functions of the file that change no argument, and those that also write no memory: by all their declarations."""
-    values, const = dict[bytes, bool](), dict[bytes, bool]()
-    for node in descendants(_root(kernel)):
-        name, parameters = node.child_by_field_name("declarator"), node.child_by_field_name("parameters")
-        if node.type != "function_declarator" or name is None or parameters is None:
-            continue
-        key, texts = name.text or b"", [one.text or b"" for one in parameters.named_children]
-        values[key] = values.get(key, True) and not any(b"&" in text or b"..." in text for text in texts)
-        pointers = [text for text in texts if b"*" in text or b"[" in text or b"auto" in text]
-        const[key] = const.get(key, True) and values[key] and all(re.search(rb"\bconst\b", text.partition(b"*")[0]) for text in pointers)
-    variables = {name.encode() for name in _device_variables(kernel)}
-    bodies = [node for node in descendants(_root(kernel)) if node.type == "function_definition"]
-    for body in bodies:
-        inside = {one.text for one in descendants(body) if one.type == "identifier"}
-        writes = not variables.isdisjoint(inside) or any(one.type == "__shared__" for one in descendants(body))
-        declarator = body.child_by_field_name("declarator")
-        name = declarator.child_by_field_name("declarator") if declarator is not None else None
-        if name is not None and name.text is not None and (writes or any(_calls_more(body, const))):
-            const[name.text] = False
-    return {name for name, good in values.items() if good}, {name for name, good in const.items() if good}
-
-
-def _calls_more(body: Node, known: dict[bytes, bool]) -> Iterator[bool]:
-    """Whether each call in a function is of one that is not known to write nothing."""
-    for node in descendants(body):
-        if node.type == "call_expression":
-            name = callee(node)
-            yield not (takes_values(name, _OF_NUMBERS) or known.get(name, False) or name.startswith(b"reinterpret_cast<const"))
-
-
-def _device_variables(kernel: Node) -> set[str]:
-    """What threads may change outside of the kernel: variables of the file in the device's memory."""
-    found = set[str]()
-    for node in descendants(_root(kernel)):
-        if node.type == "declaration" and any(child.type in ("__device__", "__managed__") for child in descendants(node)):
-            found.update(names_in(node))
-    return found
-
-
-def _changes(body: Node, by_value: set[bytes] | frozenset[bytes]) -> dict[str, list[Node]]:
+def _changes(body: Node, by_value: frozenset[bytes]) -> dict[str, list[Node]]:
     """The expressions that may change each name: assignments, `++`, `&name`, and calls that may take it by reference."""
     found: dict[str, list[Node]] = {}
     for node in descendants(body):
@@ -351,42 +299,12 @@ def _changes(body: Node, by_value: set[bytes] | frozenset[bytes]) -> dict[str, l
     return found
 
 
-# Functions of CUDA that take numbers by value, and pointers to read from.
-_OF_NUMBERS = frozenset(
-    b"min max fmaf fma fmaxf fminf fmax fmin expf __expf exp exp2f exp2 sqrtf rsqrtf rsqrt tanhf tanh logf __logf log log2f powf pow "
-    b"fabsf fabs abs __ldg __ldcg __fdividef make_float2 make_float3 make_float4 make_int2 make_int4 make_half2 __half2float "
-    b"__float2half __float2half_rn __bfloat162float __float2bfloat16 __fmaf_rn __fadd_rn __fmul_rn floorf ceilf roundf truncf rintf "
-    b"erff erfcf sinf cosf sqrt printf assert sizeof isnan isinf signbit copysignf fmodf __float2int_rn __int_as_float "
-    b"__float_as_int int float double unsigned long bool size_t int64_t uint32_t int32_t uint64_t".split()
-)
-_BY_VALUE = _OF_NUMBERS | {b"atomicAdd", b"atomicMax", b"atomicMin", b"atomicSub", b"atomicAnd", b"atomicOr", b"atomicXor"}
-
-
-def takes_values(function: bytes, by_value: set[bytes] | frozenset[bytes]) -> bool:
-    """Whether a function, written with its template arguments, is one of `by_value`, or a cast of a number."""
-    name, _, arguments = function.partition(b"<")
-    return name.strip() in by_value or (name == b"static_cast" and arguments != b"")
-
-
-def callee(call: Node) -> bytes:
-    """What is called, as it is written."""
-    function = call.child_by_field_name("function")
-    return (function.text or b"") if function is not None else b""
-
-
 def _target(node: Node) -> str | None:
     """The name that an expression changes, where it is a plain name; of a statement, its expression."""
     if node.type == "expression_statement" and node.named_children:
         node = node.named_children[0]
-    changed = (
-        node.child_by_field_name({"assignment_expression": "left", "update_expression": "argument"}.get(node.type, ""))
-        if node.type
-        in (
-            "assignment_expression",
-            "update_expression",
-        )
-        else None
-    )
+    field = {"assignment_expression": "left", "update_expression": "argument"}.get(node.type)
+    changed = node.child_by_field_name(field) if field is not None else None
     return changed.text.decode() if changed is not None and changed.type == "identifier" and changed.text is not None else None
 
 

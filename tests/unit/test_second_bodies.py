@@ -97,6 +97,13 @@ def test_a_form_that_is_not_understood_keeps_its_one_body(body: str) -> None:
     assert in_kernel(body) == ""
 
 
+FUNCTIONS = """
+__device__ int count;
+__device__ int add() { return ++count; }
+__device__ float use(const float* p) { return p[1]; }
+__device__ float indirect(const float* p) { return add(); }
+__device__ void store(float* p, int i) { p[i] = 1; }
+"""
 LOAD, USE, WAIT = "tile[threadIdx.x] = a[i];", "a[n + threadIdx.x] = tile[n - i];", "__syncthreads();"
 
 
@@ -111,13 +118,14 @@ LOAD, USE, WAIT = "tile[threadIdx.x] = a[i];", "a[n + threadIdx.x] = tile[n - i]
         (f"{LOAD} if (n > 3) {{ {WAIT} }} {USE} {WAIT}", False),
         (f"{LOAD} {WAIT} {USE.replace('tile[n - i]', 'use(tile)')}", False),
         (f"{LOAD} {WAIT} store(tile, i);", False),
+        (f"{WAIT} other[n] = 1; n += 1; float x = use(a); {WAIT}", True),
+        (f"{WAIT} other[n] = 1; n += 1; float x = indirect(a); {WAIT}", False),  # a function that it calls counts
     ],
 )
 def test_a_missing_barrier_is_not_hidden(inside: str, found: bool) -> None:
     """One loop ends before the next begins, as if there were a barrier. So where one is missing, threads stay fibers."""
-    functions = "__device__ float use(const float* p) { return p[1]; }\n__device__ void store(float* p, int i) { p[i] = 1; }\n"
     body = f"    __shared__ float other[64];\n    for (int i = 0; i < 4; ++i) {{ {inside} }}"
-    assert (second_body(functions + KERNEL.format(body)) != "") is found
+    assert (second_body(FUNCTIONS + KERNEL.format(body)) != "") is found
 
 
 def test_only_a_loop_that_writes_its_own_variables_is_vectorised_regardless() -> None:
