@@ -21,23 +21,11 @@ from grader.cli.suggestions import did_you_mean
 from grader.cli.text import escape_unprintable, one_line, plain
 from grader.cli.written_files import STDOUT
 from grader.v1 import problem_pb2
+from grader.views.starter_files import C_HEADERS, TORCH_DTYPES
+from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION
 
-CUDA, TORCH_EXTENSION, PYTHON = "cuda", "torch_extension", "python"
 _ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: ".cu", PYTHON: ".py"}
 _MADE = " on the inputs' device, launch your kernels, and write every element"  # in the example, where the outputs are not made
-_TORCH_DTYPES = {
-    "float64": "Float64",
-    "float32": "Float32",
-    "float16": "Float16",
-    "bfloat16": "BFloat16",
-    "int64": "Int64",
-    "int32": "Int32",
-    "int16": "Int16",
-    "int8": "Int8",
-    "uint8": "UInt8",
-    "bool": "Bool",
-}
-_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
 
 def init_command(
@@ -106,7 +94,7 @@ def starter(problem: problem_pb2.Problem, language: str) -> str:
 
 def _cuda(problem: problem_pb2.Problem) -> str:
     dtypes = {one.dtype for one in (*problem.inputs, *problem.outputs)}
-    headers = ["cstdint", "cuda_runtime.h", *(header for dtype, header in _HEADERS.items() if dtype in dtypes)]
+    headers = ["cstdint", "cuda_runtime.h", *(header for dtype, header in C_HEADERS.items() if dtype in dtypes)]
     lines = [
         *_head(problem, "//"),
         *(f"#include <{one}>" for one in headers),
@@ -123,10 +111,10 @@ def _torch(problem: problem_pb2.Problem) -> str:
     text = torch_example(problem)
     shapes = _output_shapes(problem, "{tensor}.size({place})")
     first = next((one.name for one in problem.inputs if one.shape), "")
-    if not shapes or not first or any(one.dtype not in _TORCH_DTYPES for one in problem.outputs):
+    if not shapes or not first or any(one.dtype not in TORCH_DTYPES for one in problem.outputs):
         return text
     made = [
-        f"    auto {one.name} = torch::empty({{{', '.join(shape)}}}, {first}.options().dtype(torch::k{_TORCH_DTYPES[one.dtype]}));\n"
+        f"    auto {one.name} = torch::empty({{{', '.join(shape)}}}, {first}.options().dtype(torch::{TORCH_DTYPES[one.dtype]}));\n"
         for one, shape in zip(problem.outputs, shapes, strict=True)
     ]
     return text.replace("    // Make ", "".join(made) + "    // Launch your kernels, and write every element of ", 1).replace(_MADE, "", 1)

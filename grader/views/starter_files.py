@@ -12,8 +12,8 @@ from grader.model import Problem
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION, cuda_signature, torch_signature, without_model
 
-_C_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
-_TORCH_DTYPES = {
+C_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+TORCH_DTYPES = {
     "float32": "kFloat32",
     "float16": "kFloat16",
     "bfloat16": "kBFloat16",
@@ -55,7 +55,7 @@ def _cuda(problem: Problem) -> str:
     if not signature:
         return ""
     dtypes = {one.dtype for one in (*spec.inputs, *spec.outputs)}
-    headers = ["cuda_runtime.h", *(header for dtype, header in _C_HEADERS.items() if dtype in dtypes)]
+    headers = ["cuda_runtime.h", *(header for dtype, header in C_HEADERS.items() if dtype in dtypes)]
     includes = "\n".join(f"#include <{one}>" for one in headers)
     outputs = " and ".join(one.name for one in spec.outputs)
     todo = f"    // Launch your kernels on the stream, and write every element of {outputs}."
@@ -71,10 +71,10 @@ def _torch_extension(problem: Problem) -> str:
     lines = []
     for one in spec.outputs:
         sizes = [_size(axis, spec.inputs, "{name}.size({place})") for axis in one.shape]
-        if "" in sizes or one.dtype not in _TORCH_DTYPES:
+        if "" in sizes or one.dtype not in TORCH_DTYPES:
             lines.append(f"torch::Tensor {one.name};  // {_words(one)}")
         else:
-            lines.append(f"auto {one.name} = torch::empty({{{', '.join(sizes)}}}, {options}.dtype(torch::{_TORCH_DTYPES[one.dtype]}));")
+            lines.append(f"auto {one.name} = torch::empty({{{', '.join(sizes)}}}, {options}.dtype(torch::{TORCH_DTYPES[one.dtype]}));")
     names = [one.name for one in spec.outputs]
     lines += [f"// {_TODO}", f"return {names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'};"]
     body = "\n".join(f"    {one}" for one in lines)

@@ -6,6 +6,7 @@ import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 import pytest_asyncio
 
@@ -17,6 +18,7 @@ from grader.model import SourceFile
 from grader.observability import log
 from grader.server.fleet_port import fleet_port
 from grader.server.running import serving
+from grader.v1 import grader_service_pb2_grpc
 from tests import fakes
 from tests.postgres import postgres  # noqa: F401  # a fixture
 from tests.requests import new_submission
@@ -128,3 +130,21 @@ async def address(place, fleet):
 def remote(place, settings):
     """A server whose workers join at a socket."""
     return settings.model_copy(update={"fleet": "remote", "fleet_listen": f"unix:{place}/fleet"})
+
+
+@pytest_asyncio.fixture
+async def served(place):
+    """Starts a servicer of the test's own, and gives its address."""
+    servers = []
+
+    async def start(servicer):
+        server = grpc.aio.server()
+        grader_service_pb2_grpc.add_GraderServiceServicer_to_server(servicer, server)
+        server.add_insecure_port(f"unix:{place}/l")
+        await server.start()
+        servers.append(server)
+        return f"unix:{place}/l"
+
+    yield start
+    for server in servers:
+        await server.stop(0)

@@ -32,7 +32,7 @@ ACCEPTED = submission_pb2.Submission(
 
 
 class Restarting(grader_service_pb2_grpc.GraderServiceServicer):
-    """Fails in calls of one kind as often as it is told, each time in the given way; else it answers."""
+    """Fails in calls of one kind the given number of times, each time in the given way; then it answers."""
 
     def __init__(self, *, submit=0, watch=0, get=0, error=None):
         self.left = {"submit": submit, "watch": watch, "get": get}

@@ -57,24 +57,6 @@ def submission(name, verdict="ACCEPTED", mode="BENCHMARK", speedups=(), **fields
     return submission_pb2.Submission(name=f"submissions/{name}", report=report, mode=f"MODE_{mode}", state=state, **fields)
 
 
-@pytest.fixture
-async def served(place):
-    """Start a servicer, and say where."""
-    servers = []
-
-    async def start(servicer):
-        server = grpc.aio.server()
-        grader_service_pb2_grpc.add_GraderServiceServicer_to_server(servicer, server)
-        server.add_insecure_port(f"unix:{place}/l")
-        await server.start()
-        servers.append(server)
-        return f"unix:{place}/l"
-
-    yield start
-    for server in servers:
-        await server.stop(0)
-
-
 def lines(text):
     return [" ".join(line.split()) for line in text.splitlines()]
 
@@ -163,12 +145,14 @@ def test_verdicts_are_read_in_any_case_and_number(texts, verdicts):
     assert list(read_verdicts(texts)) == verdicts
 
 
-@pytest.mark.parametrize(("text", "told"), [("acepted", "Did you mean 'ACCEPTED'?"), ("SUCCEEDED", "take some of ACCEPTED"), ("", "''")])
-def test_what_is_no_verdict_is_named_with_what_was_meant(text, told):
+@pytest.mark.parametrize(
+    ("text", "expected"), [("acepted", "Did you mean 'ACCEPTED'?"), ("SUCCEEDED", "take some of ACCEPTED"), ("", "''")]
+)
+def test_what_is_no_verdict_is_named_with_what_was_meant(text, expected):
     """Before anything is asked of a server."""
     with pytest.raises(typer.BadParameter, match="is not a verdict") as refused:
         read_verdicts([text])
-    assert told in refused.value.message
+    assert expected in refused.value.message
 
 
 async def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(client, kernel):
@@ -182,17 +166,17 @@ async def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(client,
 
 
 @pytest.mark.parametrize(
-    ("prefix", "told"),
+    ("prefix", "expected"),
     [
         ("abc", "several submissions .*'abc': abc1, abc2; write more"),
         ("zz", "no submission of yours .*'zz'; list them with: grader-cli list"),
     ],
 )
-async def test_a_prefix_that_is_not_one_id_is_refused(served, prefix, told):
+async def test_a_prefix_that_is_not_one_id_is_refused(served, prefix, expected):
     """With the candidates, or the command that shows them. Also by a server that sends every submission, in pages."""
     server = OldServer(*(submission(name) for name in ("x1", "x2", "abc1", "x3", "abc2")))
     async with GraderClient(await served(server)) as client:
-        with pytest.raises(Misuse, match=told):
+        with pytest.raises(Misuse, match=expected):
             await whole_name(client, prefix)
         assert await whole_name(client, "x3") == "submissions/x3" and await whole_name(client, "abc1") == "submissions/abc1"
         lists = server.lists

@@ -55,7 +55,7 @@ async def test_an_organiser_has_everything_and_a_user_their_own(place, export):
 
 
 async def test_the_same_competition_makes_the_same_bytes(place, export):
-    """After the end a user sees all, where the competition says so."""
+    """After the end a user sees all, where the competition allows it."""
     made = await prepare(place / "r", stage=RehearsalStage.ENDED, now=datetime.now(UTC))
     user = (made.directory / USER_KEY).read_text().strip()
     async with served(made) as (running, _, _):

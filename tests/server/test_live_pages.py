@@ -66,7 +66,7 @@ async def finish(here, held, *facts):
 
 
 async def test_a_stream_follows_a_submission_to_its_end(open_site):
-    """State, stage and progress; then an event that says so, and the stream is over."""
+    """State, stage and progress; then the event of the end, and the stream is over."""
     async with open_site(open_server=True) as here:
         made, held = await running(here)
         reading = asyncio.create_task(read(here, f"/submissions/{made.submission_id}/events"))
@@ -186,7 +186,7 @@ async def test_streams_are_limited_and_counted(open_site):
 
 
 class Silent:
-    """Events that never come, until it is told to end."""
+    """Events that never come, until it has to end."""
 
     def __init__(self):
         self.leaving, self.ended = asyncio.Event(), asyncio.Event()
@@ -307,7 +307,7 @@ def test_the_script_is_small_and_makes_no_markup():
 
 
 async def test_a_failure_ends_the_stream_too(open_site):
-    """Where the grader failed there is no report, and the page says so."""
+    """Where the grader failed there is no report, and the page states why."""
     async with open_site(open_server=True) as here:
         made, held = await running(here)
         await here.ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no box", final=True))

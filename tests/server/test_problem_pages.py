@@ -99,7 +99,7 @@ async def test_a_starter_file_is_saved_and_not_shown(open_site):
 ])  # fmt: skip
 @pytest.mark.parametrize("asks_keys", [True, False])
 async def test_the_command_names_this_server(open_site, address, host, server, asks_keys):
-    """As the reader reaches it; where only an operator knows the address, the page says so."""
+    """As the reader reaches it; where only an operator knows the address, the page states that."""
     async with open_site(api_address=address, asks_keys=asks_keys) as here:
         _, text = await here.get(PAGE, Host=host)
         assert f"grader-cli submit sum_torch.cu --problem sum --server {server}</pre>" in text

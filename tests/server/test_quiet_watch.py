@@ -28,24 +28,6 @@ class Breaking(grader_service_pb2_grpc.GraderServiceServicer):
         yield submission_pb2.SubmissionEvent(sequence=1)
 
 
-@pytest.fixture
-async def served(place):
-    """Start a servicer, and say where."""
-    servers = []
-
-    async def start(servicer):
-        server = grpc.aio.server()
-        grader_service_pb2_grpc.add_GraderServiceServicer_to_server(servicer, server)
-        server.add_insecure_port(f"unix:{place}/b")
-        await server.start()
-        servers.append(server)
-        return f"unix:{place}/b"
-
-    yield start
-    for server in servers:
-        await server.stop(0)
-
-
 async def test_patience_begins_with_the_break(served):
     """Half a second of quiet was no absence, though it is longer than the patience: it is taken up again."""
     breaking = Breaking(idle_timeout_s=0.5, breaks=1)

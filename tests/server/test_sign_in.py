@@ -126,14 +126,14 @@ async def test_a_wrong_key_opens_nothing_and_is_quoted_nowhere(open_site):
         wrong = [key[:-1] + ("0" if key[-1] != "0" else "1"), "grader_" + "a" * 12 + "_" + "b" * 64, "<script>", ""]
         log.configure("json", level=0)
         with structlog.testing.capture_logs() as logged:
-            told = []
+            expected = []
             for one in wrong:
                 answer, text = await ann.sign_in(one)
                 assert answer.status == 403 and "Set-Cookie" not in answer.headers and not (one and one in text)
-                told.append("This key is not known here." in text)
+                expected.append("This key is not known here." in text)
             answer, text = await ann.sign_in(key)
             _, page = await ann.get("/account")
-        assert told == [True, True, False, False] and answer.status == 303
+        assert expected == [True, True, False, False] and answer.status == 303
         assert not any(part in str(found) for found in (logged, answer.headers, text, page) for part in (key, key[-64:]))
         assert {one["event"] for one in logged} >= {"sign_in_refused", "signed_in"}
 
@@ -226,7 +226,7 @@ async def test_what_is_no_form_is_refused(open_site, body, kind):
 
 
 async def test_sign_ins_that_are_looked_at_are_limited(open_site):
-    """One address has so many at once, and is told to wait."""
+    """One address has so many at once, and has to wait for more."""
     async with open_site(sign_in_limits=PeerLimits(total=0, per_address=0)) as (here, ann):
         answer, text = await ann.sign_in(await key_of(here.ledger))
         assert answer.status == 429 and answer.headers["Retry-After"] == "5" and "Try again" in text

@@ -49,7 +49,7 @@ async def test_a_list_is_by_the_beginning_of_an_id(client, graded):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"verdicts": [report_pb2.VERDICT_UNSPECIFIED]}, "verdicts: .*VERDICT_ACCEPTED"),
         ({"verdicts": [77]}, "verdicts: .*VERDICT_ACCEPTED"),
@@ -58,9 +58,9 @@ async def test_a_list_is_by_the_beginning_of_an_id(client, graded):
         ({"id_prefix": "a" * 65}, "id_prefix: "),
     ],
 )
-async def test_what_no_list_can_be_by_is_refused(client, fields, told):
+async def test_what_no_list_can_be_by_is_refused(client, fields, expected):
     """By the field."""
-    with pytest.raises(errors.InvalidRequest, match=told):
+    with pytest.raises(errors.InvalidRequest, match=expected):
         await client.list_submissions(**fields)
 
 

@@ -159,8 +159,8 @@ async def test_a_refusal_is_the_apis_sentence_next_to_its_field(open_server, cha
         request = submit_form.to_request(form)
         with pytest.raises(CallRefused) as refused:
             await ann.client.submit(request.submission, request_id=request.request_id)
-        told = refused.value.violations[0].description if isinstance(refused.value, InvalidRequest) else sentence(str(refused.value))
-        assert told.rstrip(".") in errors_of(text)[field], errors_of(text)
+        expected = refused.value.violations[0].description if isinstance(refused.value, InvalidRequest) else sentence(str(refused.value))
+        assert expected.rstrip(".") in errors_of(text)[field], errors_of(text)
         assert not (await ann.client.list_submissions()).submissions
 
 

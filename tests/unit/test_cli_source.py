@@ -43,7 +43,7 @@ def test_standard_input_is_a_submission(address):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    ("content", "words", "told"),
+    ("content", "words", "expected"),
     [
         (fakes.source("accept"), (), "give --problem NAME"),
         ("", ("--problem", "sum"), "standard input is empty"),
@@ -53,10 +53,10 @@ def test_standard_input_is_a_submission(address):  # noqa: F811
         (fakes.source("accept"), ("other.cu", "--problem", "sum"), "leave out the other files"),
     ],
 )
-def test_what_is_no_source_on_standard_input_is_misuse(address, content, words, told):  # noqa: F811
+def test_what_is_no_source_on_standard_input_is_misuse(address, content, words, expected):  # noqa: F811
     """With what to do instead."""
     ended = piped(address, content, *words)
-    assert ended.exit_code == 2 and told in " ".join(ended.stderr.split())
+    assert ended.exit_code == 2 and expected in " ".join(ended.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_process_reads_pipes_and_files(tmp_path, how):
 
 
 def test_the_source_of_a_submission_comes_back_as_it_was(address, tmp_path):  # noqa: F811
-    """Printed, or saved; by the beginning of its id. Several files are told apart."""
+    """Printed, or saved; by the beginning of its id. Several files are expected apart."""
     one = write(tmp_path, "accept")
     name = submitted(address, one).removeprefix("submissions/")
     assert run("source", name[:12], "--server", address).stdout == one.read_text()

@@ -46,7 +46,7 @@ def address(server):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("names", "times", "ca", "told"),
+    ("names", "times", "ca", "expected"),
     [
         (HERE, PAST, AUTHORITY, "its certificate has expired; the server's operator has to renew it"),
         (HERE, FUTURE, AUTHORITY, "its certificate is not valid yet; check this host's clock"),
@@ -56,10 +56,10 @@ def address(server):
     ],
     ids=["expired", "not-yet", "unknown-authority", "other-name", "other-name-of-unknown-authority"],
 )
-async def test_the_cause_of_a_failed_handshake_is_told_with_its_remedy(names, times, ca, told):
+async def test_the_cause_of_a_failed_handshake_comes_with_its_remedy(names, times, ca, expected):
     """In our words: gRPC's are not in it."""
     text = await refused(context(AUTHORITY.issue_cert(*names, **times)), ca=ca)
-    assert told in text and not any(word in text for word in ("SSL", "TSI", "ipv4", "OPENSSL", "handshake"))
+    assert expected in text and not any(word in text for word in ("SSL", "TSI", "ipv4", "OPENSSL", "handshake"))
 
 
 @pytest.mark.slow
@@ -113,5 +113,7 @@ def test_what_is_not_known_stays_in_grpcs_words():
 
 def test_a_connection_that_is_closed_means_another_thing_once_the_server_has_answered():
     """Then it speaks what the client speaks."""
-    told = [connection_failures.explain("Socket closed", tls=tls, answered=answered) for tls, answered in ((False, False), (False, True))]
-    assert "wants TLS" in told[0] and "TLS" not in told[1]
+    expected = [
+        connection_failures.explain("Socket closed", tls=tls, answered=answered) for tls, answered in ((False, False), (False, True))
+    ]
+    assert "wants TLS" in expected[0] and "TLS" not in expected[1]

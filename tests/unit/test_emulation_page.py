@@ -27,7 +27,7 @@ def add_program(suite: Path) -> None:
 
 
 def test_a_program_without_a_feature_is_an_error(suite: Path) -> None:
-    """Whoever adds a program says what it is for."""
+    """A new program has to have a feature."""
     add_program(suite)
     with pytest.raises(FeatureTableError, match=r"^new\.cu is in no feature"):
         emulation_page.page("", suite)

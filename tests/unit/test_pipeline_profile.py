@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
 from grader.grading import profile
 from grader.isolation import Box, BoxSpec, Purpose
-from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 from tests import fakes
+from tests.unit.pipeline_fleets import fleets
 
 USE = wire.KernelUse(name="square", registers=30)
 LAUNCH = wire.KernelLaunch(kernel="square", grid=(4, 1, 1), block=(256, 1, 1), count=3)
@@ -72,17 +71,8 @@ def judges(tmp_path: Path) -> fakes.Judges:
 
 @pytest_asyncio.fixture
 async def make(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[Callable[..., LocalFleet]]:
-    made: list[LocalFleet] = []
-
-    def make_fleet(**settings: object) -> LocalFleet:
-        place = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
-        files = SubmissionFiles(tmp_path / "files", 1 << 20)
-        made.append(LocalFleet(isolation=boxes, settings=place, make_judge=judges, files=files, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make_fleet
-    for fleet in made:
-        await fleet.__aexit__()
+    async with fleets(tmp_path, judges, boxes) as make_fleet:
+        yield make_fleet
 
 
 def lease(mode: wire.Mode = wire.Mode.PROFILE, *, hidden_only: bool = False, device_kind: str = "") -> Lease:

@@ -13,12 +13,10 @@ import pytest_asyncio
 from rich.console import Console
 
 from grader.api.profiles import profile_to_proto
-from grader.artifacts.files import SubmissionFiles
 from grader.cli.profiles import render
 from grader.dispatch.local_fleet import LocalFleet
 from grader.html_report.profiles import profile as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
-from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
 from grader.views import access_counts
@@ -26,6 +24,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.output import EMULATED_SANITIZER
 from sandbox.protocol.wire import BoxCause, SanitizerKind, SanitizerSeverity, ToolOutcome
 from tests import fakes
+from tests.unit.pipeline_fleets import fleets
 
 RACE = wire.SanitizerFinding(
     kind=SanitizerKind.RACE,
@@ -84,17 +83,8 @@ def judges(tmp_path: Path) -> fakes.Judges:
 
 @pytest_asyncio.fixture
 async def make(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[Callable[..., LocalFleet]]:
-    made: list[LocalFleet] = []
-
-    def make_fleet(**settings: object) -> LocalFleet:
-        place = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
-        files = SubmissionFiles(tmp_path / "files", 1 << 20)
-        made.append(LocalFleet(isolation=boxes, settings=place, make_judge=judges, files=files, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make_fleet
-    for fleet in made:
-        await fleet.__aexit__()
+    async with fleets(tmp_path, judges, boxes) as make_fleet:
+        yield make_fleet
 
 
 def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", device_kind: str = "") -> Lease:
