@@ -42,6 +42,8 @@ def settings(tmp_path):
 
 async def test_the_owner_and_administrators_get_the_files_and_nobody_else(settings):
     """For another user there is no such submission; a key without the scope is refused."""
+    async with Ledger.open(settings.ledger_path) as ledger:
+        name = await graded(ledger, settings)  # Before the server runs: its own lanes would take the submission.
     async with keyed_server(settings) as here:
         keys = {
             "owner": await here.key("alice"),
@@ -49,7 +51,6 @@ async def test_the_owner_and_administrators_get_the_files_and_nobody_else(settin
             "other": await here.key("bob"),
             "submit only": await here.key("alice", (Scope.SUBMIT,)),
         }
-        name = await graded(here.ledger, settings)
         for who in ("owner", "admin"):
             async with here.client(keys[who]) as client:
                 found = await client.list_artifacts(name)
