@@ -1,5 +1,6 @@
 """Reads CUDA C++ into tokens, macro bodies included.  tree-sitter says what each is; nothing here decides what to change."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -217,7 +218,7 @@ def tested_macros(code: bytes) -> Iterator[str]:
             )
 
 
-def left_out_of_device_code(code: bytes, macro: str) -> Iterator[int]:
+def left_out_of_device_code(code: bytes, macro: bytes) -> Iterator[int]:
     """The lines of conditionals within device code that leave work out where the macro is not defined: true only where it is, with another
     statement than a call behind them, and nothing instead."""
     waiting = [(_parser().parse(_mask_specifiers(code)).root_node, _SourcePosition())]
@@ -229,9 +230,41 @@ def left_out_of_device_code(code: bytes, macro: str) -> Iterator[int]:
         if condition is None or not place.in_device_code or node.child_by_field_name("alternative") is not None:
             continue
         words = {leaf.text for leaf in _leaves(condition)}
-        needs = macro.encode() in words and not words & {b"!", b"<", b"<=", b"||"} and node.children[0].type != "#ifndef"
+        needs = macro in words and not words & {b"!", b"<", b"<=", b"||"} and node.children[0].type != "#ifndef"
         if needs and any(one.type in WORK for guarded in _parts(node) for one in descendants(guarded)):
             yield 1 + node.start_point[0]
+
+
+def replaced_where_undefined(code: bytes, macro: bytes) -> list[tuple[int, int]]:
+    """The bytes that conditionals leave out where nothing defines the macro, and that another branch does instead. None where the code
+    defines it itself. A branch that only calls something, such as `__trap()`, does nothing instead."""
+    if macro not in code or macro.decode() in defined_macros(code):
+        return []
+    found = []
+    for node in descendants(_parser().parse(code).root_node):
+        condition, alternative = _condition(node), node.child_by_field_name("alternative")
+        if condition is None or alternative is None or node.children[0].type == "#ifndef" or not _needs(condition, macro):
+            continue
+        if any(one.type in (*WORK, "gnu_asm_expression") for one in descendants(alternative)):
+            found.append((condition.end_byte, alternative.start_byte))
+    return found
+
+
+def _needs(condition: Node, macro: bytes) -> bool:
+    """Whether a condition holds only where the macro is defined. False of a form that is not known here."""
+    if condition.type == "identifier":
+        return condition.text == macro
+    if condition.type in ("preproc_defined", "parenthesized_expression"):
+        return any(_needs(child, macro) for child in condition.named_children)
+    left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
+    if condition.type != "binary_expression" or left is None or right is None:
+        return False
+    operator = condition.children[1].type
+    if operator in ("&&", "||"):
+        return (any if operator == "&&" else all)(_needs(side, macro) for side in (left, right))
+    # An undefined name is 0 in a condition.
+    above_zero = right.type == "number_literal" and re.fullmatch(rb"[1-9]\d*", right.text or b"") is not None
+    return left.text == macro and left.type == "identifier" and operator in (">", ">=", "==") and above_zero
 
 
 def defined_macros(code: bytes) -> Iterator[str]:

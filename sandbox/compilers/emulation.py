@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from sandbox.compilers import block_loops, emulated_asm, emulation_limits, toolkit_headers
-from sandbox.compilers.cuda_tokens import Token, parse
+from sandbox.compilers.cuda_tokens import Token, replaced_where_undefined, parse
 
 Unsupported = emulation_limits.Unsupported
 
@@ -82,17 +82,18 @@ def compile_flags() -> list[str]:
 def translate(source: str, path: str) -> str:
     """Rewrite one submitted file; `path` is the name that the compiler's messages shall use."""
     code = source.encode()
-    tokens = parse(code)
+    every_token = parse(code)
     device = path.endswith(DEVICE_SUFFIXES)
+    emulation_limits.check_conditionals(code, path)
+    left_out = replaced_where_undefined(code, emulation_limits.ARCHITECTURE_MACRO)
+    tokens = [token for token in every_token if not any(start <= token.start < end for start, end in left_out)]
     emulation_limits.check(tokens, path, device=device)
-    if b"__CUDA_ARCH__" in code:
-        emulation_limits.check_conditionals(code, path)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         edits = _with_asm(edits, code, tokens, path, headers)
     if device:
-        edits += [_insert(at, text, 1) for at, text in block_loops.insertions(code, tokens, path, partial(_applied_within, code, edits))]
+        edits += [_insert(at, text, 1) for at, text in block_loops.insertions(code, every_token, path, partial(_applied_within, code, edits))]
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.
     prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") or headers else ""

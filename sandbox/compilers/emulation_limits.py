@@ -28,6 +28,9 @@ ODD_SHARED = "this shared variable cannot be read by the emulated device; declar
 GLOBAL_SHARED = "the emulated device has no shared variables outside functions; declare it inside the kernel"
 ODD_LAUNCH = "this launch cannot be read by the emulated device; write it as `kernel<<<grid, block>>>(arguments);`"
 
+# The emulated device defines it nowhere.
+ARCHITECTURE_MACRO = b"__CUDA_ARCH__"
+
 # Names by which a feature is used, in code or in a macro.
 NAMES = {
     "cudaLaunchCooperativeKernelMultiDevice": COOPERATIVE,
@@ -70,7 +73,7 @@ def check(tokens: list[Token], path: str, *, device: bool) -> None:
 
 def check_conditionals(code: bytes, path: str) -> None:
     """Raise Unsupported for work that is done on some architectures only: left out, it would be a wrong answer that nobody understands."""
-    for line in left_out_of_device_code(code, "__CUDA_ARCH__"):
+    for line in left_out_of_device_code(code, ARCHITECTURE_MACRO) if ARCHITECTURE_MACRO in code else ():
         raise Unsupported(path, line, ARCHITECTURE)
 
 

@@ -1,5 +1,7 @@
 """What the translation for the emulated device changes, what it leaves alone, and what it refuses."""
 
+import subprocess
+
 import pytest
 
 from sandbox.compilers.emulation import NATIVE, Unsupported, compile_flags, include_dirs, translate
@@ -216,6 +218,53 @@ def test_work_for_some_architectures_only_is_refused_and_not_left_out(body: str)
 def test_what_asks_for_the_architecture_otherwise_is_built(source: str) -> None:
     """With an answer for those that have none, outside of device code, or for a call that may be a hint."""
     translate(source, "k.cu")
+
+
+WGMMA = '    asm volatile("wgmma.fence.sync.aligned;");'
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "#ifdef __CUDA_ARCH__",
+        "#if __CUDA_ARCH__",
+        "#if __CUDA_ARCH__ >= 900",
+        "#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900)",
+        "#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && __CUDA_ARCH__ > 890",
+        "#if FAST\n    x[0] = 2;\n#elif __CUDA_ARCH__ >= 900",
+    ],
+)
+def test_what_another_branch_does_instead_is_not_refused(condition: str) -> None:
+    """No architecture is defined, so the branch is never compiled; it stays as it was written."""
+    body = f"{condition}\n{WGMMA}\n#else\n    x[0] = 1;\n#endif"
+    text = translate(KERNEL.format(body=body), "k.cu")
+    assert WGMMA in text
+    preprocessed = subprocess.run(["g++", "-E", "-x", "c++", "-"], input=text.split("\n", 1)[1], capture_output=True, text=True, check=True)
+    assert "wgmma" not in preprocessed.stdout and "x[0] = 1;" in preprocessed.stdout
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        KERNEL.format(body=f"#if __CUDA_ARCH__ >= 900\n{WGMMA}\n#endif"),
+        KERNEL.format(body=f"#if __CUDA_ARCH__ >= 900\n{WGMMA}\n#else\n    __trap();\n#endif"),
+        *(
+            KERNEL.format(body=f"#if {condition}\n{WGMMA}\n#else\n    x[0] = 1;\n#endif")
+            for condition in ("__CUDA_ARCH__ >= 0", "__CUDA_ARCH__ < 900", "__CUDA_ARCH__ != 900", "900 >= __CUDA_ARCH__", "-__CUDA_ARCH__ == 0")
+        ),
+        *(
+            KERNEL.format(body=f"#if {condition}\n{WGMMA}\n#else\n    x[0] = 1;\n#endif")
+            for condition in ("__CUDA_ARCH__ >= 900 || FAST", "!defined(__CUDA_ARCH__)", "__CUDA_ARCH__ ? 0 : 1", "__CUDA_ARCH__ == 00")
+        ),
+        KERNEL.format(body=f"#ifndef __CUDA_ARCH__\n{WGMMA}\n#else\n    x[0] = 1;\n#endif"),
+        KERNEL.format(body=f"#if __CUDA_ARCH__ >= 900\n    x[0] = 1;\n#else\n{WGMMA}\n#endif"),
+        "#define __CUDA_ARCH__ 900\n" + KERNEL.format(body=f"#if __CUDA_ARCH__ >= 900\n{WGMMA}\n#else\n    x[0] = 1;\n#endif"),
+    ],
+)
+def test_what_may_be_compiled_is_refused_in_every_branch(source: str) -> None:
+    """Also where nothing else is done instead: its absence would be a wrong answer, or a trap, that nobody understands."""
+    with pytest.raises(Unsupported, match="has no warpgroup instructions"):
+        translate(source, "k.cu")
 
 
 def test_a_kernels_cluster_is_what_the_device_is_told_when_it_asks() -> None:
