@@ -178,7 +178,8 @@ def turns(one: report_pb2.Measurement) -> str:
     if one.left_out_turn_count:
         message.append(f"{one.left_out_turn_count} left out")
     if one.HasField("half_width"):
-        message.append(f"\N{PLUS-MINUS SIGN}{100 * one.half_width:.2g} %")
+        percent = 100 * one.half_width
+        message.append(f"\N{PLUS-MINUS SIGN}{percent:.{0 if percent >= 10 else 1 if percent >= 1 else 2}f} %")
     return ", ".join(message) + (f" ({_ENDS[one.end]})" if one.end in _ENDS else "")
 
 

@@ -7,13 +7,14 @@ a GPU.  Every edit keeps its line, so that the compiler's messages name the user
 import bisect
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from sandbox.compilers import block_loops, emulated_asm, emulation_limits, toolkit_headers
-from sandbox.compilers.cuda_tokens import Token, replaced_where_undefined, parse
+from sandbox.compilers.cuda_tokens import Token, parse, replaced_where_undefined
+from sandbox.compilers.library_calls import NO_LIBRARIES, LibraryCalls, library_calls
 
 Unsupported = emulation_limits.Unsupported
 
@@ -79,21 +80,30 @@ def compile_flags() -> list[str]:
     ]
 
 
-def translate(source: str, path: str) -> str:
-    """Rewrite one submitted file; `path` is the name that the compiler's messages shall use."""
+def translate_all(sources: Mapping[str, str], entry: str) -> dict[str, str]:
+    """Rewrite the files of a submission; entry: the function that is called from outside. Unsupported where the device can't run them."""
+    calls = library_calls(sources.values(), entry)
+    return {path: translate(source, path, calls) for path, source in sources.items()}
+
+
+def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES) -> str:
+    """Rewrite one submitted file; `path` is the name that the compiler's messages shall use. calls: those of all files together."""
     code = source.encode()
     every_token = parse(code)
     device = path.endswith(DEVICE_SUFFIXES)
     emulation_limits.check_conditionals(code, path)
-    left_out = replaced_where_undefined(code, emulation_limits.ARCHITECTURE_MACRO)
+    unreached = calls.unreached_bodies(code)
+    left_out = [*unreached, *replaced_where_undefined(code, emulation_limits.ARCHITECTURE_MACRO)]
     tokens = [token for token in every_token if not any(start <= token.start < end for start, end in left_out)]
-    emulation_limits.check(tokens, path, device=device)
+    emulation_limits.check(tokens, path, device=device, own=calls.own)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
+    edits += [Edit(start, 1, end, b"{ __builtin_trap(); " + b"\n" * code.count(b"\n", start, end) + b"}") for start, end in unreached]
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         edits = _with_asm(edits, code, tokens, path, headers)
     if device:
-        edits += [_insert(at, text, 1) for at, text in block_loops.insertions(code, every_token, path, partial(_applied_within, code, edits))]
+        edited = partial(_applied_within, code, edits)
+        edits += [_insert(at, text, 1) for at, text in block_loops.insertions(code, every_token, path, edited)]
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.
     prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") or headers else ""

@@ -1,5 +1,7 @@
 """What the emulated device does not cover, found in the source and said in one sentence.  Decides nothing else."""
 
+from collections.abc import Collection
+
 from sandbox.compilers import emulation_libraries
 from sandbox.compilers.cuda_tokens import Token, left_out_of_device_code
 
@@ -62,11 +64,11 @@ LIBRARIES = (
 )
 
 
-def check(tokens: list[Token], path: str, *, device: bool) -> None:
-    """Raise Unsupported for the first thing in the file that the emulated device does not cover."""
+def check(tokens: list[Token], path: str, *, device: bool, own: Collection[str] = ()) -> None:
+    """Raise Unsupported for the first thing in the file that the emulated device does not cover. own: the sources' own functions."""
     for index, token in enumerate(tokens):
         following = [t.text for t in tokens[index + 1 : index + 5]]
-        sentence = _objection(token, following, device=device)
+        sentence = _objection(token, following, device=device, own=own)
         if sentence is not None:
             raise Unsupported(path, token.line, sentence)
 
@@ -77,12 +79,12 @@ def check_conditionals(code: bytes, path: str) -> None:
         raise Unsupported(path, line, ARCHITECTURE)
 
 
-def _objection(token: Token, following: list[str], *, device: bool) -> str | None:
+def _objection(token: Token, following: list[str], *, device: bool, own: Collection[str]) -> str | None:
     if token.include is not None:
         return _header(token.include)
     if token.text in NAMES:
         return NAMES[token.text]
-    if following[:1] == ["("] and (called := emulation_libraries.called(token.text)) is not None:
+    if following[:1] == ["("] and token.text not in own and (called := emulation_libraries.called(token.text)) is not None:
         return called
     if token.text == "<<<":
         if token.in_device_code:

@@ -53,7 +53,7 @@ class Emulated:
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
     """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: there are no flags to choose."""
     translated = place / TRANSLATED
-    texts = {path: emulation.translate(text, path) for path, text in sources.items()}
+    texts = emulation.translate_all(sources, job.entry)
     for path, text in texts.items():
         target = translated / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sandbox.compilers import emulation_libraries
+from sandbox.compilers import emulation, emulation_libraries
+from sandbox.compilers.emulation import Unsupported
 
 UNDECLARED = "k.cu:3:5: error: ‘{}’ was not declared in this scope; did you mean something else?\n"
 
@@ -68,3 +69,47 @@ def test_what_is_missing_from_this_machine_is_said() -> None:
         )
     for header in ("cub/cub.cuh", "cuda/barrier", "curand_kernel.h", "cuda/own.cuh", "cublas_v2.h"):
         assert emulation_libraries.missing_header(header, in_toolkit=no_toolkit) is None
+
+
+HELPER = "void compare(float* x) {\n    cublasHandle_t handle;\n    cublasCreate(&handle);\n}\n"
+SOLVE = 'extern "C" void solve(float* x) {{ {body} }}\n'
+
+
+def translated(*sources: str, entry: str = "solve") -> str:
+    return "".join(emulation.translate_all({f"{number}.cu": source for number, source in enumerate(sources)}, entry).values())
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        (HELPER + SOLVE.format(body="*x = 1;") + "int main() { compare(nullptr); return 0; }\n",),
+        ("// Nobody calls this.\n" + HELPER, SOLVE.format(body="*x = 1;")),
+        ("int main() { solve(nullptr);\n cublasCreate(&handle); }\n" + SOLVE.format(body="*x = 1;"),),
+        (HELPER + "void f() { compare(nullptr); }\nstruct S { void g() { f(); } };\n", SOLVE.format(body="*x = 1;")),
+        ("void cublasCheck(int status) {}\n#define cublasCheck(x) (cublasCheck)(x)\n" + SOLVE.format(body="cublasCheck(0);"),),
+    ],
+)
+def test_a_function_that_never_runs_may_call_a_library(sources: tuple[str, ...]) -> None:
+    """A published file with its own `main` is taken as it is; lines stay. A function of the source's own is nobody else's."""
+    text = translated(*sources)
+    assert "cublasCreate" not in text and text.count("\n") >= "".join(sources).count("\n")
+
+
+@pytest.mark.parametrize(
+    ("sources", "entry"),
+    [
+        ((HELPER + SOLVE.format(body="compare(x);"),), "solve"),
+        ((HELPER, "void f(float* x) { compare(x); }\n" + SOLVE.format(body="f(x);")), "solve"),
+        ((HELPER + "auto* chosen = compare;\n" + SOLVE.format(body="chosen(x);"),), "solve"),
+        ((HELPER + "#define RUN(x) compare(x)\n" + SOLVE.format(body="RUN(x);"),), "solve"),
+        ((HELPER + "struct S { ~S() { compare(nullptr); } };\n" + SOLVE.format(body="*x = 1;"),), "solve"),
+        ((HELPER.replace("void", 'extern "C" void', 1) + SOLVE.format(body="*x = 1;"),), "solve"),
+        ((HELPER + 'extern "C" {\nvoid other(float* x) { compare(x); }\n}\n' + SOLVE.format(body="*x = 1;"),), "solve"),
+        ((HELPER + SOLVE.format(body="*x = 1;"),), "elsewhere"),
+        (("struct S { S() { cublasCreate(&handle); } } s;\n" + SOLVE.format(body="*x = 1;"),), "solve"),
+    ],
+)
+def test_a_call_that_may_be_reached_is_refused(sources: tuple[str, ...], entry: str) -> None:
+    """By any name that leads to it; from everywhere, where the entry is not in the sources."""
+    with pytest.raises(Unsupported, match="no cuBLAS, of which cublasCreate is called here"):
+        translated(*sources, entry=entry)
