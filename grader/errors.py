@@ -245,8 +245,9 @@ class CompetitionClosed(CallRefused):
 
     def __init__(self, competition_id: str, phase: str, time: str = "") -> None:
         self.competition_id, self.phase, self.time = competition_id, phase, time
-        when = f"it begins at {time}" if phase == "upcoming" else f"it ended at {time}"
-        super().__init__(f"competition {competition_id!r} takes no submissions now: {when}")
+        upcoming = phase == "upcoming"
+        when = f"it begins at {time}; submit it then" if upcoming else f"it ended at {time}"
+        super().__init__(f"competition {competition_id!r} takes no submissions now: {when}; a submission without a competition is graded")
 
 
 class RejudgeNotFound(CallRefused):

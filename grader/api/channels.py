@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import grpc
 
 from grader.errors import SettingsInvalid
 from grader.peers import loopback
+
+_RESOLVER = re.compile(r"(?:unix|unix-abstract|dns|ipv4|ipv6):")  # gRPC's own forms
 
 
 def route(server: str, tls: bool | None = None) -> tuple[str, bool]:
@@ -19,8 +22,16 @@ def route(server: str, tls: bool | None = None) -> tuple[str, bool]:
     """
     for scheme, meant in (("https://", True), ("http://", False)):
         if server.startswith(scheme):
-            return server.removeprefix(scheme).rstrip("/"), meant
+            return _host_and_port(server.removeprefix(scheme).rstrip("/")), meant
+    _host_and_port(server)
     return server, not loopback(server) if tls is None else tls
+
+
+def _host_and_port(address: str) -> str:
+    """The address. SettingsInvalid where it can't be one. Without a port gRPC takes 443."""
+    if _RESOLVER.match(address) is None and re.fullmatch(r"(?:\[[^\]]+\]|[^\s:/]+)(?::\d+)?", address) is None:
+        raise SettingsInvalid("server", f"{address!r} is no address of a server; write HOST:PORT, such as localhost:50551")
+    return address
 
 
 def open_channel(address: str, *, tls: bool, ca: bytes | None, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:

@@ -78,7 +78,7 @@ def _object(path: Path, text: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
     except json.JSONDecodeError as error:
-        raise Misuse(f"solution: {path}:{error.lineno} is not JSON: {error.msg}; fix the line") from None
+        raise Misuse(f"solution: {path}:{error.lineno} is not JSON from column {error.colno} on; fix the line") from None
     except (ValueError, RecursionError):
         raise Misuse(f"solution: {path} is not JSON that can be read: it nests too deep, or a number is too long") from None
     if not isinstance(table, dict) or not {"definition", "spec", "sources"} <= table.keys():

@@ -116,11 +116,14 @@ def _content(path: Path, limit_bytes: int = SOURCE_LIMIT_BYTES) -> str:
         size = path.stat().st_size
         if size > limit_bytes:
             raise Misuse(f"sources: {path} has {size:,} bytes, over the {limit_bytes:,} allowed; leave out what is not source text")
-        return path.read_bytes().decode("utf-8")
+        content = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise Misuse(f"sources: {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
         raise Misuse(f"sources: {path} can't be read: {error.strerror}; check its permissions") from None
+    if not content.strip() and path.name != "__init__.py":  # it makes its directory a package
+        raise Misuse(f"sources: {path} is empty; leave the file out, or write the kernel into it")
+    return content
 
 
 def _directive(content: str) -> str | None:

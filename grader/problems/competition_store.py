@@ -119,8 +119,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The data of a file. ProblemInvalid where it is not TOML."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error}") from None
+    except OSError as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error.strerror}; name a {FILE_NAME} that this user may read") from None
+    except UnicodeDecodeError as error:
+        raise ProblemInvalid(str(path), f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ProblemInvalid(str(path), f"is no TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end

@@ -168,7 +168,7 @@ def _sent(metadata: Iterable[tuple[str, Any]]) -> tuple[str, str]:
     scheme, _, text = str(sent[0]).partition(" ")
     found = split(text.strip()) if len(sent) == 1 and scheme.lower() == "bearer" else None
     if found is None:
-        raise Unauthenticated("what came as authorization is not 'Bearer ' and a key")
+        raise Unauthenticated("what came is no key of a grader server; one begins with 'grader_', and is sent as 'Bearer KEY'")
     return found
 
 

@@ -44,6 +44,10 @@ _PLACES = tuple(
         rf"{_SEVERITY}: (?P<message>.*)",
     )
 )
+_DEFINED_TWICE = re.compile(
+    rf"(?:^|ld: ){_FILE.replace('file', 'second')}:\([^)]{{0,200}}\): multiple definition of [`‘'](?P<name>[^'’]{{1,200}})['’]; "
+    rf"{_FILE.replace('file', 'first')}:.*first defined here"
+)
 _MARKS = re.compile(r"error|warning|note|remark|fatal|sorry|undefined|multiple", re.IGNORECASE)  # one of these in each of them
 # Where a template was used whose error is in another file: g++ says it before, nvcc after.
 _REQUIRED_FROM = re.compile(rf"{_FILE}:(?P<line>{_NUMBER}):(?:(?P<column>{_NUMBER}):)?   required from here")
@@ -100,6 +104,16 @@ def first_error(log: str) -> CompilerDiagnostic | None:
     """The first error with a line of the submission."""
     errors = (one for one in compiler_diagnostics(log) if one.severity is Severity.ERROR)
     return next((one for one in errors if one.line and _is_own(one.file)), None)
+
+
+def defined_twice(log: str) -> tuple[str, str, str] | None:
+    """What the linker found in two files of the submission: its name, and the files."""
+    for line in islice(log[:LOG_LIMIT_BYTES].split("\n"), LINE_LIMIT):
+        if (match := _DEFINED_TWICE.search(_plain(line[:LINE_LIMIT_CHARS]))) is not None:
+            first, second = _file_name(match["first"]), _file_name(match["second"])
+            if _is_own(first) and _is_own(second) and first != second:
+                return match["name"], first, second
+    return None
 
 
 class _LogReader:

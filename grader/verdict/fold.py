@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from grader.model import Decision, Ranking, Reason, Report, Verdict
-from grader.verdict.compiler_diagnostics import first_error
+from grader.verdict.compiler_diagnostics import defined_twice, first_error
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from grader.verdict.library_policy import forbidden, used
 from grader.verdict.scores import merged, score, speedups
@@ -211,6 +211,11 @@ def _build(build: wire.Build) -> Decision:
     sentence = sentences.get(reason, default)
     if reason is not Reason.ENTRY_NOT_FOUND and (found := first_error(build.log)) is not None:
         sentence = f"{sentence.partition(';')[0]}: {found.place}: {found.message.rstrip('.')}."
+    elif (twice := defined_twice(build.log)) is not None:
+        name, first, second = twice
+        sentence = (
+            f"{first} and {second} both define {name}; each .cu file is compiled: keep one, or name a file that another includes .cuh."
+        )
     return Verdict.COMPILE_ERROR, reason, sentence
 
 

@@ -2,79 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import stat
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import structlog
-import trustme
 from typer.testing import CliRunner, Result
 
 from grader.cli.main import app
-from grader.config import Settings
-from grader.observability import log
 from grader.server.commands import admin
-from grader.server.running import serving
-from tests import fakes
+from tests.threaded_server import ThreadedServer, certificates, threaded_server
 
-START_S = 60.0
 Cli = Callable[..., Result]
 
 
-@dataclass
-class There:
-    """The server, and where its ledger and its authority's certificate are."""
-
-    address: str
-    state_dir: Path
-    ca: Path
-
-    def admin(self, *words: object) -> int:
-        return admin.main(["keys", *map(str, words), "--state-dir", str(self.state_dir)])
-
-
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
-    """A server in a thread of its own: the commands run an event loop themselves."""
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedServer]:
+    """A server that asks for keys over TLS."""
     root = tmp_path_factory.mktemp("keyed")
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    authority.cert_pem.write_to_path(root / "ca.pem")
-    issued.cert_chain_pems[0].write_to_path(root / "server.pem")
-    issued.private_key_pem.write_to_path(root / "server.key")
-    fakes.write_problem(root / "problems")
-    settings = Settings(
-        listen="127.0.0.1:0",
-        state_dir=root / "state",
-        problems=(root / "problems",),
-        drain_s=0.1,
-        auth="keys",
-        tls_certificate=root / "server.pem",
-        tls_key=root / "server.key",
-    )
-    found: list[str] = []
-    up, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
-
-    async def serve() -> None:
-        async with serving(settings, fakes.wiring()) as running:
-            found.append(running.address)
-            up.set()
-            await done.wait()
-
-    log.configure("json", level=50)
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert up.wait(START_S), "the server did not start"
-    yield There(found[0], settings.state_dir, root / "ca.pem")
-    loop.call_soon_threadsafe(done.set)
-    thread.join()
-    loop.close()
-    structlog.reset_defaults()
+    with threaded_server(root, **certificates(root)) as made:
+        yield made
 
 
 @pytest.fixture
@@ -91,7 +39,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 
 @pytest.fixture
-def key(there: There, capsys: pytest.CaptureFixture[str]) -> str:
+def key(there: ThreadedServer, capsys: pytest.CaptureFixture[str]) -> str:
     assert there.admin("create", "alice", "--note", "a laptop") == 0
     return capsys.readouterr().out.strip()
 
@@ -156,15 +104,10 @@ def test_login_refuses_plain_text_before_a_key_is_read(cli):
 
 def test_a_server_without_keys_is_logged_in_to_without_one(cli, tmp_path):
     """With --no-key nothing is asked; a key that was typed all the same is not kept."""
-    settings = Settings(listen="127.0.0.1:0", state_dir=tmp_path / "open", drain_s=0.1)
     stored = tmp_path / "conf" / "grader" / "credentials.json"
-
-    async def work() -> tuple[Result, ...]:
-        async with serving(settings, fakes.wiring()) as running:
-            words = [("login", "--server", running.address, "--no-key"), ("login", "--server", running.address), ("whoami",)]
-            return tuple([await asyncio.to_thread(cli, *one, typed="grader_a_b") for one in words])
-
-    first, second, who = asyncio.run(work())
+    with threaded_server(tmp_path / "open", auth="none") as here:
+        words = [("login", "--server", here.address, "--no-key"), ("login", "--server", here.address), ("whoami",)]
+        first, second, who = (cli(*one, typed="grader_a_b") for one in words)
     for done in (first, second):
         assert done.exit_code == 0 and "asks for no keys" in done.output and "the default server now" in done.output
     assert "grader_a_b" not in stored.read_text() and stat.S_IMODE(stored.stat().st_mode) == 0o600

@@ -274,6 +274,17 @@ def test_the_first_error_is_one_in_the_submission() -> None:
         (PYTHON, "IMPORT_FAILED", "The module could not be imported: kernel.py:3: NameError: name 'foo' is not defined."),
         (PYTHON, "ENTRY_NOT_FOUND", "It compiled, but the entry point is not in it; the log says what to add."),
         ("no", None, "The compiler rejected the source; the log has file and line."),
+        (
+            "/usr/bin/ld: b.cu: in function `solve':\nb.cu:(.text+0x6b0): multiple definition of `solve'; "
+            "a.cu:a.cu:(.text+0x6b0): first defined here",
+            None,
+            "a.cu and b.cu both define solve; each .cu file is compiled: keep one, or name a file that another includes .cuh.",
+        ),
+        (
+            "/usr/bin/ld: /lib/x.so:(.text+0x6b0): multiple definition of `solve'; a.cu:(.text+0x6b0): first defined here",
+            None,
+            "The compiler rejected the source; the log has file and line.",
+        ),
     ],
 )
 def test_the_verdict_names_the_first_error(log: str, reason: str | None, summary: str) -> None:

@@ -1,6 +1,8 @@
 // Types of cuBLAS.  What calls the library is refused before it is compiled.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <library_types.h>
 

@@ -1,0 +1,46 @@
+"""What a report says of eleven kernels with a usual mistake: the sentence with the remedy, and no library's own words before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Cli
+
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # each is built and judged
+
+HEAD = "#include <cstdint>\n#include <cuda_runtime.h>\n"
+KERNEL = """__global__ void add(const float* a, const float* b, float* c, int64_t n) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+"""
+SOLVE = 'extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream) {{ {body} }}\n'
+LAUNCH = "add<<<(n + 255) / 256, 256, 0, stream>>>(a, b, c, n);"
+RIGHT = HEAD + KERNEL + SOLVE.format(body=LAUNCH)
+
+MISTAKES = {
+    "no entry": ({"k.cu": HEAD + KERNEL}, 2, "nothing is named 'solve'; define the function `extern \"C\" void solve(...)`"),
+    "a C++ entry": ({"k.cu": RIGHT.replace('extern "C" ', "")}, 2, "'solve' has no C linkage, so it can not be found by name; declare it"),
+    "a syntax error": ({"k.cu": RIGHT.replace("a[i] + b[i];", "a[i] + b[i]")}, 1, "k.cu:5: expected \u2018;\u2019 before"),
+    "an unknown name": ({"k.cu": RIGHT.replace("a[i] + b[i]", "a[i] + bb[i]")}, 1, "did you mean \u2018b\u2019?"),
+    "two entries": ({"a.cu": RIGHT, "b.cu": RIGHT}, 1, "each .cu file is compiled: keep one, or name a file that another includes .cuh"),
+    "doubles for floats": ({"k.cu": RIGHT.replace("float* c", "double* c")}, 1, "`double* c` is given the output c, which is float32"),
+    "no launch": ({"k.cu": RIGHT.replace(LAUNCH, "")}, 1, "check the grid and the index arithmetic"),
+    "no bounds check": ({"k.cu": RIGHT.replace("if (i < n) ", "")}, 1, "check the bounds of every store"),
+    "too many threads": ({"k.cu": RIGHT.replace("256, 0, stream", "2048, 0, stream")}, 1, "line 7 failed with cudaErrorInvalidValue"),
+    "no Python entry": ({"k.py": "def a(x, y):\n    return x\n\n\ndef b(x, y):\n    return y\n"}, 1, "name one of them 'solve'"),
+    "no such package": ({"k.py": "import cupy\n\n\ndef solution(a, b):\n    return a + b\n"}, 1, "it has torch, triton, numba, numpy"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistaken_kernel_is_told_its_remedy(cli: Cli, tmp_path: Path, name: str) -> None:
+    """In the summary or the remark on the build, with the line; never with a traceback."""
+    files, code, answer = MISTAKES[name]
+    for path, text in files.items():
+        (tmp_path / path).write_text(text)
+    ended = cli("submit", *files, "--problem", "vector_add", "--mode", "test", "--sandbox", "process", "--device", "emulated")
+    said = " ".join((ended.stdout + ended.stderr).split())
+    assert answer in said and ended.code == code and "Traceback" not in said, said
