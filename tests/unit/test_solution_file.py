@@ -167,7 +167,7 @@ def test_tvm_ffi_is_seen_in_the_sources() -> None:
 def test_what_is_no_json_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text('{\n "definition": x\n}')
-    with pytest.raises(Misuse, match=r"s\.json:2 is not JSON: Expecting value"):
+    with pytest.raises(Misuse, match=r"s\.json:2 is not JSON from column 16 on; fix the line"):
         sources.read([path], None)
     path.write_text("[" * 100_000)
     with pytest.raises(Misuse, match="not JSON that can be read"):
