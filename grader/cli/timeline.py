@@ -134,7 +134,8 @@ class Timeline:
     def _measured(self, measurement: report_pb2.Measurement) -> None:
         step = self.steps[-1]
         if not step.failed:
-            step.detail = f"{formatting.median(measurement.certified)} certified"
+            found = formatting.median(measurement.certified)
+            step.detail = "the time was not resolved" if found == formatting.NOT_RESOLVED else f"{found} certified"
 
     def _moved(self, submission: submission_pb2.Submission, now_s: float) -> list[str]:
         match submission.state:

@@ -7,15 +7,15 @@ runner says can accept; exit code 0, silence and a closed link are never a pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from grader.model import Decision, Ranking, Reason, Report, Verdict
+from grader.model import Decision, Ranking, Reason, Report, Score, Verdict
 from grader.verdict.compiler_diagnostics import defined_twice, first_error
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from grader.verdict.library_policy import forbidden, used
-from grader.verdict.scores import merged, score, speedups
+from grader.verdict.scores import Process, merged, practice_score, score, speedups
 from grader.verdict.timing_audit import flags, impossible, median
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, BuildOutcome, LoadOutcome, TrialOutcome
@@ -25,6 +25,7 @@ T = TypeVar("T")
 Facts = tuple[wire.Fact, ...]
 _EXPLAINED = (Verdict.WRONG_ANSWER, Verdict.RUNTIME_ERROR)  # by what a sanitizer saw
 NOT_SCORED = "NOT_SCORED"  # accepted in ranked mode, and on no board
+PRACTICE_SCORE = "PRACTICE_SCORE"  # on a board of the emulated device, by times that its clock did not resolve
 
 
 class IncompleteFacts(ValueError):
@@ -42,8 +43,7 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     processes = [tuple(_of(one, wire.Measurement)) for one in rounds] if verdict is Verdict.ACCEPTED else [()]
     if swept and verdict is not Verdict.DISQUALIFIED:
         processes = [_right_sizes(facts)]
-    found = score(processes, ranking) if ranking is not None and verdict is Verdict.ACCEPTED else None
-    unscored = (NOT_SCORED,) if ranking is not None and verdict is Verdict.ACCEPTED and found is None else ()
+    found, unscored = _score(processes, ranking) if ranking is not None and verdict is Verdict.ACCEPTED else (None, ())
     end = _last(facts, wire.RunEnd)
     crash = _crash(facts) if verdict is Verdict.RUNTIME_ERROR else None
     profile = None if verdict is Verdict.DISQUALIFIED else _last(facts, wire.KernelProfile)
@@ -183,6 +183,14 @@ def _caught(facts: Facts) -> Decision | None:
         if (decision := forbidden(evidence)) is not None:
             return decision
     return impossible(tuple(_of(facts, wire.Measurement)))
+
+
+def _score(processes: Sequence[Process], ranking: Ranking) -> tuple[Score | None, tuple[str, ...]]:
+    """The score, and the flag of one that is for practice, or is missing."""
+    if (found := score(processes, ranking)) is not None:
+        return found, ()
+    found = practice_score(processes, ranking)
+    return found, (NOT_SCORED if found is None else PRACTICE_SCORE,)
 
 
 def _build(build: wire.Build) -> Decision:

@@ -81,6 +81,32 @@ def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
     return made if made is not None and resolved(made.low, made.high) else None
 
 
+def practice_score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
+    """What a board for practice shows where the host's clock resolved too little: the medians as they are. None of any other clock, and
+    where a time is missing. The interval is from the least process to the greatest."""
+    logs = []
+    for measurements in processes:
+        found = [_median_figure(one, ranking) if one.clock is wire.Clock.HOST else 0.0 for one in measurements]
+        if not found or min(found) <= 0:
+            return None
+        logs.append(statistics.fmean(math.log(one) for one in found))
+    if not logs:
+        return None
+    low, value, high = (math.exp(log) for log in (min(logs), statistics.fmean(logs), max(logs)))
+    return Score(value=value, low=low, high=high)
+
+
+def _median_figure(measurement: wire.Measurement, ranking: Ranking) -> float:
+    """A ratio, or a time in nanoseconds; 0 where it is not known. What the clock did not resolve took as long as it can have taken, and
+    a baseline that it did not resolve, or that was not reached in the time, what `do_bench` says in the trusted runner."""
+    time_ns = median(measurement.certified) or float(measurement.bound_ns)
+    if ranking.score_kind is ScoreKind.TIME:
+        return time_ns
+    sampled = (one.get(ranking.baseline) for one in (measurement.baselines, measurement.reported_baselines))
+    baseline_ns = next((found for one in sampled if one is not None and (found := median(one)) > 0), 0.0)
+    return baseline_ns / time_ns if time_ns > 0 else 0.0
+
+
 def speedups(processes: Sequence[Process]) -> tuple[wire.Speedup, ...]:
     """Per baseline that every process has, the geometric mean over workloads and processes."""
     return overall(processes[0]) if len(processes) == 1 else _speedups([overall(one) for one in processes])

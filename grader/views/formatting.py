@@ -24,6 +24,7 @@ FLAGS = {
     "BASELINE_SLOWED": "PyTorch ran slower next to this kernel than alone; its time alone was used",
     "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, to measure reliably; that workload is not scored",
     "THROTTLED": "the device reduced its clocks during timing, because of heat or power; cool it, and grade again",
+    "PRACTICE_SCORE": "the emulated device's clock did not resolve every time; the score is of medians as they are, and for practice only",
     "NOT_SCORED": "a workload has no speedup or time in at least one process; the submission is on no board",
 }
 NOT_RESOLVED = "not resolved"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 
-from grader.model import Ranking, Report, Verdict
+from grader.model import Ranking, Report, ScoreKind, Verdict
 from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import LoadOutcome, TrialOutcome, TrialPhase
@@ -149,6 +149,40 @@ def test_what_could_not_be_timed_is_accepted_without_a_score_and_says_so() -> No
     report = folded(processes)
     assert report.verdict is Verdict.ACCEPTED and report.score is None
     assert report.flags == ("SPEEDUP_NOT_RESOLVED", "NOT_SCORED")
+
+
+def practice(certified: int, *, eager: int = 3000, clock: wire.Clock = wire.Clock.HOST) -> wire.Measurement:
+    """A measurement whose speedup was not resolved."""
+    samples = wire.Samples(durations_ns=(certified,))
+    return replace(measurement(), clock=clock, certified=samples, speedups=(), baselines={"eager": wire.Samples(durations_ns=(eager,))})
+
+
+@pytest.mark.parametrize(("kind", "score"), [(ScoreKind.SPEEDUP, (3, 1.5, 6)), (ScoreKind.TIME, (1000, 500, 2000))])
+def test_the_emulated_device_has_a_score_for_practice(kind: ScoreKind, score: tuple[float, float, float]) -> None:
+    """Of medians that its clock did not resolve, from the least process to the greatest."""
+    processes = three()
+    for one, certified in zip(processes, (500, 1000, 2000), strict=True):
+        one[7] = practice(certified)
+    report = folded(processes, Ranking(score_kind=kind))
+    assert report.score is not None and astuple(report.score) == pytest.approx(score)
+    assert "PRACTICE_SCORE" in report.flags and "NOT_SCORED" not in report.flags
+
+
+@pytest.mark.parametrize(
+    "row", [practice(1000, clock=wire.Clock.DEVICE_EVENTS), replace(practice(1000), baselines={}), replace(practice(0), bound_ns=0)]
+)
+def test_no_other_score_is_for_practice(row: wire.Measurement) -> None:
+    """A GPU's clock that resolved nothing says nothing; what has no time has no score. The control: no time is its bound."""
+    processes = three()
+    for one in processes:
+        one[7] = practice(0)
+    found = folded(processes).score
+    assert found is not None and found.value == pytest.approx(3.0)
+    processes[1][7] = replace(practice(0), baselines={}, reported_baselines=practice(0).baselines)
+    assert folded(processes).score == found
+    processes[1][7] = row
+    report = folded(processes)
+    assert report.verdict is Verdict.ACCEPTED and report.score is None and "NOT_SCORED" in report.flags
 
 
 def test_other_modes_have_no_score() -> None:
