@@ -42,7 +42,8 @@ def insertions(code: bytes, tokens: list[Token], path: str, edited: Edited) -> I
             second = _SecondBody(file, kernel, body, path, edited).text()
         except NotPossible:
             continue
-        yield body.start_byte + 1, f" {SECOND_BODY}"
+        apart = "" if code[body.start_byte + 1 : body.start_byte + 2].isspace() else " "  # `{int x` would become one word
+        yield body.start_byte + 1, f" {SECOND_BODY}{apart}"
         close = body.end_byte - 1
         line = body.end_point[0] + 1
         yield close, f'\n#ifdef EMU_BLOCK_LOOPS\n}} else {{\n{second}\n}}\n#else\n}}\n#endif\n# {line} "{path}"\n'

@@ -267,6 +267,11 @@ def _needs(condition: Node, macro: bytes) -> bool:
     return left.text == macro and left.type == "identifier" and operator in (">", ">=", "==") and above_zero
 
 
+def launches_in_device_code(code: bytes) -> bool:
+    """Whether a kernel or a device function launches a kernel (dynamic parallelism)."""
+    return b"<<<" in code and any(token.text == "<<<" and token.in_device_code for token in parse(code))
+
+
 def defined_macros(code: bytes) -> Iterator[str]:
     """The names that the code itself defines as macros."""
     for node in descendants(_parser().parse(code).root_node):

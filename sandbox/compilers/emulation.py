@@ -39,6 +39,8 @@ ASM = ("asm", "__asm__", "__asm")
 ALIGNMENT = re.compile(rb"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(\d+)\s*\)")
 CLUSTER_DIMS = "__cluster_dims__"
 SECOND_BODY = block_loops.SECOND_BODY
+# Where a kernel's body begins, these go before all other edits, in this order.
+ENTRY_RANK, SECOND_BODY_RANK = -2, -1
 OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -102,8 +104,9 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES) -> str
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         edits = _with_asm(edits, code, tokens, path, headers)
     if device:
-        edited = partial(_applied_within, code, edits)
-        edits += [_insert(at, text, 1) for at, text in block_loops.insertions(code, every_token, path, edited)]
+        edited = partial(_applied_within, code, [edit for edit in edits if edit.rank != ENTRY_RANK])
+        for at, text in block_loops.insertions(code, every_token, path, edited):
+            edits.append(_insert(at, text, SECOND_BODY_RANK if text.strip() == SECOND_BODY else 1))
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.
     prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") or headers else ""
@@ -186,7 +189,8 @@ def _launches(tokens: list[Token]) -> Iterator[Edit]:
     for index, token in enumerate(tokens):
         if token.text == "<<<" and token.callee is not None:
             name = token.callee_text
-            opening = f"::emu::emu_kernel(EMU_NAME({name}), [&](const auto&... emu_args) {{ "
+            captured = "=" if token.in_device_code else "&"  # what a kernel launches runs when the thread is gone
+            opening = f"::emu::emu_kernel(EMU_NAME({name}), [{captured}](const auto&... emu_args) {{ "
             yield _insert(token.callee, opening)
             yield _replace(token, "(emu_args...); }).emu_on(")
             yield _replace(_closing_launch(tokens, index), ")")
@@ -226,7 +230,7 @@ def _entries(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
                 unread.pop(at)
             at = _matching(tokens, at) + 1 if tokens[at].text in ("(", "[") else at + 1
         if token.text == "__global__" and at < len(tokens) and tokens[at].text == "{":
-            yield _insert(tokens[at].end, f" {entry} ")
+            yield _insert(tokens[at].end, f" {entry} ", ENTRY_RANK)
     for token in unread.values():
         raise Unsupported(path, token.line, emulation_limits.CLUSTER)
 

@@ -1,5 +1,6 @@
 """What the emulated device does not cover, found in the source and said in one sentence.  Decides nothing else."""
 
+import re
 from collections.abc import Collection
 
 from sandbox.compilers import emulation_libraries
@@ -21,10 +22,15 @@ CUDA_PTX = f"the emulated device has no cuda/ptx; write the instruction as inlin
 COOPERATIVE = f"the emulated device has no cooperative launches on several devices; {ELSEWHERE}"
 LAUNCH_C = f"the emulated device has no cudaLaunchKernelExC; write cudaLaunchKernelEx, or {ELSEWHERE}"
 CLUSTER = f"the emulated device cannot read this __cluster_dims__; write it between __global__ and the kernel's body, or {ELSEWHERE}"
-TEXTURE = f"the emulated device has no textures or surfaces; {ELSEWHERE}"
+SURFACE = f"the emulated device has no surfaces; read the array through a texture object, or {ELSEWHERE}"
+LAYERED = f"the emulated device has no layered or cubemap textures; {ELSEWHERE}"
+MIPMAPPED = f"the emulated device has no mipmapped textures; {ELSEWHERE}"
+GATHER = f"the emulated device has no texture gathers (tex2Dgather); {ELSEWHERE}"
+TEXTURE_VIEW = f"the emulated device has no resource views of textures; {ELSEWHERE}"
+TEXTURE_REFERENCE = "texture references were removed from CUDA with version 12; use a texture object (cudaTextureObject_t)"
 TMA = f"the emulated device has no tensor memory accelerator (TMA); {ELSEWHERE}"
 EXPONENTS = f"the emulated device has no fp8 type of exponents only (e8m0); {ELSEWHERE}"
-DYNAMIC = f"the emulated device cannot launch a kernel from a kernel (dynamic parallelism); {ELSEWHERE}"
+DEVICE_SYNC = "device code of compute capability 9.0 has no cudaDeviceSynchronize; launch what follows into cudaStreamTailLaunch"
 ARCHITECTURE = f"the emulated device has no __CUDA_ARCH__, and would leave out what this guards; add an #else, or {ELSEWHERE}"
 ODD_SHARED = "this shared variable cannot be read by the emulated device; declare it as `__shared__ T name[size];`"
 GLOBAL_SHARED = "the emulated device has no shared variables outside functions; declare it inside the kernel"
@@ -37,9 +43,13 @@ ARCHITECTURE_MACRO = b"__CUDA_ARCH__"
 NAMES = {
     "cudaLaunchCooperativeKernelMultiDevice": COOPERATIVE,
     "cudaLaunchKernelExC": LAUNCH_C,
-    "cudaTextureObject_t": TEXTURE,
-    "cudaSurfaceObject_t": TEXTURE,
-    "cudaCreateTextureObject": TEXTURE,
+    **dict.fromkeys(("cudaSurfaceObject_t", "cudaCreateSurfaceObject"), SURFACE),
+    **dict.fromkeys(("tex1DLayered", "tex2DLayered", "texCubemap", "texCubemapLayered", "cudaArrayLayered", "cudaArrayCubemap"), LAYERED),
+    **dict.fromkeys(("tex1DLod", "tex2DLod", "tex3DLod", "tex1DGrad", "tex2DGrad", "tex3DGrad"), MIPMAPPED),
+    **dict.fromkeys(("cudaMipmappedArray_t", "cudaMallocMipmappedArray", "cudaResourceTypeMipmappedArray"), MIPMAPPED),
+    **dict.fromkeys(("tex2Dgather", "cudaArrayTextureGather"), GATHER),
+    "cudaResourceViewDesc": TEXTURE_VIEW,
+    **dict.fromkeys(("textureReference", "cudaBindTexture", "cudaBindTexture2D", "cudaBindTextureToArray"), TEXTURE_REFERENCE),
     "memcpy_async_tx": TMA,
     "barrier_expect_tx": TMA,
     "barrier_arrive_tx": TMA,
@@ -57,6 +67,8 @@ HEADERS = {
     "cudaTypedefs.h": TMA,
     "cuda_fp4.h": f"the emulated device has no fp4 types; {ELSEWHERE}",
 }
+# What `texture<...>` is a reference of; a template of the user's own may have that name.
+_TEXEL = re.compile(r"float|unsigned|int|short|char|(?:float|u?int|u?short|u?char)[124]")
 LIBRARIES = (
     "ATen/cuda/CUDABlas",
     "ATen/native/cuda/",
@@ -84,14 +96,13 @@ def _objection(token: Token, following: list[str], *, device: bool, own: Collect
         return _header(token.include)
     if token.text in NAMES:
         return NAMES[token.text]
+    if token.text == "texture" and following[:1] == ["<"] and _TEXEL.fullmatch("".join(following[1:2])) is not None:
+        return TEXTURE_REFERENCE
     if following[:1] == ["("] and token.text not in own and (called := emulation_libraries.called(token.text)) is not None:
         return called
-    if token.text == "<<<":
-        if token.in_device_code:
-            return DYNAMIC
-        if token.callee is None:
-            return ODD_LAUNCH
-    return None
+    if token.text == "cudaDeviceSynchronize" and token.in_device_code:
+        return DEVICE_SYNC
+    return ODD_LAUNCH if token.text == "<<<" and token.callee is None else None
 
 
 def _header(name: str) -> str | None:

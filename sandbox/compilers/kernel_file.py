@@ -22,7 +22,7 @@ _MEETS = re.compile(
 _HEADERS = ("cooperative_groups", "cub/", "thrust/", "mma.h", "cuda/", "cuda_pipeline", "cuda_awbarrier")
 _FORMS = frozenset(
     {"goto_statement", "labeled_statement", "try_statement", "ERROR", "preproc_if", "preproc_ifdef", "preproc_def", "preproc_function_def"}
-    | {"preproc_include", "lambda_capture_specifier", "throw_statement", "asm_statement", "gnu_asm_expression"}
+    | {"preproc_include", "lambda_capture_specifier", "throw_statement", "asm_statement", "gnu_asm_expression", "kernel_call_syntax"}
 )
 _MACRO = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
 _STATEMENT = re.compile(rb"[{};]|\b(?:return|for|if|else|while|do|switch|case|break|continue|goto|__syncthreads|threadIdx)\b")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.compilers import gcc
+from sandbox.compilers.cuda_tokens import launches_in_device_code
 from sandbox.compilers.headers import Headers
 from sandbox.compilers.steps import OBJECT, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
@@ -36,6 +37,10 @@ STANDS_IN = ("PWD", "/proc/self/cwd")
 FOLDER, SOURCE = "__folder__", "__source__.cu"
 STEM = Path(SOURCE).stem
 MODULE_ID = f"{STEM}.module_id"
+# A kernel that launches kernels calls the device's runtime, which only a device linker adds.
+RELOCATABLE = "-rdc=true"
+DEVICE_RUNTIME = "-lcudadevrt"
+DEVICE_LINKED = "device_link.o"
 MAKES_MODULE_ID = "--gen_module_id_file"
 TOOL_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "NVVMIR_LIBRARY_DIR")
 _FILE = re.compile(rf"{FOLDER}/([\w.+-]+)")
@@ -61,10 +66,11 @@ class Dryrun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
-    """Compiles by the commands of a dry run."""
+    """Compiles by the commands of a dry run. device_link: the command that links device code, where that is done."""
 
     files: Path
     dryrun: Dryrun
+    device_link: tuple[str, ...] = ()
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan the passes of a .cu file, or g++ for any other."""
@@ -79,12 +85,14 @@ class Parallel:
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++ with the toolkit's libraries. A runtime inside the artifact needs CUDA_ERROR, which the runner asks for its errors."""
-        libraries = [*self._words("LIBRARIES"), *libraries]
+        linked = _device_link(self.device_link, objects, place)
+        objects = [*objects, *(name for step in linked for name in step.outputs)]
+        libraries = [*self._words("LIBRARIES"), *([DEVICE_RUNTIME] if linked else []), *libraries]
         if STATIC_RUNTIME not in libraries:
-            return gcc.link_steps(objects, libraries, output, place)
+            return [*linked, *gcc.link_steps(objects, libraries, output, place)]
         includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
         errors = gcc.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
-        return [errors, *gcc.link_steps([*objects, *errors.outputs], libraries, output, place)]
+        return [*linked, errors, *gcc.link_steps([*objects, *errors.outputs], libraries, output, place)]
 
     def plainer(self) -> None:
         """Sources are compiled as they are."""
@@ -122,6 +130,7 @@ class Plain:
     program: str
     flags: tuple[str, ...]
     files: Path
+    device_link: tuple[str, ...] = ()
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan nvcc."""
@@ -131,8 +140,11 @@ class Plain:
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan nvcc, without the runtime that it adds by itself."""
+        linked = _device_link(self.device_link, objects, place)
+        objects = [*objects, *(name for step in linked for name in step.outputs)]
+        libraries = [*([DEVICE_RUNTIME] if linked else []), *libraries]
         command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
-        return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
+        return [*linked, CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
 
     def plainer(self) -> None:
         """Sources are compiled as they are."""
@@ -144,7 +156,10 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
     if program is None:
         raise NoCompiler
     number = target(job.architecture or ARCHITECTURE).removeprefix("sm_")
-    flags = (*FLAGS, *chosen, "-gencode", f"arch=compute_{number},code=sm_{number}")
+    architecture = ("-gencode", f"arch=compute_{number},code=sm_{number}")
+    nested = any(launches_in_device_code(text.encode(errors="surrogateescape")) for text in sources.values())
+    device_link = (program, "-dlink", *architecture, "-Xcompiler", "-fPIC") if nested else ()
+    flags = (*FLAGS, *chosen, *([RELOCATABLE] if nested else []), *architecture)
     (place / FOLDER).mkdir()
     asked = subprocess.run(
         [program, *flags, "--dryrun", "--keep", "--keep-dir", FOLDER, "-c", SOURCE, "-o", f"{FOLDER}/{OBJECT}"],
@@ -155,7 +170,9 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
         timeout=DRYRUN_S,
     )
     dryrun = parse(asked.stderr) if asked.returncode == 0 else None
-    return Plain(program=program, flags=flags, files=files) if dryrun is None else Parallel(files=files, dryrun=dryrun)
+    if dryrun is None:
+        return Plain(program=program, flags=flags, files=files, device_link=device_link)
+    return Parallel(files=files, dryrun=dryrun, device_link=device_link)
 
 
 def target(architecture: str) -> str:
@@ -200,6 +217,14 @@ def module_id(path: str, content: bytes) -> str:
     digest = hashlib.sha256(path.encode() + b"\0" + content).hexdigest()
     name = _letters(Path(path).name)
     return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
+
+
+def _device_link(words: Sequence[str], objects: Sequence[str], place: Path) -> list[CompilerStep]:
+    """Plan the link of the objects' device code into an object more, where that is wanted."""
+    if not words:
+        return []
+    command = (*words, *objects, "-o", DEVICE_LINKED, DEVICE_RUNTIME)
+    return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(DEVICE_LINKED,))]
 
 
 def _files(command: Sequence[str]) -> list[str]:

@@ -126,7 +126,8 @@ CLUSTER = f"the emulated device has no cluster instructions in inline PTX; use c
 _BARRIER = (
     f"the emulated device does not run mbarrier instructions in inline PTX; use __syncthreads, bar.sync or cuda::barrier, or {ELSEWHERE}"
 )
-_TEXTURE = f"the emulated device has no textures or surfaces; {ELSEWHERE}"
+_TEXTURE = f"the emulated device reads no textures from inline PTX; call tex1Dfetch, tex1D, tex2D or tex3D, or {ELSEWHERE}"
+_SURFACE = f"the emulated device has no surfaces; {ELSEWHERE}"
 # By the beginning of the opcode; the first that fits.
 REFUSED = {
     "wgmma": f"the emulated device has no warpgroup instructions (wgmma); use mma.sync, or {ELSEWHERE}",
@@ -148,7 +149,8 @@ REFUSED = {
     "st.async": CLUSTER,
     "red.async": CLUSTER,
     "st.bulk": _TMA,
-    **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
+    **dict.fromkeys(("tex", "tld4", "txq"), _TEXTURE),
+    **dict.fromkeys(("suld", "sust", "sured", "suq"), _SURFACE),
     "call": f"the emulated device calls no functions from inline PTX; {ELSEWHERE}",
     "ret": f"the emulated device cannot leave a function from inline PTX (ret); return in CUDA C++, or {ELSEWHERE}",
     "brx": f"the emulated device has no branch tables in inline PTX; {ELSEWHERE}",

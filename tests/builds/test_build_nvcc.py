@@ -14,8 +14,12 @@ from sandbox.compilers.headers import Headers
 from sandbox.languages import cuda
 from sandbox.languages.registry import implementation
 from sandbox.protocol import elf, wire
+from tests.collection import AFTER_COLLECTION
 from tests.extensions.builds import build as build_extension
 from tests.extensions.corpus import Extension
+
+if AFTER_COLLECTION:
+    from sandbox.judge.device_code import DeviceCode
 
 NVCC = shutil.which("nvcc")
 
@@ -250,6 +254,63 @@ def test_nvcc_of_an_unknown_kind_compiles_by_itself(tmp_path, monkeypatch, capsy
     assert built(tmp_path, {"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, lambda *_: fake)[0] == code
     log = capsys.readouterr().out
     assert ("kernel.cu(3): error" in log) is (code == build.REJECTED) and ("registers" in log) is (code == build.BUILT)
+
+
+# -- kernels that launch kernels ------------------------------------------------------------------------------------------
+
+NESTED = """
+#include "step.cuh"
+__global__ void parent(float* a) { step<<<1, 32>>>(a); }
+extern "C" void solve(float* a) { parent<<<1, 1>>>(a); }
+"""
+STEP = {
+    "step.cuh": "__global__ void step(float* a);\n",
+    "step.cu": '#include "step.cuh"\n__global__ void step(float* a) { a[threadIdx.x] += 1; }\n',
+}
+
+
+def missing_from(artifact):
+    """What an artifact would look for of device code and its runtime when it is loaded."""
+    return [name for name in elf.undefined_names(artifact) if name.startswith(("cuda", "__cuda", "__fatbin", "_Z4step"))]
+
+
+@needs_nvcc
+def test_device_code_that_launches_is_linked(tmp_path):
+    """Across files, to the same bytes each time, and with nothing left to look for."""
+    (code, artifact), again = (built(tmp_path / name, {"kernel.cu": NESTED, **STEP}) for name in ("one", "two"))
+    assert (code, artifact) == again and code == build.BUILT
+    assert not missing_from(artifact)
+    assert DeviceCode(artifact).defines("parent") and DeviceCode(artifact).defines("step")
+
+
+@needs_nvcc
+def test_only_what_launches_is_linked_so(tmp_path):
+    """The others are compiled as before: the same commands."""
+    job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=("kernel.cu",))
+    plans = {}
+    for name, text in (("host", TEXT), ("nested", NESTED)):
+        (tmp_path / name).mkdir()
+        plans[name] = nvcc.prepare(job, {"kernel.cu": text}, tmp_path, tmp_path / name)
+    assert isinstance(plans["host"], nvcc.Parallel) and plans["host"].device_link == ()
+    assert len(plans["host"].link(["0/object.o"], [nvcc.STATIC_RUNTIME], "artifact", tmp_path)) == 2
+    first, *_ = plans["nested"].link(["0/object.o"], [nvcc.STATIC_RUNTIME], "artifact", tmp_path)
+    assert first.outputs == (nvcc.DEVICE_LINKED,)
+    commands = {name: " ".join(word for command in plan.dryrun.commands for word in command) for name, plan in plans.items()}
+    assert "-D__CUDACC_RDC__" in commands["nested"] and "RDC" not in commands["host"] and "--device-c" not in commands["host"]
+
+
+@needs_nvcc
+def test_nvcc_of_an_unknown_kind_links_device_code_too(tmp_path, monkeypatch):
+    """A launch that a macro hides is not seen, and nvcc says no: the control."""
+    program = tmp_path / "bin/nvcc"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\ncase "$*" in *--dryrun*) echo "#$ compile it all" >&2; exit 0;; esac\nexec {NVCC} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    code, artifact = built(tmp_path / "nested", {"kernel.cu": NESTED, **STEP})
+    assert code == build.BUILT and not missing_from(artifact)
+    hidden = NESTED.replace("__global__", "#define STEP step<<<1, 32>>>\n__global__").replace("{ step<<<1, 32>>>(", "{ STEP(")
+    assert built(tmp_path / "control", {"kernel.cu": hidden, **STEP})[0] == build.REJECTED
 
 
 def test_a_box_without_nvcc_is_our_fault(tmp_path, monkeypatch):

@@ -38,6 +38,33 @@ def test_programs_print_the_same_thread_by_thread(path: Path, build: Build) -> N
     assert printed(build(path), block_loops=False) == expected
 
 
+TIGHT = """
+#include <cstdio>
+__global__ void numbers(int* x){int i=threadIdx.x;x[i]=i;}
+__global__ void turned(int* x){extern __shared__ int s[];s[threadIdx.x]=x[threadIdx.x];
+__syncthreads();x[threadIdx.x]=s[blockDim.x-1-threadIdx.x];}
+__global__ void twice(int* x){__shared__ int s[8];s[threadIdx.x]=x[threadIdx.x];__syncthreads();x[threadIdx.x]+=s[threadIdx.x];}
+__global__ void parted(int* x){if(threadIdx.x<4)return;x[threadIdx.x]+=100;}
+int main() {
+    int* x;
+    cudaMalloc(&x, 32);
+    numbers<<<1, 8>>>(x);
+    turned<<<1, 8, 32>>>(x);
+    twice<<<1, 8>>>(x);
+    parted<<<1, 8>>>(x);
+    for (int i = 0; i < 8; ++i) printf("%d ", x[i]);
+}
+"""
+
+
+def test_a_body_may_begin_right_behind_its_brace(build: Build) -> None:
+    """What is inserted there keeps apart from the first word, and from what else is inserted."""
+    assert emulation.translate(TIGHT, "k.cu").count(emulation.SECOND_BODY) == 4
+    program = build(TIGHT)
+    for block_loops in (True, False):
+        assert printed(program, block_loops=block_loops) == "14 12 10 8 106 104 102 100 "
+
+
 WHICH = """
 #include <cstdio>
 __global__ void k(unsigned long long* first, unsigned long long* second) {

@@ -123,7 +123,8 @@ def nvcc() -> str:
 
 def _complaint(source: Path, folder: Path, architecture: str) -> str | None:
     lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []
-    command = [nvcc(), f"-arch={architecture}", "-std=c++20", "-O2", "-w", *lambdas, str(source), "-o", str(folder / source.stem)]
+    nested = ["-rdc=true", "-lcudadevrt"] if "-rdc=true" in source.read_text() else []
+    command = [nvcc(), f"-arch={architecture}", "-std=c++20", "-O2", "-w", *lambdas, *nested, str(source), "-o", str(folder / source.stem)]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=COMPILE_S)
     except subprocess.TimeoutExpired:

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from sandbox.compilers.emulation import NATIVE, Unsupported, compile_flags, include_dirs, translate
+from sandbox.compilers.emulation import NATIVE, SECOND_BODY, Unsupported, compile_flags, include_dirs, translate
 
 
 def body(source: str, path: str = "kernel.cu") -> str:
@@ -25,6 +25,16 @@ def test_a_launch_keeps_its_lines_and_its_arguments() -> None:
         "void f() {\n  ::emu::emu_kernel(EMU_NAME(k<16>), [&](const auto&... emu_args) { k<16>\n    (emu_args...); }).emu_on(grid,\n"
         "       dim3(2, 3))\n    (a,\n     b);\n}\n"
     )
+
+
+def test_a_launch_by_a_kernel_copies_what_it_names() -> None:
+    """It runs when the launching thread is gone; the host's runs at once. A kernel that launches has one body."""
+    launch = body(
+        "__global__ void p(int* x) {\n  k<<<1, 2>>>(x);\n}\n__device__ void f() { k<<<1, 2>>>(0); }\nvoid g() { k<<<1, 2>>>(0); }\n"
+    )
+    assert launch.count("[=](const auto&... emu_args)") == 2 and launch.count("[&](const auto&... emu_args)") == 1
+    assert SECOND_BODY not in launch
+    assert SECOND_BODY in body("__global__ void p(int* x) {\n  x[0] = 1;\n}\n")
 
 
 @pytest.mark.parametrize(
@@ -134,8 +144,9 @@ def test_a_tensor_of_the_emulated_device_is_a_cuda_tensor(path: str, source: str
         ('__device__ void f() {\n  asm volatile("wgmma.fence.sync.aligned;");\n}\n', 2, "wgmma"),
         ('#define FENCE() \\\n  asm volatile("wgmma.fence.sync.aligned;")\n', 2, "wgmma"),
         ("void f() {\n  cudaLaunchCooperativeKernelMultiDevice(p, 1, 0);\n}\n", 2, "cooperative launches on several devices"),
-        ("__global__ void k() {\n\n  child<<<1, 1>>>();\n}\n", 3, "dynamic parallelism"),
-        ("cudaTextureObject_t t;\n", 1, "textures"),
+        ("__global__ void k() {\n\n  cudaDeviceSynchronize();\n}\n", 3, "no cudaDeviceSynchronize"),
+        ("cudaSurfaceObject_t t;\n", 1, "surfaces"),
+        ("\ntexture<float, 2> image;\n", 2, "texture references were removed"),
         ("\n__cluster_dims__(2, 1, 1) __global__ void k() {}\n", 2, "__cluster_dims__"),
         ("#include <cub/agent/agent_scan.cuh>\n", 1, "cub/agent/agent_scan.cuh"),
         ("#include <cutlass/cutlass.h>\n", 1, "CUTLASS is not installed"),

@@ -78,7 +78,7 @@ def test_a_table_of_features_that_does_not_fit_is_an_error(old: str, new: str, w
     [
         ('"CUtensorMap map;"', '"int map;"', "does not refuse this source"),
         ('"wgmma.fence.sync.aligned;", "setmax', '"mov.u32 %0, 1;", "setmax', "does not refuse this source"),
-        ('"cudaMallocArray"', '"mallocArray"', "does not refuse mallocArray"),
+        ('"cudaImportExternalMemory"', '"importMemory"', "does not refuse importMemory"),
         ('"thrust/sort.h"', '"own/sort.h"', "does not refuse own/sort.h"),
         ('"CUtensorMap map;",', "", "shows: CUtensorMap$"),
         ('"tld4.r.2d', '"tex.r.2d', "shows: tld4$"),
@@ -104,9 +104,9 @@ def test_messages_are_those_that_users_get() -> None:
     """One each from C++, PTX, a library and g++."""
     page = emulation_page.page("")
     for message in (
-        "`the emulated device has no textures or surfaces; use a CUDA device for this kernel` |",
+        "`the emulated device has no mipmapped textures; use a CUDA device for this kernel` |",
         "`the emulated device has no warpgroup instructions (wgmma); use mma.sync, or use a CUDA device for this kernel` |",
         "| `the emulated device has no NCCL, of which ncclAllReduce is called here; use a CUDA device for this kernel` |",
-        "| `the emulated device has no cudaMallocArray; use a CUDA device for this kernel` |",
+        "| `the emulated device has no cudaImportExternalMemory; use a CUDA device for this kernel` |",
     ):
         assert message in page

@@ -22,3 +22,4 @@
 #include "emu/memory.h"
 #include "emu/device.h"
 #include "emu/launch.h"
+#include "emu/texture.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernel_attributes.h"
-#include "memory.h"
+#include "cuda_array.h"
 
 struct cudaDeviceProp {
     char name[256];
@@ -14,6 +14,8 @@ struct cudaDeviceProp {
     int major, minor, multiProcessorCount, maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor;
     int clockRate, memoryClockRate, memoryBusWidth, l2CacheSize, persistingL2CacheMaxSize;
     int concurrentKernels, asyncEngineCount, unifiedAddressing, managedMemory, cooperativeLaunch, canMapHostMemory, integrated;
+    size_t textureAlignment, texturePitchAlignment;
+    int maxTexture1D, maxTexture1DLinear, maxTexture2D[2], maxTexture2DLinear[3], maxTexture3D[3];
     int ECCEnabled, computeMode, pciBusID, pciDeviceID, pciDomainID;
 };
 
@@ -29,9 +31,11 @@ enum cudaDeviceAttr {
     cudaDevAttrWarpSize = 10,
     cudaDevAttrMaxRegistersPerBlock = 12,
     cudaDevAttrClockRate = 13,
+    cudaDevAttrTextureAlignment = 14,
     cudaDevAttrMultiProcessorCount = 16,
     cudaDevAttrL2CacheSize = 38,
     cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+    cudaDevAttrTexturePitchAlignment = 51,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
@@ -40,7 +44,13 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxBlocksPerMultiprocessor = 106,
 };
 
-enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize };
+enum cudaLimit {
+    cudaLimitStackSize,
+    cudaLimitPrintfFifoSize,
+    cudaLimitMallocHeapSize,
+    cudaLimitDevRuntimeSyncDepth,
+    cudaLimitDevRuntimePendingLaunchCount,
+};
 #define cudaDeviceScheduleAuto 0
 #define cudaDeviceMapHost 8
 
@@ -68,6 +78,12 @@ inline cudaDeviceProp device_properties() {
     p.maxThreadsPerMultiProcessor = 2048;
     p.maxBlocksPerMultiProcessor = 32;
     p.clockRate = p.memoryClockRate = 1000000;
+    p.textureAlignment = texture_alignment;
+    p.texturePitchAlignment = texture_pitch_alignment;
+    p.maxTexture1D = max_texture_1d;
+    p.maxTexture1DLinear = max_texture_1d_linear;
+    for (int i = 0; i < 2; ++i) p.maxTexture2D[i] = static_cast<int>(max_texture_2d[i]);
+    for (int i = 0; i < 3; ++i) p.maxTexture2DLinear[i] = static_cast<int>(max_texture_2d_linear[i]), p.maxTexture3D[i] = max_texture_3d;
     p.memoryBusWidth = 64;
     p.l2CacheSize = 1 << 20;
     p.concurrentKernels = p.asyncEngineCount = p.unifiedAddressing = p.managedMemory = p.canMapHostMemory = p.cooperativeLaunch = 1;
@@ -88,9 +104,11 @@ inline int attribute(cudaDeviceAttr which) {
         case cudaDevAttrWarpSize: return p.warpSize;
         case cudaDevAttrMaxRegistersPerBlock: return p.regsPerBlock;
         case cudaDevAttrClockRate: return p.clockRate;
+        case cudaDevAttrTextureAlignment: return static_cast<int>(p.textureAlignment);
         case cudaDevAttrMultiProcessorCount: return p.multiProcessorCount;
         case cudaDevAttrL2CacheSize: return p.l2CacheSize;
         case cudaDevAttrMaxThreadsPerMultiProcessor: return p.maxThreadsPerMultiProcessor;
+        case cudaDevAttrTexturePitchAlignment: return static_cast<int>(p.texturePitchAlignment);
         case cudaDevAttrComputeCapabilityMajor: return p.major;
         case cudaDevAttrComputeCapabilityMinor: return p.minor;
         case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(p.sharedMemPerMultiprocessor);
@@ -114,7 +132,10 @@ inline cudaError_t cudaGetDevice(int* device) {
 inline cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : emu::report(cudaErrorInvalidDevice); }
 inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
-inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
+    if (limit == cudaLimitDevRuntimePendingLaunchCount) emu::most_pending_launches = value;
+    return cudaSuccess;
+}
 inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {

@@ -13,6 +13,9 @@ enum cudaError {
     cudaErrorInvalidSymbol = 13,
     cudaErrorInvalidDevicePointer = 17,
     cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInvalidFilterSetting = 26,
+    cudaErrorLaunchMaxDepthExceeded = 65,
+    cudaErrorLaunchPendingCountExceeded = 69,
     cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
@@ -50,6 +53,9 @@ inline constexpr ErrorText error_texts[] = {
     {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
     {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {cudaErrorInvalidFilterSetting, "cudaErrorInvalidFilterSetting", "linear filtering not supported for non-float type"},
+    {cudaErrorLaunchMaxDepthExceeded, "cudaErrorLaunchMaxDepthExceeded", "launch would exceed maximum depth of nested launches"},
+    {cudaErrorLaunchPendingCountExceeded, "cudaErrorLaunchPendingCountExceeded", "launch failed because launch would exceed maximum number of pending launches"},
     {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
@@ -76,9 +82,13 @@ inline const ErrorText* find_error(cudaError_t code) {
 
 inline EMU_THREAD_LOCAL cudaError_t last_error = cudaSuccess;
 
+int* error_of_thread();  // of the kernel's thread that asks; null on the host
+
 // Remembers a failure for cudaGetLastError, as every runtime call does, and hands it on.
 inline cudaError_t report(cudaError_t code) {
-    if (code != cudaSuccess) last_error = code;
+    if (code == cudaSuccess) return code;
+    if (int* error = error_of_thread()) *error = code;
+    else last_error = code;
     return code;
 }
 
@@ -108,12 +118,17 @@ inline void (*report_unchecked)() = nullptr;  // set by the first that fails
 
 inline cudaError_t cudaPeekAtLastError() {
     EMU_LAUNCHES_CHECKED;
-    return emu::last_error;
+    const int* error = emu::error_of_thread();
+    return error ? static_cast<cudaError_t>(*error) : emu::last_error;
 }
 
 inline cudaError_t cudaGetLastError() {
     EMU_LAUNCHES_CHECKED;
-    cudaError_t code = emu::last_error;
+    cudaError_t code = cudaPeekAtLastError();
+    if (int* error = emu::error_of_thread()) {
+        *error = cudaSuccess;
+        return code;
+    }
     // A launch that died leaves the context unusable: the real runtime repeats that error for ever.
     if (code != cudaErrorLaunchFailure) emu::last_error = cudaSuccess;
     return code;

@@ -62,21 +62,26 @@ inline int run_blocks(const Launch& launch) {
     return cluster > 1 ? run_team(launch, cluster, false) : run_grid(launch);
 }
 
-inline cudaError_t run_launch(const Launch& launch) {
-    if (last_error == cudaErrorLaunchFailure) return last_error;
-    if (worker && worker->in_kernel()) trap("a launch inside a kernel (dynamic parallelism, which is not emulated)");
+inline cudaError_t launch_error(const Launch& launch) {
     cudaError_t checked = check_launch(launch);
     if (checked == cudaSuccess) checked = check_team(launch);
-    if (checked != cudaSuccess) {
-        EMU_TELL(launch_failed(launch.name, cudaGetErrorName(checked)));
-        return report(checked);
-    }
+    if (checked != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(checked)));
+    return report(checked);
+}
+
+inline cudaError_t run_launch(Launch launch) {
+    if (last_error == cudaErrorLaunchFailure) return last_error;
+    if (worker && worker->in_kernel()) trap("a graph launched by a kernel, which is not emulated");
+    if (cudaError_t failed = launch_error(launch)) return failed;
+    DeviceQueue queue(launch_depth);
+    launch.queue = &queue;
     report_launch(launch, 1);
     EMU_TELL(launch_begins());
     cudaError_t ended = static_cast<cudaError_t>(run_blocks(launch));
     EMU_TELL(launch_ends());
     report_launch(launch, 0);
     if (ended != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(ended)));
+    else run_launches_of(queue);
     return report(ended);
 }
 
@@ -100,6 +105,7 @@ struct Configured {
         // Who asks for more than every kernel may have must have said so for this one; only then is it worth asking.
         if (any_shared_limit_raised) launch.shared_limit = shared_limit_of(launch);
         if (any_cluster && cluster.x * cluster.y * cluster.z == 1) launch.cluster = cluster_of(launch);
+        if (worker && worker->in_kernel() && launch_error(launch) != cudaSuccess) return;  // the error is the launching thread's
         enqueue(stream, [launch, call]() mutable {
             launch.call = &call;
             run_launch(launch);

@@ -71,6 +71,7 @@ EMU_UNCHECKED void Worker::start_thread() {
     thread.linear = next_++;
     thread.index = next_index_;
     thread.fiber = fiber_;
+    thread.error = 0;
     if (++next_index_.x == blockDim.x) {
         next_index_.x = 0;
         if (++next_index_.y == blockDim.y) {
@@ -82,6 +83,8 @@ EMU_UNCHECKED void Worker::start_thread() {
     threadIdx = thread.index;
     EMU_TELL(thread_runs(thread.linear));
 }
+
+inline int* error_of_thread() { return worker && worker->in_kernel() ? &worker->current().error : nullptr; }
 
 inline bool Worker::take_block() {
     static const bool wanted = [] {

@@ -5,8 +5,10 @@
 #include <time.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "block.h"
 #include "error.h"
 
 namespace emu EMU_HIDDEN {
@@ -14,6 +16,7 @@ namespace emu EMU_HIDDEN {
 struct Work {
     virtual ~Work() = default;
     virtual void run() = 0;
+    Work* next = nullptr;  // in a list of a kernel's launches
 };
 
 template <class Function>
@@ -50,6 +53,9 @@ typedef void* cudaGraphNode_t;
 
 #define cudaStreamLegacy (static_cast<cudaStream_t>(nullptr))
 #define cudaStreamPerThread (static_cast<cudaStream_t>(nullptr))
+// Streams that only kernels launch into.
+#define cudaStreamTailLaunch (reinterpret_cast<cudaStream_t>(0x3))
+#define cudaStreamFireAndForget (reinterpret_cast<cudaStream_t>(0x4))
 #define cudaStreamDefault 0x00
 #define cudaStreamNonBlocking 0x01
 #define cudaEventDefault 0x00
@@ -59,14 +65,20 @@ typedef void* cudaGraphNode_t;
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
 
+#include "device_launch.h"
+
 namespace emu EMU_HIDDEN {
+
+// Keeps work that is not done now: outlined, as it stands behind every call that has a stream.
+EMU_OUTLINE void keep(cudaStream_t stream, Work* work) {
+    if (worker && worker->in_kernel()) enqueue_on_device(stream, work);
+    else stream->capture->works.push_back(std::shared_ptr<Work>(work));
+}
 
 template <class Function>
 void enqueue(cudaStream_t stream, Function function) {
-    if (stream && stream->captures())
-        stream->capture->works.push_back(std::make_shared<FunctionWork<Function>>(function));
-    else
-        function();
+    if ((worker && worker->in_kernel()) || (stream && stream->captures())) keep(stream, new FunctionWork<Function>(function));
+    else function();
 }
 
 inline double now_ms() {

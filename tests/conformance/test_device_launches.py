@@ -1,0 +1,245 @@
+"""Kernels launched by kernels on the emulated device: limits, errors and faults, and what a child sees."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import Build
+
+pytestmark = pytest.mark.slow  # two seconds of g++ each
+
+HEAD = """
+#include <cooperative_groups.h>
+#include <cstdio>
+__global__ void add(int* x, int value) { atomicAdd(x, value); }
+int* counters() {
+    int* x;
+    cudaMalloc(&x, 64);
+    cudaMemset(x, 0, 64);
+    return x;
+}
+void say(int* x) {
+    cudaError_t error = cudaDeviceSynchronize();
+    printf("%d %s %s\\n", x[0], cudaGetErrorName(static_cast<cudaError_t>(x[1])), cudaGetErrorName(error));
+}
+"""
+
+
+def run(program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **environment})
+
+
+def printed(build: Build, text: str) -> str:
+    done = run(build(HEAD + text))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_kernel_that_launches_itself_ends_at_the_24th_level(build: Build) -> None:
+    """The last grid's thread gets the error, and the host none. A chain that ends before is the control."""
+    text = """
+__global__ void nested(int* x, int left) {
+    x[0] += 1;
+    if (left == 0) return;
+    nested<<<1, 1>>>(x, left - 1);
+    if (cudaError_t error = cudaGetLastError()) x[1] = error;
+}
+int main() {
+    int *all = counters(), *some = counters();
+    nested<<<1, 1>>>(all, -1);
+    say(all);
+    nested<<<1, 1>>>(some, 24);
+    say(some);
+}
+"""
+    assert printed(build, text) == "25 cudaErrorLaunchMaxDepthExceeded cudaSuccess\n25 cudaSuccess cudaSuccess\n"
+
+
+def test_as_many_launches_wait_as_the_limit_says(build: Build) -> None:
+    """The others are errors of the launching thread, until the host raises the limit."""
+    text = """
+__global__ void many(int* x, int count) {
+    for (int i = 0; i < count; ++i) add<<<1, 1>>>(x, 1);
+    x[1] = cudaGetLastError();
+}
+int main() {
+    int *one = counters(), *two = counters(), *three = counters();
+    many<<<1, 1>>>(one, 3000);
+    say(one);
+    many<<<1, 1>>>(two, 2048);
+    say(two);
+    cudaDeviceSetLimit(cudaLimitDevRuntimePendingLaunchCount, 3000);
+    many<<<1, 1>>>(three, 3000);
+    say(three);
+}
+"""
+    expected = ["2048 cudaErrorLaunchPendingCountExceeded cudaSuccess", "2048 cudaSuccess cudaSuccess", "3000 cudaSuccess cudaSuccess"]
+    assert printed(build, text).splitlines() == expected
+
+
+def test_a_child_without_threads_is_an_error_of_its_thread(build: Build) -> None:
+    """Other threads, and the same thread's next launch, have none."""
+    text = """
+__global__ void parent(int* x) {
+    if (threadIdx.x == 1) {
+        add<<<1, 0>>>(x, 100);
+        add<<<0, 1>>>(x, 100);
+        add<<<1, 2048>>>(x, 100);
+        add<<<1, 1, 1 << 20>>>(x, 100);
+        x[1] = cudaPeekAtLastError();
+        x[2] = cudaGetLastError();
+    } else {
+        x[3] = cudaGetLastError();
+    }
+    add<<<1, 1>>>(x, 1);
+    x[4 + threadIdx.x] = cudaGetLastError();
+}
+int main() {
+    int* x = counters();
+    parent<<<1, 2>>>(x);
+    say(x);
+    printf("%d %d %d %d %s\\n", x[2] == x[1], x[3], x[4], x[5], cudaGetErrorName(cudaGetLastError()));
+}
+"""
+    assert printed(build, text) == "2 cudaErrorInvalidValue cudaSuccess\n1 0 0 0 cudaSuccess\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "ends", "what"),
+    [
+        ("x[1 << 20] = 1;", -signal.SIGSEGV, "illegal address"),
+        ("__trap();", -signal.SIGABRT, "__trap()"),
+        ("x[0] = 1;", 0, ""),
+    ],
+)
+def test_a_fault_in_a_child_names_the_child(body: str, ends: int, what: str, build: Build) -> None:
+    """As a fault of a kernel that the host has launched; one without a fault ends as it should."""
+    text = f"__global__ void child(int* x) {{ if (threadIdx.x == 2 && blockIdx.x == 1) {{ {body} }} }}\n"
+    text += "__global__ void parent(int* x) { child<<<2, 4>>>(x); }\nint main() { parent<<<1, 1>>>(counters()); }\n"
+    done = run(build(HEAD + text))
+    assert done.returncode == ends
+    assert done.stderr == (f"emulated device: {what} in kernel child, block (1,0,0) thread (2,0,0)\n" if what else "")
+
+
+def test_a_child_that_cannot_run_is_an_error_of_the_host(build: Build) -> None:
+    """Static and dynamic shared memory together are too much, which is seen when it runs. The grid's other children do run."""
+    text = """
+__global__ void large(int* x) {
+    __shared__ int s[10000];
+    s[threadIdx.x] = 1;
+    x[0] += 100 * s[0];
+}
+__global__ void parent(int* x) {
+    large<<<1, 1, 20000>>>(x);
+    add<<<1, 1>>>(x, 1);
+    add<<<1, 1, 0, cudaStreamTailLaunch>>>(x, 1);
+}
+int main() {
+    int* x = counters();
+    parent<<<1, 1>>>(x);
+    printf("%d %s\\n", x[0], cudaGetErrorName(cudaGetLastError()));
+}
+"""
+    assert printed(build, text) == "2 cudaErrorInvalidValue\n"
+
+
+def test_what_a_launch_names_is_taken_at_the_launch(build: Build) -> None:
+    """Its arguments, and the kernel itself: the thread's variables are gone, or have changed, when the child runs."""
+    text = """
+struct Pair { int a, b; };
+__global__ void first(int* x, Pair pair) { atomicAdd(x, pair.a); }
+__global__ void second(int* x, Pair pair) { atomicAdd(x, 1000 * pair.b); }
+__global__ void parent(int* x) {
+    Pair pair{1, 2};
+    void (*kernel)(int*, Pair) = threadIdx.x % 2 ? second : first;
+    kernel<<<1, 1>>>(x, pair);
+    pair = {100, 100};
+    kernel = nullptr;
+}
+int main() {
+    int* x = counters();
+    parent<<<2, 32>>>(x);
+    say(x);
+}
+"""
+    assert printed(build, text) == "64032 cudaSuccess cudaSuccess\n"
+
+
+def test_tail_launches_come_last_and_their_own_before_the_next(build: Build) -> None:
+    """A grid is complete with its children and its tail launches, and only then does what follows it begin."""
+    text = """
+__global__ void leaf(int value) { printf("%d ", value); }
+__global__ void middle(int value) {
+    leaf<<<1, 1, 0, cudaStreamTailLaunch>>>(value + 1);
+    leaf<<<1, 1, 0, cudaStreamTailLaunch>>>(value + 2);
+    leaf<<<1, 1>>>(value);
+}
+__global__ void top() {
+    middle<<<1, 1, 0, cudaStreamTailLaunch>>>(20);
+    middle<<<1, 1, 0, cudaStreamTailLaunch>>>(30);
+    middle<<<1, 1>>>(10);
+    leaf<<<1, 1>>>(19);
+}
+int main() { top<<<1, 1>>>(); }
+"""
+    assert printed(build, text) == "10 11 12 19 20 21 22 30 31 32 "
+
+
+def test_copies_in_a_kernel_keep_their_place_between_its_launches(build: Build) -> None:
+    """A copy of what a child writes is made after it, and before the child that changes it."""
+    text = """
+__global__ void parent(int* x, int* y) {
+    add<<<1, 1>>>(x, 3);
+    cudaMemcpyAsync(y, x, 4, cudaMemcpyDeviceToDevice, 0);
+    add<<<1, 1>>>(x, 4);
+}
+int main() {
+    int *x = counters(), *y = counters();
+    parent<<<1, 1>>>(x, y);
+    say(x);
+    say(y);
+}
+"""
+    assert printed(build, text) == "7 cudaSuccess cudaSuccess\n3 cudaSuccess cudaSuccess\n"
+
+
+def test_blocks_launch_from_any_number_of_threads(build: Build) -> None:
+    """Every thread of every block launches one; blocks of clusters and cooperative grids too, and a graph does it again."""
+    text = """
+namespace cg = cooperative_groups;
+__global__ void each(int* x) { add<<<1, 2>>>(x, 1); }
+__global__ void together(int* x) {
+    add<<<1, 1>>>(x, 1);
+    cg::this_grid().sync();
+    add<<<1, 1>>>(x, 1);
+}
+__global__ void __cluster_dims__(2, 1, 1) clustered(int* x) { add<<<1, 1>>>(x, 1); }
+int main() {
+    int* x = counters();
+    each<<<64, 16>>>(x);
+    say(x);
+    void* arguments[] = {&x};
+    cudaLaunchCooperativeKernel(together, dim3(4), dim3(8), arguments);
+    say(x);
+    clustered<<<4, 4>>>(x);
+    say(x);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaStreamCreate(&stream);
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    each<<<1, 8, 0, stream>>>(x);
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphLaunch(exec, stream);
+    cudaGraphLaunch(exec, stream);
+    say(x);
+}
+"""
+    program = build(HEAD + text)
+    for threads in ("1", "2", "7"):
+        done = run(program, GRADER_EMULATED_THREADS=threads)
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["2048", "2112", "2128", "2160"]
