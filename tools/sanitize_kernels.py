@@ -12,7 +12,7 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from grader.cli import sources
 from grader.cli.session import Need, Target, connect
 from grader.cli.submit import SubmitOptions, build_submission, problem_at
 from grader.errors import GraderError
+from grader.model import SourceFile
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from tools.page import ROOT, facts, table_lines
@@ -31,13 +32,14 @@ TESTS = ROOT / "tests"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKernel:
-    """A kernel, its problem, and what is known of it. right: whether it has no bug."""
+    """A kernel, its problem, and what is known of it. right: whether it has no bug. parameters: the text of its parameters.h."""
 
     group: str
     files: tuple[Path, ...]
     problem: Path
     known: str
     right: bool
+    parameters: str = ""
 
 
 def kernels() -> Iterator[KnownKernel]:
@@ -55,7 +57,19 @@ def kernels() -> Iterator[KnownKernel]:
     for path in sorted((TESTS / "exploits/attacks").glob("*.cu")):
         words = _words(path)
         problem = TESTS / "exploits/problems" / words["problem"] if "problem" in words else TESTS / "exploits/problem"
-        yield KnownKernel(group="attacks", files=(path, *headers), problem=problem, known=words.get("strategy", "an attack"), right=False)
+        known = words.get("strategy", "an attack")
+        yield KnownKernel(
+            group="attacks", files=(path, *headers), problem=problem, known=known, right=False, parameters=_parameters(path, words)
+        )
+
+
+def _parameters(path: Path, words: Mapping[str, str]) -> str:
+    """What `tests/exploits/attack_files.py` has an attack include, of its first variant."""
+    if '"parameters.h"' not in path.read_text("utf-8"):
+        return ""
+    variant = words.get("variants", "").split()[:1]
+    given = [*variant, f'REFERENCE_PATH="{TESTS / "exploits/problem/reference.py"}"', 'DAEMON_NAME="sanitized"', "BOMB_MIB=640"]
+    return "".join(f"#define {word.replace('=', ' ', 1)}\n" for word in given)
 
 
 def _words(path: Path) -> dict[str, str]:
@@ -69,19 +83,31 @@ def _words(path: Path) -> dict[str, str]:
     return words
 
 
-async def sanitized(target: Target, group: Sequence[KnownKernel]) -> AsyncIterator[tuple[KnownKernel, submission_pb2.Submission | str]]:
-    """What became of each in mode sanitize, or why it was not graded."""
+async def sanitized(
+    target: Target, group: Sequence[KnownKernel], limit_s: float
+) -> AsyncIterator[tuple[KnownKernel, submission_pb2.Submission | str]]:
+    """What became of each in mode sanitize, or why it was not graded. One that takes longer than the limit is cancelled."""
     async with connect(replace(target, problem_dirs=tuple({one.problem for one in group})), Need.GRADE) as client:
         for one in group:
             problem, _ = problem_at(str(one.problem))
             order = SubmitOptions(files=one.files, problem=problem, language="", entry="", device_kind="", mode="sanitize")
             try:
-                made = await client.submit(build_submission(sources.read(order.files, problem), order))
-                async for _ in client.watch(made.name):
-                    pass
-                yield one, await client.get_submission(made.name)
+                handed = sources.read(order.files, problem)
+                if one.parameters:
+                    handed = replace(handed, sources=(*handed.sources, SourceFile(path="parameters.h", content=one.parameters)))
+                made = await client.submit(build_submission(handed, order))
+                try:
+                    async with asyncio.timeout(limit_s):
+                        async for _ in client.watch(made.name):
+                            pass
+                except TimeoutError:  # a box of the sanitizer waits 20 times as long as one that judges
+                    await client.cancel(made.name)
+                    became: submission_pb2.Submission | str = f"cancelled after {limit_s:g} s"
+                else:
+                    became = await client.get_submission(made.name)
             except GraderError as error:
-                yield one, str(error)
+                became = str(error)
+            yield one, became
 
 
 def findings(report: report_pb2.Report) -> list[str]:
@@ -100,13 +126,13 @@ def _kind(one: report_pb2.SanitizerFinding) -> str:
     return report_pb2.SanitizerFindingKind.Name(one.kind).removeprefix("SANITIZER_FINDING_KIND_").lower().replace("_", " ")
 
 
-async def looked_at(chosen: Sequence[KnownKernel], sandbox: str) -> tuple[list[tuple[str, ...]], Counter[str], int]:
+async def looked_at(chosen: Sequence[KnownKernel], sandbox: str, limit_s: float) -> tuple[list[tuple[str, ...]], Counter[str], int]:
     """The rows of the table, how many kernels came out how, and how many right ones have errors."""
     rows, counts, alarms = list[tuple[str, ...]](), Counter[str](), 0
     for group in dict.fromkeys(one.group for one in chosen):
         with tempfile.TemporaryDirectory(prefix="grader-sanitize-") as state_dir:
             target = Target(state_dir=Path(state_dir), sandbox=sandbox, device="emulated")
-            async for one, became in sanitized(target, [other for other in chosen if other.group == group]):
+            async for one, became in sanitized(target, [other for other in chosen if other.group == group], limit_s):
                 verdict, found = ("not graded", [became]) if isinstance(became, str) else _row(became)
                 wrong = [text for text in found if text.startswith("error")]
                 alarms += one.right and bool(wrong)
@@ -127,11 +153,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run all of them, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m tools.sanitize_kernels", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default="", metavar="GROUPS", help="such as examples,honest; also controls and attacks")
+    parser.add_argument("--names", default="", metavar="NAMES", help="only files of these names, such as daemon,hangs_in_call")
     parser.add_argument("--sandbox", default="auto", help="as of grader-cli submit")
+    parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS", help="of one kernel, which is then cancelled")
     asked = parser.parse_args(arguments)
     groups = asked.only.split(",") if asked.only else []
-    chosen = [one for one in kernels() if not groups or one.group in groups]
-    rows, counts, alarms = asyncio.run(looked_at(chosen, asked.sandbox))
+    names = asked.names.split(",") if asked.names else []
+    chosen = [one for one in kernels() if (not groups or one.group in groups) and (not names or one.files[0].stem in names)]
+    rows, counts, alarms = asyncio.run(looked_at(chosen, asked.sandbox, asked.limit))
     words = " ".join(sys.argv[1:] if arguments is None else arguments)
     lines = [f"{name}: {value}" for name, value in facts(f"python -m tools.sanitize_kernels {words}").items()]
     lines += ["", *table_lines(HEADINGS, rows), "", *(f"{name}: {count}" for name, count in sorted(counts.items()))]

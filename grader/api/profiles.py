@@ -83,6 +83,7 @@ def _access_counts(found: wire.AccessCounts | None) -> report_pb2.AccessCounts |
         counted_blocks=found.counted_blocks,
         blocks=found.blocks,
         partial=found.partial,
+        flops=[report_pb2.LineFlops(**asdict(one)) for one in found.flops],
     )
 
 

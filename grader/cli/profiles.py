@@ -36,6 +36,11 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
         yield Text()
         yield _access_counts(profile.access_counts)
         yield plain(access_counts.NOTE, "dim")
+    if profile.access_counts.flops:
+        yield Text()
+        yield plain(access_counts.flop_title(profile.access_counts), "italic")  # wider than its table
+        yield _flops(profile.access_counts)
+        yield plain(access_counts.FLOP_NOTE, "dim")
     if profile.kernels:
         yield Text()
         yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
@@ -74,6 +79,17 @@ def _access_counts(found: report_pb2.AccessCounts) -> Table:
         table.add_row(*(plain(one_line(cell)) for cell in access_counts.cells(one)))
     if len(found.lines) > _MOST_LINES:
         table.add_row(f"and {len(found.lines) - _MOST_LINES} more; --json has them all")
+    return table
+
+
+def _flops(found: report_pb2.AccessCounts) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for number, heading in enumerate(access_counts.FLOP_HEADINGS):
+        table.add_column(heading.lower(), justify="right" if number else "left")
+    for one in found.flops[:_MOST_LINES]:
+        table.add_row(*(plain(one_line(cell)) for cell in access_counts.flop_cells(one)))
+    if len(found.flops) > _MOST_LINES:
+        table.add_row(f"and {len(found.flops) - _MOST_LINES} more; --json has them all")
     return table
 
 

@@ -100,7 +100,12 @@ def _checked_counts(found: wire.AccessCounts | None) -> wire.AccessCounts | None
     if found is None or not 0 < found.counted_blocks <= found.blocks < 2**53:
         return None
     lines = (replace(one, path=plain(one.path, NAME_LIMIT_CHARS)) for one in found.lines[:COUNTED_LINE_LIMIT] if _possible_counts(one))
-    return replace(found, lines=tuple(lines))
+    flops = (replace(one, path=plain(one.path, NAME_LIMIT_CHARS)) for one in found.flops[:COUNTED_LINE_LIMIT] if _possible_flops(one))
+    return replace(found, lines=tuple(lines), flops=tuple(flops))
+
+
+def _possible_flops(one: wire.LineFlops) -> bool:
+    return 0 < one.line < 2**31 and 0 < one.flops < 2**63
 
 
 def _possible_counts(one: wire.LineCounts) -> bool:

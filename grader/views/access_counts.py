@@ -9,10 +9,29 @@ HEADINGS = ("Line", "Access", "Requests", "Per request", "Active lanes of 32", "
 NOTE = "A sector is 32 bytes of global memory. Passes of shared memory beyond the least are bank conflicts. These are counts, not times."
 
 
+FLOP_HEADINGS = ("Line", "Flops")
+FLOP_NOTE = "Of float and double: an operation is one, fma is two. Half, matrix instructions, atomics and library calls are not counted."
+
+
 def title(found: report_pb2.AccessCounts) -> str:
     """What the table is of, with the share of the blocks that was counted."""
     left_out = ", without some of their accesses, which were too many" if found.partial else ""
-    return f"Memory accesses per line, counted in {found.counted_blocks} of {found.blocks} blocks{left_out}"
+    return f"Memory accesses per line, {_counted_in(found)}{left_out}"
+
+
+def flop_title(found: report_pb2.AccessCounts) -> str:
+    """What the table of operations is of."""
+    left_out = ", perhaps not all of them" if found.partial else ""
+    return f"Floating-point operations per line, {_counted_in(found)}{left_out}"
+
+
+def _counted_in(found: report_pb2.AccessCounts) -> str:
+    return f"counted in {found.counted_blocks} of {found.blocks} blocks"
+
+
+def flop_cells(one: report_pb2.LineFlops) -> tuple[str, ...]:
+    """A row of the table, under FLOP_HEADINGS."""
+    return f"{one.path}:{one.line}", str(one.flops)
 
 
 def cells(one: report_pb2.LineCounts) -> tuple[str, ...]:

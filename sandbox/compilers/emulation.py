@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sandbox.compilers import block_loops, emulated_asm, emulation_limits, toolkit_headers
+from sandbox.compilers import block_loops, emulated_asm, emulation_limits, local_variables, toolkit_headers
 from sandbox.compilers.cuda_tokens import Token, parse, replaced_where_undefined
 from sandbox.compilers.library_calls import NO_LIBRARIES, LibraryCalls, library_calls
 
@@ -82,13 +82,15 @@ def compile_flags() -> list[str]:
     ]
 
 
-def translate_all(sources: Mapping[str, str], entry: str) -> dict[str, str]:
-    """Rewrite the files of a submission; entry: the function that is called from outside. Unsupported where the device can't run them."""
+def translate_all(sources: Mapping[str, str], entry: str, *, sanitize: bool = False) -> dict[str, str]:
+    """Rewrite the files of a submission. Unsupported where the device can't run them.
+
+    entry: the function that is called from outside. sanitize: for the device's sanitizer."""
     calls = library_calls(sources.values(), entry)
-    return {path: translate(source, path, calls) for path, source in sources.items()}
+    return {path: translate(source, path, calls, sanitize=sanitize) for path, source in sources.items()}
 
 
-def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES) -> str:
+def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, sanitize: bool = False) -> str:
     """Rewrite one submitted file; `path` is the name that the compiler's messages shall use. calls: those of all files together."""
     code = source.encode()
     every_token = parse(code)
@@ -103,7 +105,10 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES) -> str
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         edits = _with_asm(edits, code, tokens, path, headers)
-    if device:
+    if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
+        marks = local_variables.insertions(code)
+        edits += [_insert(at, text, 1) for at, text in marks if not any(start <= at < end for start, end in unreached)]
+    elif device:
         edited = partial(_applied_within, code, [edit for edit in edits if edit.rank != ENTRY_RANK])
         for at, text in block_loops.insertions(code, every_token, path, edited):
             edits.append(_insert(at, text, SECOND_BODY_RANK if text.strip() == SECOND_BODY else 1))

@@ -21,7 +21,8 @@ class Emulated:
     """Compiles translated sources.
 
     files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers may lie. sanitize: every
-    access is reported to the device's sanitizer. block_loops: whether kernels' second bodies are compiled (`block_loops.py`).
+    access is reported to the device's sanitizer. local_variables: those of local variables too (`local_variables.py`). block_loops: whether
+    kernels' second bodies are compiled (`block_loops.py`).
     """
 
     files: Path
@@ -29,6 +30,7 @@ class Emulated:
     sources: Mapping[str, str]
     ready: Path
     sanitize: bool = False
+    local_variables: bool = False
     block_loops: bool = False
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
@@ -36,14 +38,15 @@ class Emulated:
         words = [f"-I{self.translated}", *flags(headers)]
         if self.sanitize:  # precompiled headers were compiled without it
             words += [*sanitizer.flags(), f"-ffile-prefix-map={self.files}/="]
+            words += [] if self.local_variables else [sanitizer.WITHOUT_LOCAL_VARIABLES]
         else:
             words += [] if self.block_loops else ["-DEMU_WITHOUT_BLOCK_LOOPS"]
             words += precompiled.prefix(path, self.sources[path], headers, self.ready)
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
 
     def plainer(self) -> Compiler | None:
-        """Without second bodies, so that every error is of the source as submitted."""
-        return replace(self, block_loops=False) if self.block_loops else None
+        """Without second bodies, and without the sanitizer's marks, so that every error is of the source as submitted."""
+        return replace(self, block_loops=False, local_variables=False) if self.block_loops or self.local_variables else None
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++."""
@@ -53,14 +56,22 @@ class Emulated:
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
     """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: there are no flags to choose."""
     translated = place / TRANSLATED
-    texts = emulation.translate_all(sources, job.entry)
+    texts = emulation.translate_all(sources, job.entry, sanitize=job.sanitize)
     for path, text in texts.items():
         target = translated / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, "utf-8")
     block_loops = not job.sanitize and any(emulation.SECOND_BODY in text for text in texts.values())
     ready = precompiled.directory()
-    return Emulated(files=files, translated=translated, sources=sources, ready=ready, sanitize=job.sanitize, block_loops=block_loops)
+    return Emulated(
+        files=files,
+        translated=translated,
+        sources=sources,
+        ready=ready,
+        sanitize=job.sanitize,
+        local_variables=job.sanitize,
+        block_loops=block_loops,
+    )
 
 
 def flags(headers: Headers) -> list[str]:

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.protocol.wire import AccessCounts, LineCounts, MemoryAccess, SanitizerFinding, SanitizerKind, SanitizerSeverity
+from sandbox.launch.sanitizer_flops import flops_per_line
+from sandbox.launch.source_lines import NAME_LIMIT, NOWHERE, Place, own_lines, user_lines
+from sandbox.protocol.wire import AccessCounts, LineCounts, LineFlops, MemoryAccess, SanitizerFinding, SanitizerKind, SanitizerSeverity
 
 LOG_LIMIT_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 8192
 RECORD_LIMIT = 768  # of those that are looked up; the device itself keeps 256 findings, and 3 * 256 counts
+BASIC_BLOCK_LIMIT = 2048  # as many as the device itself keeps
 FINDING_LIMIT = 50
 COUNTED_LINE_LIMIT = 40
-MESSAGE_LIMIT, NAME_LIMIT = 600, 120
-LOOK_UP_S = 60.0
+MESSAGE_LIMIT = 600
 PLACE_LIMIT = 4
 COUNT_BITS = 53  # the sum of all records has 62 at most
 _COUNTS = ("requests", "transactions", "least_transactions", "active_lanes", "requested_bytes")
@@ -38,17 +39,15 @@ _KINDS = [
     SanitizerKind.RACE,
     SanitizerKind.UNINITIALISED_READ,
 ]
-Place = tuple[str, int]  # path and line
-_NOWHERE: Place = ("", 0)
 
 
 def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
     """Read the findings of a log, of which each pair of source lines has one; [] where nothing was found and there is no log."""
     records = _records(log)
-    lines = _look_up(library, sorted({address for record in records for address in record["places"]}))
+    lines = user_lines(library, sorted({address for record in records for address in record["places"]}))
     merged: dict[tuple[SanitizerKind, frozenset[Place]], SanitizerFinding] = {}
     for record in records:
-        finding = _finding(record, [lines.get(address, _NOWHERE) for address in record["places"]])
+        finding = _finding(record, [lines.get(address, NOWHERE) for address in record["places"]])
         if _is_one_barrier(finding):
             continue
         # Which of two accesses comes first depends on the order in which threads run.
@@ -63,27 +62,31 @@ def read_counts(log: Path, library: Path) -> AccessCounts | None:
     """Read what was counted of each source line, those with the most transactions first; None where nothing was."""
     blocks: dict[str, Any] | None = None
     records: dict[int, dict[str, Any]] = {}
+    runs: dict[int, int] = {}
     for line in _log_lines(log):
         blocks = _block_record(line) or blocks
+        runs |= _basic_block_runs(line)
         record = _count_record(line)
         if record is not None and (record["id"] in records or len(records) < RECORD_LIMIT):
             records[record["id"]] = record
     if blocks is None:
         return None
-    lines = _look_up(library, sorted({record["place"] for record in records.values()}))
+    lines = user_lines(library, sorted({record["place"] for record in records.values()}))
     # Memory that the sanitizer does not know may be the device's own: that is used in the device's headers.
-    own = _look_up_own(library, sorted({record["place"] for record in records.values() if _is_doubtful(record)}))
+    own = own_lines(library, sorted({record["place"] for record in records.values() if _is_doubtful(record)}))
     merged: dict[tuple[Place, MemoryAccess], dict[str, int]] = {}
     for record in records.values():
-        place = (own if _is_doubtful(record) else lines).get(record["place"], _NOWHERE)
-        if place == _NOWHERE:  # the device's own headers, which load in another way than a GPU does
+        place = (own if _is_doubtful(record) else lines).get(record["place"], NOWHERE)
+        if place == NOWHERE:  # the device's own headers, which load in another way than a GPU does
             continue
         sums = merged.setdefault((place, record["access"]), dict.fromkeys(_COUNTS, 0))
         for name in _COUNTS:
             sums[name] += record[name]
     counted = (LineCounts(path=path, line=line, access=access, **sums) for ((path, line), access), sums in merged.items())
     ranked = sorted(counted, key=lambda one: (-one.transactions, one.path, one.line, one.access))
-    return AccessCounts(lines=tuple(ranked[:COUNTED_LINE_LIMIT]), **blocks)
+    flops = flops_per_line(library, dict(list(runs.items())[:BASIC_BLOCK_LIMIT]))
+    most = sorted((LineFlops(path=path, line=line, flops=count) for (path, line), count in flops.items()), key=lambda one: -one.flops)
+    return AccessCounts(lines=tuple(ranked[:COUNTED_LINE_LIMIT]), flops=tuple(most[:COUNTED_LINE_LIMIT]), **blocks)
 
 
 def _is_doubtful(record: Mapping[str, Any]) -> bool:
@@ -167,6 +170,17 @@ def _block_record(line: bytes) -> dict[str, Any] | None:
         return None
 
 
+def _basic_block_runs(line: bytes) -> dict[int, int]:
+    """How often each basic block was run; nothing of anything else."""
+    try:
+        read = json.loads(line)
+        if read["kind"] != "basic_blocks":
+            return {}
+        return {_whole(place): _whole(runs, COUNT_BITS) for place, runs in read["runs"][:BASIC_BLOCK_LIMIT]}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+
+
 def _whole(value: object, bits: int = 63) -> int:
     if type(value) is not int or not 0 <= value < 1 << bits:
         raise ValueError(f"not a whole number of {bits} bits")
@@ -180,12 +194,12 @@ def _text(value: object, limit: int) -> str:
 
 
 def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFinding:
-    first = places[0] if places else _NOWHERE
-    other = places[1] if len(places) > 1 else _NOWHERE
+    first = places[0] if places else NOWHERE
+    other = places[1] if len(places) > 1 else NOWHERE
 
     def named(match: re.Match[str]) -> str:
         number = int(match[1])
-        path, line = places[number] if number < len(places) else _NOWHERE
+        path, line = places[number] if number < len(places) else NOWHERE
         if not line:
             return "an unknown line"
         return f"line {line}" if path == first[0] else f"{path}:{line}"
@@ -204,53 +218,3 @@ def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFin
         thread=record["thread"],
         count=record["count"],
     )
-
-
-def _look_up(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
-    """The user's innermost line at each address, which lies behind the instruction."""
-    return {address: _users_place(places) for address, places in _frames(library, addresses).items()}
-
-
-def _look_up_own(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
-    """The line at each address that is the user's own, and not of a header inlined into it."""
-    return {address: _users_place(places[:1]) for address, places in _frames(library, addresses).items()}
-
-
-def _frames(library: Path, addresses: Sequence[int]) -> dict[int, list[str]]:
-    """The places at each address, the innermost first."""
-    if not addresses or not library.exists():
-        return {}
-    words = "\n".join(hex(max(address - 1, 0)) for address in addresses)
-    command = ["addr2line", "-a", "-i", "-f", "-C", "-e", str(library)]
-    try:
-        done = subprocess.run(command, input=words, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    frames: dict[int, list[str]] = {}
-    current: list[str] = []
-    for line in done.stdout.splitlines():
-        if re.fullmatch("0x[0-9a-f]{16}", line):
-            current = frames.setdefault(int(line, 16) + 1, [])
-        else:
-            current.append(line)
-    return {address: lines[1::2] for address, lines in frames.items()}
-
-
-def _users_place(places: Sequence[str]) -> Place:
-    """The first place that is in none of the headers of device, compiler and libraries."""
-    for place in places:
-        path, _, line = place.partition(" (")[0].rpartition(":")
-        if line.isdigit() and int(line) > 0 and path and not path.startswith("??") and not _is_header(path):
-            return _submitted_name(path)[:NAME_LIMIT], int(line)
-    return _NOWHERE
-
-
-def _is_header(path: str) -> bool:
-    return path.startswith("/usr/") or "/sandbox/native/emulated/" in path or "/site-packages/" in path or "/include/" in path
-
-
-def _submitted_name(path: str) -> str:
-    """As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place."""
-    if not path.startswith("/"):
-        return path.removeprefix("./")
-    return path.rpartition("/files/")[2] if "/files/" in path else Path(path).name

@@ -728,11 +728,21 @@ class LineCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineFlops:
+    """Floating-point operations that one source line executed; a claim. path, line: as the submission names its files."""
+
+    path: str
+    line: int
+    flops: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCounts:
     """What the emulated device's sanitizer counted, in some blocks of each launch: counts, never times. lines: those with the most
-    transactions. partial: some accesses of these blocks were left out, because they were too many."""
+    transactions. flops: the lines with the most. partial: some accesses of these blocks were left out, because they were too many."""
 
     lines: tuple[LineCounts, ...] = ()
+    flops: tuple[LineFlops, ...] = ()
     counted_blocks: int = 0
     blocks: int = 0  # of all launches
     partial: bool = False

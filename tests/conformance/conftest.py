@@ -42,7 +42,7 @@ def compile_sanitized(source: Path, folder: Path, *flags: str) -> Path:
     """Compile `source` for the device's sanitizer, and link it, in two steps: the linker gets none of the sanitizer's flags."""
     translated, program = folder / "translated" / source.name, folder / "program"
     translated.parent.mkdir(exist_ok=True)
-    translated.write_text(emulation.translate(source.read_text(), source.name))
+    translated.write_text(emulation.translate(source.read_text(), source.name, sanitize=True))
     includes = [word for directory in emulation.include_dirs() for word in ("-isystem", directory)]
     command = ["g++", *emulation.compile_flags(), *includes, *sanitizer.flags(), *flags, "-c", str(translated), "-o", f"{program}.o"]
     subprocess.run(command, cwd=source.parent, check=True, timeout=240)

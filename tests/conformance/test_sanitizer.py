@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.compilers import sanitizer
 from sandbox.launch.sanitizer_log import read_log
 from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
 from tests.conformance.conftest import compile_sanitized
@@ -102,6 +103,25 @@ def test_barriers_of_another_number_per_warp_are_a_warning(tmp_path: Path) -> No
     found = look(HERE / "divergent_barriers.cu", tmp_path)
     assert [(one.kind, one.severity, one.line) for one in found] == [(SanitizerKind.DIVERGENT_BARRIER, SanitizerSeverity.WARNING, 5)]
     assert "Threads 32..127 wait at line 5; threads 0..31 left the kernel" in found[0].message
+
+
+@pytest.mark.slow
+def test_without_marks_a_local_variable_is_not_looked_at(tmp_path: Path) -> None:
+    """What a source is compiled with that g++ takes with the marks for wrong: all else is found."""
+    source, marked, unmarked = HERE / "sanitizer" / "local_scalar.cu", tmp_path / "marked", tmp_path / "unmarked"
+    marked.mkdir()
+    unmarked.mkdir()
+    (found,) = look(source, marked)
+    assert found.message == "Line 9 reads the local variable 'total', which this thread has not written"
+    assert look(source, unmarked, sanitizer.WITHOUT_LOCAL_VARIABLES) == []
+
+
+@pytest.mark.slow
+def test_a_load_that_is_moved_out_of_a_loop_would_be_a_false_alarm(tmp_path: Path) -> None:
+    """What `-fno-tree-loop-im` is for: g++ else loads before the loop what the loop never reads."""
+    source = HERE / "sanitizer" / "local_silent.cu"
+    assert look(source, tmp_path) == []
+    assert {one.kind for one in look(source, tmp_path, "-ftree-loop-im")} == {SanitizerKind.UNINITIALISED_READ}
 
 
 ARENA = """

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -48,7 +49,8 @@ STRIDED = wire.LineCounts(
     active_lanes=256,
     requested_bytes=1024,
 )
-COUNTS = wire.AccessCounts(lines=(STRIDED,), counted_blocks=4, blocks=16)
+PRODUCT = wire.LineFlops(path="kernel.cu", line=14, flops=512)
+COUNTS = wire.AccessCounts(lines=(STRIDED,), flops=(PRODUCT,), counted_blocks=4, blocks=16)
 
 
 class Boxes(fakes.FakeBoxes):
@@ -232,15 +234,21 @@ async def test_counts_reach_the_report(make, boxes) -> None:
     assert "kernel.cu:12" in printed and "32 sectors (least 4)" in printed and "counted in 4 of 16 blocks" in printed
     shown = html_profile(message)["counts"]
     assert shown["rows"] == [row] and shown["title"] in printed
+    flops = html_profile(message)["flops"]
+    assert flops["rows"] == [("kernel.cu:14", "512")] and flops["title"] == "Floating-point operations per line, counted in 4 of 16 blocks"
+    assert flops["title"] in " ".join(printed.split()) and re.search(r"kernel.cu:14 +512\b", printed)
 
 
 async def test_counts_are_bounded(make, boxes) -> None:
     """They come from the kernel's own process."""
     impossible = (replace(STRIDED, line=0), replace(STRIDED, requests=0), replace(STRIDED, transactions=2**53))
     many = tuple(replace(STRIDED, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
-    boxes.access_counts = replace(COUNTS, lines=(*impossible, *many))
+    no_flops = (replace(PRODUCT, line=0), replace(PRODUCT, flops=0), replace(PRODUCT, flops=2**63))
+    many_flops = tuple(replace(PRODUCT, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
+    boxes.access_counts = replace(COUNTS, lines=(*impossible, *many), flops=(*no_flops, *many_flops))
     found = profile_of(await graded(make())).access_counts
-    assert found is not None and 0 < len(found.lines) <= 40
+    assert found is not None and 0 < len(found.lines) <= 40 and 0 < len(found.flops) <= 40
+    assert all(one.line > 0 and one.flops == 512 and one.path == "p" * 200 for one in found.flops)
     assert all(one.line > 0 and one.requests > 0 and one.transactions < 2**53 and one.path == "p" * 200 for one in found.lines)
     boxes.access_counts = replace(COUNTS, counted_blocks=17)
     assert profile_of(await graded(make())).access_counts is None

@@ -13,6 +13,10 @@ namespace emu EMU_HIDDEN {
 template <class To, class From>
 inline To bit_cast(From from) {
     static_assert(sizeof(To) == sizeof(From));
+#ifdef EMU_SANITIZE
+    // So that the compiler does not make one instruction of this, and of the arithmetic of another line that made the value.
+    if constexpr (static_cast<From>(0.5) != 0) asm("" : "+x"(from));
+#endif
     To to;
     memcpy(&to, &from, sizeof to);
     return to;

@@ -37,6 +37,7 @@ EMU_RAW inline void before_atomic(const volatile void* pointer, unsigned bytes, 
                                   bool swaps = false) {
     if (pending.waits) settle_pending();
     if (clock.counts && writes) count_access(reinterpret_cast<uintptr_t>(pointer), bytes, code, Access::Atomic);
+    if (locals.unwritten_bytes) check_local(reinterpret_cast<uintptr_t>(pointer), bytes, code, !reads);
     check_atomic(reinterpret_cast<uintptr_t>(pointer), bytes, code, order, reads, writes, swaps);
 }
 

@@ -3,6 +3,8 @@
 
 #include "atomics.h"
 #include "barriers.h"
+#include "basic_blocks.h"
+#include "libm.h"
 #include "undefined.h"
 
 namespace emu EMU_HIDDEN {
@@ -36,6 +38,7 @@ EMU_COLD inline void launch_ends() {
 
 EMU_COLD inline void block_begins() {
     clock.block = clock.barrier = ++clock.time;
+    forget_locals_of_block();
     reset_order();
     reset_barriers();
     count_block();
@@ -72,12 +75,14 @@ EMU_COLD inline void thread_fenced() {
 
 EMU_RAW inline __attribute__((always_inline)) void thread_runs(unsigned linear) {
     clock.self = linear;
+    clock.stack = reinterpret_cast<uintptr_t>(worker->running()->fiber->stack.mapping) + page_bytes;
     last_code = nullptr;
 }
 
 EMU_COLD inline void thread_ends() {
     if (pending.waits) settle_pending();
     settle_suspect(self_linear());
+    if (locals.live) forget_locals(locals.table->threads[self_linear()]);
     thread_left(self_linear());
 }
 

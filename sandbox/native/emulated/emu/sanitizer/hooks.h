@@ -2,6 +2,7 @@
 #pragma once
 
 #include "counts.h"
+#include "locals.h"
 
 namespace emu EMU_HIDDEN {
 namespace sanitizer {
@@ -52,8 +53,9 @@ EMU_RAW inline __attribute__((always_inline)) bool write_shortly(Cell& cell, uin
 
 EMU_COLD inline void check_missed(uintptr_t address, size_t bytes, const void* code, bool writes, Kind kind) {
     last_code = code;
-    if (page_of(address) || page_of(address + bytes - 1)) check_range(address, bytes, code, writes, kind);
-    else if (pending.waits) settle_pending();
+    if (page_of(address) || page_of(address + bytes - 1)) return check_range(address, bytes, code, writes, kind);
+    if (pending.waits) settle_pending();
+    if (locals.unwritten_bytes) check_local(address, bytes, code, writes);
 }
 
 template <unsigned bytes, bool writes, Kind kind>
@@ -63,6 +65,7 @@ EMU_RAW inline __attribute__((always_inline)) void check_uncounted(uintptr_t add
         Page* page = entry.page;
         if (!page) {
             last_code = code;
+            if (locals.unwritten_bytes) check_local(address, bytes, code, writes);
             return;
         }
         constexpr unsigned cells = bytes < 4 ? 1 : bytes / 4;
@@ -88,6 +91,11 @@ EMU_RAW inline __attribute__((noinline)) void check_counted(uintptr_t address, c
 template <unsigned bytes, bool writes, Kind kind>
 EMU_RAW inline __attribute__((always_inline)) void check_access(const volatile void* pointer, const void* code) {
     auto address = reinterpret_cast<uintptr_t>(pointer);
+    if (address - clock.stack < stack_bytes) {  // of local variables there is no more to check
+        last_code = code;
+        if (locals.unwritten_bytes) check_local(address, bytes, code, writes);
+        return;
+    }
     if (clock.counts) [[unlikely]] return check_counted<bytes, writes, kind>(address, code);
     check_uncounted<bytes, writes, kind>(address, code);
 }
@@ -125,6 +133,7 @@ EMU_RAW inline void access_range(const void* pointer, size_t bytes, const void* 
     if (pending.waits) settle_pending();
     auto address = reinterpret_cast<uintptr_t>(pointer);
     if (clock.counts) count_range(address, bytes, code, writes);
+    if (locals.unwritten_bytes) check_local(address, bytes, code, writes);
     if (bytes == 0 || (bytes <= 4096 && !page_of(address) && !page_of(address + bytes - 1))) return;
     check_range(address, bytes, code, writes, Kind::Plain);
 }

@@ -12,7 +12,7 @@
 #include "libc.h"
 
 // For what the compiler must not instrument: the hooks, and all that they call.
-#define EMU_RAW __attribute__((no_sanitize("thread", "alignment", "bounds")))
+#define EMU_RAW __attribute__((no_sanitize("thread", "alignment", "bounds"), no_sanitize_coverage))
 #define EMU_COLD EMU_RAW __attribute__((noinline, cold))
 
 namespace emu EMU_HIDDEN {
@@ -24,6 +24,7 @@ struct Clock {
     uint32_t launch = 1, block = 1, barrier = 1;  // when these last began, or released their threads
     uint32_t self = host;                         // the running thread's number in its block
     uintptr_t base = 0;                           // of this library; addresses of code are relative to it
+    uintptr_t stack = 0;                          // of the running thread: its lowest address
     static constexpr uint32_t host = 1024;        // no kernel runs
     bool counts = false;                          // whether accesses of this block are counted
 };
