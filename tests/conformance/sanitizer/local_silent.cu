@@ -1,6 +1,5 @@
 // finds: nothing
 // What the compiler's instrumentation does not show as a store, or shows as a load that the kernel does not make.
-#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <cuda_fp16.h>
@@ -116,6 +115,11 @@ struct Sum {
     }
 };
 template <class T>
+__device__ void fill(T* begin, T* end, T value) {
+    for (; begin != end; ++begin) *begin = value;
+}
+
+template <class T>
 __global__ void others(const T* in, T* out) {
     typename std::remove_cv<T>::type copy[3];
     volatile T watched;
@@ -133,7 +137,7 @@ __global__ void others(const T* in, T* out) {
     both.value = 1;
     fields.low = 3;
     Sum sum{};
-    std::fill(copy, copy + 3, in[0]);
+    fill(copy, copy + 3, in[0]);
     for (int i = 0; i < 3; ++i) sum(copy[i]);
     if (threadIdx.x > 40) asm volatile("exit;");
     out[threadIdx.x] = copy[2] + watched + both.bits + fields.low + number + sum.values[1] + depth(40);
