@@ -110,7 +110,8 @@ def _files(path: Path) -> list[Path]:
     if (path / FILE_NAME).is_file():
         return [path / FILE_NAME]
     found = sorted(path.glob(f"*/{FILE_NAME}")) if path.is_dir() else []
-    if not found:
+    empty = path.is_dir() and not any(path.iterdir())  # the first competition is still to come
+    if not found and not empty:
         raise ProblemInvalid(str(path), f"holds no competition; name a {FILE_NAME}, its directory, or a directory that holds such")
     return found
 

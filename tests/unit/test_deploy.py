@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -16,7 +17,10 @@ import yaml
 
 from deploy.requirements import requirements
 from grader.config import Settings, web_address
+from grader.errors import ProblemInvalid
 from grader.observability.metrics import Metrics
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems
 from grader.server.main import COMMANDS, parser
 
 ROOT = Path(__file__).parents[2]
@@ -155,7 +159,7 @@ def test_compose_is_patient_for_longer_than_a_drain(compose):
 def test_compose_names_what_is_there(compose):
     """Files, build targets, services that are waited for, volumes, and the ports that are published."""
     targets = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
-    made = {"./tls", "./problems"}  # by whoever follows its first lines
+    made = {"./tls", "./problems", "./competitions"}  # by whoever follows its first lines
     for service in compose["services"].values():
         assert "build" not in service or ((DEPLOY / service["build"]["context"]).is_dir() and service["build"]["target"] in targets)
         assert set(service.get("depends_on", ())) <= set(compose["services"])
@@ -215,7 +219,7 @@ def test_compose_itself_takes_the_file(composed):
     done = composed(text, POSTGRES_PASSWORD="planted")
     assert done.returncode == 0, done.stderr
     services = yaml.safe_load(done.stdout)["services"]
-    assert set(services) == {"box", "server", "postgres", "prometheus"}
+    assert set(services) == {"box", "server", "postgres", "prometheus", "grafana"}
     server, postgres = services["server"], services["postgres"]
     assert server["environment"]["PGPASSWORD"] == postgres["environment"]["POSTGRES_PASSWORD"] == "planted"
     assert server["depends_on"]["postgres"]["condition"] == "service_healthy"
@@ -233,6 +237,40 @@ def test_prometheus_reads_the_web_port_and_alerts_name_our_metrics(compose):
     named = {name for text in expressions for name in re.findall(r"grader_\w+", text)}
     ours = {name for one in Metrics().registry.collect() for name in (one.name, f"{one.name}_total", f"{one.name}_bucket")}
     assert len(named) > 3 and named <= ours
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_are_there(compose):
+    """A panel of another metric is empty and says nothing. Its source is the service `prometheus`."""
+    dashboard = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+    (source,) = yaml.safe_load((DEPLOY / "grafana" / "datasources.yml").read_text())["datasources"]
+    (provider,) = yaml.safe_load((DEPLOY / "grafana" / "dashboards.yml").read_text())["providers"]
+    assert source["url"] == "http://prometheus:9090" and "prometheus" in compose["services"]
+    assert any(f":{provider['options']['path']}/dashboard.json" in one for one in compose["services"]["grafana"]["volumes"])
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions = [target["expr"] for target in targets]
+    assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == {source["uid"]} and len(expressions) > 15
+    metrics = list(Metrics().registry.collect())
+    named = {name for text in expressions for name in re.findall(r"grader_\w+", text)}
+    assert named <= {name for one in metrics for name in (one.name, f"{one.name}_total", f"{one.name}_bucket")}
+    kept = {"instance", "job", "le"}
+    labels = {label for known in vars(Metrics()).values() for label in getattr(known, "_labelnames", ())} | kept
+    asked = {label for target in targets for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])}
+    asked |= {label.strip() for text in expressions for group in re.findall(r"by \(([^)]*)\)", text) for label in group.split(",")}
+    assert asked <= labels
+
+
+def test_a_server_starts_before_its_first_competition(tmp_path):
+    """From a directory that is empty; one that holds something else is named, which is the control."""
+    problems = Problems.load([ROOT / "kernels_examples"])
+    assert not list(Competitions.load([tmp_path], problems).all())
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ProblemInvalid, match="holds no competition"):
+        Competitions.load([tmp_path], problems)
+
+
+def test_a_container_of_the_server_keeps_its_name(compose):
+    """By which it knows the leases that its last container held."""
+    assert compose["services"]["server"]["hostname"]
 
 
 def test_the_list_of_a_box_is_part_of_the_servers():
