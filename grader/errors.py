@@ -8,6 +8,7 @@
     │   ├── SubmissionNotFound          submission_id
     │   ├── ArtifactNotFound            submission_id, name
     │   ├── RequestIdReused             request_id
+    │   ├── NotWaiting                  submission_id, state
     │   ├── AlreadyFinished             submission_id, state
     │   ├── NoSuchDevice                device_kind, available
     │   ├── Unauthenticated             the key is missing, wrong, expired or revoked
@@ -156,6 +157,19 @@ class RequestIdReused(CallRefused):
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         super().__init__(f"request_id {request_id!r} was used with another request; make a new UUID for a new one")
+
+
+class NotWaiting(CallRefused):
+    """The submission is not in the queue."""
+
+    reason = "NOT_WAITING"
+    code = "FAILED_PRECONDITION"
+    fields = ("submission_id", "state")
+    precondition = ("SUBMISSION_NOT_WAITING", "submissions/")
+
+    def __init__(self, submission_id: str, state: str) -> None:
+        self.submission_id, self.state = submission_id, state
+        super().__init__(f"submission {submission_id!r} is {state.upper()}; only one that waits can be taken up next")
 
 
 class AlreadyFinished(CallRefused):

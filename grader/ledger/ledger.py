@@ -11,6 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from grader.errors import NotWaiting
 from grader.ledger import queue, quota_check, tags, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
@@ -18,6 +19,7 @@ from grader.ledger.changes import Changes
 from grader.ledger.database import Database, open_database
 from grader.ledger.hooks import WebhookOutbox
 from grader.ledger.keys import Keys
+from grader.ledger.queue import QueueEntry
 from grader.ledger.queue_depth import depths, device_demands
 from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
@@ -164,6 +166,19 @@ class Ledger:
     async def queue(self) -> queue.Snapshot:
         """Who waits, in order, what runs, and what was graded recently."""
         return await self._database.read(lambda connection: queue.snapshot(connection, self._now().timestamp()))
+
+    async def queue_entries(self) -> list[QueueEntry]:
+        """What runs, and what waits in the order in which it is taken up, for administrators."""
+        return await self._database.read(queue.entries)
+
+    async def take_first(self, submission_id: str) -> None:
+        """Put a submission that waits before all others. SubmissionNotFound; NotWaiting where it runs or has ended."""
+
+        def put(connection: sa.Connection) -> None:
+            if not queue.take_first(connection, submission_id):
+                raise NotWaiting(submission_id, transactions.get(connection, submission_id).state)
+
+        await self._database.write(put)
 
     async def cancel(self, submission_id: str) -> Submission:
         """Cancel what waits; ask the worker to stop what runs; AlreadyFinished otherwise."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import fmean
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -28,6 +30,7 @@ PRIORITIES = {
     wire.Mode.RANKED: 2,
 }
 REJUDGE_PRIORITY = 3
+FIRST_PRIORITY = -1  # what an administrator put before all others
 RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300
 
@@ -39,6 +42,21 @@ class QueuedSubmission:
     submission_id: str
     mode: str
     device_kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry:
+    """A submission that runs or waits, as an administrator sees it. since: when it was taken up, or made; worker_id: "" where it waits;
+    user: "" of what a rejudge asked for."""
+
+    submission_id: str
+    state: SubmissionState
+    user: str
+    mode: str
+    device_kind: str
+    competition_id: str
+    since: datetime
+    worker_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +97,50 @@ def next_number(choices: Sequence[str]) -> sa.Select[tuple[int]]:
 
 def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
     """The whole queue in the order in which it is taken up if nothing else comes: each one taken is one more that its user has running."""
+    query = _in_order(submissions.c.submission_id, submissions.c.mode, submissions.c.device_kind)
+    waiting = tuple(QueuedSubmission(submission_id=row[0], mode=row[1], device_kind=row[2]) for row in connection.execute(query))
+    return Snapshot(waiting=waiting, running=_running(connection, now_s), recent=_recent(connection))
+
+
+def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """These columns of what waits."""
     ordered, running, weight = _with_shares()
     owner = sa.case((submissions.c.rejudge_id.is_(None), submissions.c.user_name), else_=None)
     nth = sa.func.row_number().over(partition_by=owner, order_by=[submissions.c.priority, submissions.c.number])
     turn = sa.case((submissions.c.rejudge_id.is_(None), running + nth), else_=0)
-    query = (
-        sa.select(submissions.c.submission_id, submissions.c.mode, submissions.c.device_kind)
+    return (
+        sa.select(*columns)
         .select_from(ordered)
         .where(submissions.c.state == SubmissionState.QUEUED)
         .order_by(submissions.c.priority, turn, weight, submissions.c.number)
     )
-    waiting = tuple(QueuedSubmission(submission_id=row[0], mode=row[1], device_kind=row[2]) for row in connection.execute(query))
-    return Snapshot(waiting=waiting, running=_running(connection, now_s), recent=_recent(connection))
+
+
+def entries(connection: sa.Connection) -> list[QueueEntry]:
+    """What runs, longest first, and what waits, in order."""
+    names = ("submission_id", "state", "user_name", "mode", "device_kind", "competition_id", "create_time", "start_time", "worker_id")
+    columns = [submissions.c[name] for name in (*names, "rejudge_id")]
+    running = sa.select(*columns).where(submissions.c.state == SubmissionState.RUNNING).order_by(submissions.c.start_time)
+    found = [*connection.execute(running), *connection.execute(_in_order(*columns))]
+    return [
+        QueueEntry(
+            submission_id=row.submission_id,
+            state=SubmissionState(row.state),
+            user="" if row.rejudge_id else row.user_name,
+            mode=row.mode,
+            device_kind=row.device_kind,
+            competition_id=row.competition_id,
+            since=row.start_time if row.state == SubmissionState.RUNNING else row.create_time,
+            worker_id=row.worker_id if row.state == SubmissionState.RUNNING else "",
+        )
+        for row in found
+    ]
+
+
+def take_first(connection: sa.Connection, submission_id: str) -> bool:
+    """Put it before all others; whether it waits."""
+    here = sa.and_(submissions.c.submission_id == submission_id, submissions.c.state == SubmissionState.QUEUED)
+    return connection.execute(sa.update(submissions).where(here).values(priority=FIRST_PRIORITY)).rowcount > 0
 
 
 def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:

@@ -13,6 +13,7 @@ import structlog
 
 from grader.artifacts.store import make_private, write_whole
 
+EVERY_LANE = "all"  # of a server whose queue is paused
 NAME = re.compile(r"[a-z0-9][a-z0-9.:/-]{0,199}")
 _LIMIT_BYTES = 1 << 20
 

@@ -23,7 +23,7 @@ from grader.model import Competition, DeviceDemand, QueueDepth
 from grader.observability.observer import LaneState, Observer, Observers
 from grader.observability.tracing import tracing
 from grader.server.connections import web_limits
-from grader.server.cordons import Cordons
+from grader.server.cordons import EVERY_LANE, Cordons
 from grader.server.grading import Grading
 from grader.server.retention import Periods, retain
 
@@ -93,6 +93,11 @@ class ServerTelemetry:
         """Calls are answered from now on; health is the server's, and gets the lanes'."""
         self._health, self._not_serving = health, ""
         await self._look_once()
+
+    @property
+    def paused(self) -> bool:
+        """Whether an administrator lets the queue stand still: what runs ends, and nothing begins."""
+        return EVERY_LANE in self._cordons.names
 
     def leaves(self) -> None:
         """No more calls should come."""

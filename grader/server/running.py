@@ -104,7 +104,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         dispatcher = Dispatcher(
             ledger,
             grading.grade,
-            capacity=grading.capacity,
+            capacity=lambda: 0 if operation.paused else grading.capacity(),
             device_kinds=grading.ready_kinds or grading.device_kinds,
             known_kinds=None if settings.database else grading.device_kinds,  # other servers of the database may have other devices
             lease_s=settings.lease_s,

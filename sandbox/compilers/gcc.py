@@ -21,8 +21,8 @@ class Emulated:
     """Compiles translated sources.
 
     files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers may lie. sanitize: every
-    access is reported to the device's sanitizer. local_variables: those of local variables too (`local_variables.py`). block_loops: whether
-    kernels' second bodies are compiled (`block_loops.py`).
+    access is reported to the device's sanitizer. has_additions: the translation added second bodies (`block_loops.py`) or marks of local
+    variables (`local_variables.py`). plain: they are left out.
     """
 
     files: Path
@@ -30,23 +30,23 @@ class Emulated:
     sources: Mapping[str, str]
     ready: Path
     sanitize: bool = False
-    local_variables: bool = False
-    block_loops: bool = False
+    has_additions: bool = False
+    plain: bool = False
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan g++; it stands next to the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
         words = [f"-I{self.translated}", *flags(headers)]
         if self.sanitize:  # precompiled headers were compiled without it
             words += [*sanitizer.flags(), f"-ffile-prefix-map={self.files}/="]
-            words += [] if self.local_variables else [sanitizer.WITHOUT_LOCAL_VARIABLES]
+            words += [sanitizer.WITHOUT_LOCAL_VARIABLES] if self.plain else []
         else:
-            words += [] if self.block_loops else ["-DEMU_WITHOUT_BLOCK_LOOPS"]
+            words += ["-DEMU_WITHOUT_BLOCK_LOOPS"] if self.plain else []  # with it no precompiled header fits
             words += precompiled.prefix(path, self.sources[path], headers, self.ready)
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
 
     def plainer(self) -> Compiler | None:
-        """Without second bodies, and without the sanitizer's marks, so that every error is of the source as submitted."""
-        return replace(self, block_loops=False, local_variables=False) if self.block_loops or self.local_variables else None
+        """Without what the translation added, so that every error is of the source as submitted."""
+        return replace(self, plain=True) if self.has_additions and not self.plain else None
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++."""
@@ -61,17 +61,9 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
         target = translated / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, "utf-8")
-    block_loops = not job.sanitize and any(emulation.SECOND_BODY in text for text in texts.values())
+    added = job.sanitize or any(emulation.SECOND_BODY in text for text in texts.values())
     ready = precompiled.directory()
-    return Emulated(
-        files=files,
-        translated=translated,
-        sources=sources,
-        ready=ready,
-        sanitize=job.sanitize,
-        local_variables=job.sanitize,
-        block_loops=block_loops,
-    )
+    return Emulated(files=files, translated=translated, sources=sources, ready=ready, sanitize=job.sanitize, has_additions=added)
 
 
 def flags(headers: Headers) -> list[str]:

@@ -1,0 +1,115 @@
+"""`grader-server admin queue list|pause|resume|first`: who waits, and who is next, while a server runs or without one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from grader.api.resource_names import SUBMISSIONS, resource_id
+from grader.config import Settings
+from grader.errors import CallRefused, GraderError
+from grader.ledger import Ledger
+from grader.ledger.queue import QueueEntry
+from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
+from grader.server.cordons import EVERY_LANE, Cordons
+from grader.server.settings_given import misused, say
+
+PROGRAM = "grader-server admin queue"
+FAILED = 3
+HEADINGS = ("next", "submission", "user", "mode", "device", "competition", "since", "at")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the words say; the exit code: 0, 2 where they are wrong, 3 where the ledger fails."""
+    asked = parser().parse_args(arguments)
+    settings = ledger_settings(asked)
+    if settings is None:
+        return 2
+    try:
+        if asked.action in ("pause", "resume"):
+            return _pause(settings, paused=asked.action == "pause")
+        return asyncio.run(_in_ledger(settings, asked))
+    except CallRefused as error:
+        return misused(PROGRAM, str(error))
+    except (GraderError, OSError, ValueError, SQLAlchemyError) as error:
+        misused(PROGRAM, str(error))
+        return FAILED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    where = argparse.ArgumentParser(add_help=False)
+    add_ledger_options(where)
+    made = argparse.ArgumentParser(prog=PROGRAM, description="Shows the queue, stops it, and changes its order.")
+    actions = made.add_subparsers(dest="action", required=True, metavar="ACTION")
+    list_ = actions.add_parser("list", parents=[where], help="what runs, and what waits in the order in which it is taken up")
+    list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
+    text = "let this server end what it has and begin nothing more; submissions are taken and wait, also after a restart"
+    actions.add_parser("pause", parents=[where], help=text)
+    actions.add_parser("resume", parents=[where], help="begin again")
+    first = actions.add_parser("first", parents=[where], help="take this one up before all others that wait")
+    first.add_argument("submission", metavar="ID", help="the whole id of a submission that waits")
+    return made
+
+
+def _pause(settings: Settings, *, paused: bool) -> int:
+    cordons = Cordons(settings.cordons_path)
+    if paused:
+        cordons.add(EVERY_LANE)
+        say("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
+    elif cordons.remove(EVERY_LANE):
+        say("the queue goes on")
+    else:
+        return misused(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
+    return 0
+
+
+async def _in_ledger(settings: Settings, asked: argparse.Namespace) -> int:
+    async with Ledger.open(settings.ledger) as ledger:
+        if asked.action == "first":
+            submission_id = resource_id(SUBMISSIONS, asked.submission)
+            await ledger.take_first(submission_id)
+            say(f"{submission_id} is taken up next")
+            return 0
+        entries, now = await ledger.queue_entries(), ledger.now()
+    cordons = Cordons(settings.cordons_path)
+    cordons.look()
+    paused = EVERY_LANE in cordons.names
+    if asked.json:
+        say(json.dumps({"paused": paused, "submissions": [_data(one) for one in entries]}, indent=2))
+        return 0
+    if paused:
+        say("paused: `grader-server admin queue resume` lets it go on")
+    say(_table(entries, now) if entries else "nothing waits, and nothing runs")
+    return 0
+
+
+def _data(one: QueueEntry) -> dict[str, Any]:
+    return {
+        "submission": one.submission_id,
+        "state": one.state,
+        "user": one.user,
+        "mode": one.mode,
+        "device": one.device_kind,
+        "competition": one.competition_id,
+        "since": one.since.isoformat(),
+        "worker": one.worker_id,
+    }
+
+
+def _table(entries: Sequence[QueueEntry], now: datetime) -> str:
+    rows, place = [HEADINGS], 0
+    for one in entries:
+        place += not one.worker_id
+        minutes, seconds = divmod(int(max((now - one.since).total_seconds(), 0.0)), 60)
+        since = f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+        texts = (one.submission_id, one.user or "-", one.mode, one.device_kind or "any", one.competition_id or "-", since, one.worker_id)
+        rows.append(("runs" if one.worker_id else str(place), *texts))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
