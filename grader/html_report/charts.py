@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -15,16 +16,36 @@ from grader.views import figures, formatting
 POINTS = 12  # of a roofline: more can't be distinguished
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartBudget:
+    """How many charts of samples are drawn, of the first workloads, and how many samples in all of them together."""
+
+    chart_count: int
+    sample_count: int
+
+
+FILE_CHARTS = ChartBudget(chart_count=16, sample_count=20_000)
+PAGE_CHARTS = ChartBudget(chart_count=6, sample_count=1_200)  # keeps a page with a dozen workloads under 100 KB
+
+
 def timeline_chart(seconds: Mapping[str, float]) -> Markup:
     """One bar of all steps."""
     return Markup(timeline([TimelineSegment(name, length) for name, length in seconds.items()], title="How long each step took"))
 
 
-def workload_samples(one: report_pb2.Measurement) -> Markup:
+def sample_charts(measurements: Sequence[report_pb2.Measurement], budget: ChartBudget) -> list[Markup]:
+    """The samples of the first workloads, a chart each, which share the budget."""
+    shown = measurements[: budget.chart_count]
+    series_count = sum(1 + len(one.baselines) for one in shown)
+    return [_workload_samples(one, budget.sample_count // max(series_count, 1)) for one in shown]
+
+
+def _workload_samples(one: report_pb2.Measurement, most_samples: int) -> Markup:
     """The samples of the kernel and its baselines; empty in the basic view, which has none."""
     samples = {"kernel": one.certified, **{name: one.baselines[name] for name in formatting.baselines(one.baselines)}}
     times = {name: [float(time) for time in of.sample_durations_ns] for name, of in samples.items()}
-    return Markup(samples_chart(times, title=f"Samples of {one.workload_id}, in the order taken", label="time", value_text=formatting.time))
+    title = f"Samples of {one.workload_id}, in the order taken"
+    return Markup(samples_chart(times, title=title, label="time", value_text=formatting.time, most_samples=most_samples))
 
 
 def speedup_bars(speedups: Sequence[tuple[str, report_pb2.Speedup]]) -> list[Markup]:

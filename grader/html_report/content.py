@@ -25,8 +25,8 @@ LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
 ROWS = 1_000  # of a table
 
 
-def submission(found: submission_pb2.Submission) -> dict[str, Any]:
-    """All that a report shows."""
+def submission(found: submission_pb2.Submission, budget: charts.ChartBudget = charts.FILE_CHARTS) -> dict[str, Any]:
+    """All that a report shows. budget: of its charts of samples; the other samples are in the raw data."""
     report = found.report if found.HasField("report") else None
     steps = step_times(found)
     return {
@@ -49,7 +49,7 @@ def submission(found: submission_pb2.Submission) -> dict[str, Any]:
         "steps": [{"name": name, "seconds": f"{length:.3g}"} for name, length in steps.items()],
         "timeline": charts.timeline_chart(steps),
         "history": [_judgement(one, found.score_kind) for one in found.judgements],
-        "report": _report(report) if report is not None else None,
+        "report": _report(report, budget) if report is not None else None,
         "artifacts": (),  # a site that keeps files of submissions says which
     }
 
@@ -81,7 +81,7 @@ def _judgement(one: rejudge_pb2.Judgement, kind: int) -> dict[str, Any]:
     }
 
 
-def _report(report: report_pb2.Report) -> dict[str, Any]:
+def _report(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, Any]:
     rows = workload_rows(report.trials)
     return {
         "verdict": formatting.verdict_name(report),
@@ -103,7 +103,7 @@ def _report(report: report_pb2.Report) -> dict[str, Any]:
         ][:ROWS],
         "maps": error_maps(report.trials),
         "order_swap": formatting.order_swap(report),
-        "times": measured(report),
+        "times": measured(report, budget),
         "roofline": charts.roofline_chart([one for one in report.measurements if not one.hidden], report.environment.ceilings),
         "build": _build(report) if report.HasField("build") else None,
         "profile": profile(report.profile) if report.HasField("profile") else None,

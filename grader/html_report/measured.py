@@ -8,11 +8,10 @@ from grader.html_report import charts
 from grader.v1 import report_pb2
 from grader.views import figures, formatting
 
-DRAWN = 16  # charts of samples; the others are in the raw data
 ROWS = 1_000
 
 
-def measured(report: report_pb2.Report) -> dict[str, Any] | None:
+def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, Any] | None:
     """All of the public workloads; None where none was measured."""
     shown = [one for one in report.measurements if not one.hidden][:ROWS]
     if not shown:
@@ -20,7 +19,7 @@ def measured(report: report_pb2.Report) -> dict[str, Any] | None:
     baselines = formatting.baselines(name for one in shown for name in (*one.baselines, *one.reported_baselines))
     pairs = [(f"{one.workload_id}, over {speedup.baseline}", speedup) for one in shown for speedup in one.speedups]
     bars = iter(charts.speedup_bars(pairs))
-    drawn = [charts.workload_samples(one) for one in shown[:DRAWN]]
+    drawn = charts.sample_charts(shown, budget)
     return {
         "host_clock": any(one.clock == report_pb2.CLOCK_HOST for one in shown),
         "workloads": [
@@ -42,7 +41,7 @@ def measured(report: report_pb2.Report) -> dict[str, Any] | None:
         "baselines": baselines,
         "rates": [rates for one in shown if (rates := _rates(one, report.environment))],
         "plots": [(one.workload_id, plot) for one, plot in zip(shown, drawn, strict=False) if plot],
-        "left_out": max(len(shown) - DRAWN, 0),
+        "left_out": len(shown) - len(drawn),
     }
 
 

@@ -54,9 +54,9 @@ def interval_bar(found: IntervalPosition | None, *, title: str, even: IntervalPo
     if even is not None:
         svg.line(made, even.value, 1, even.value, BAR_HEIGHT - 1, "even", stroke="currentColor", stroke_dasharray="2 2")
     color = svg.color_of(0)
-    svg.line(made, found.low, middle, found.high, middle, "interval mark-0", stroke=color, stroke_width="2")
-    for end in (found.low, found.high):
-        svg.line(made, end, middle - 5, end, middle + 5, "interval mark-0", stroke=color, stroke_width="2")
+    ends = [f"M{svg.number(end)} {svg.number(middle - 5)}v10" for end in (found.low, found.high)]
+    commands = [f"M{svg.number(found.low)} {svg.number(middle)}H{svg.number(found.high)}", *ends]
+    svg.path(made, commands, "interval mark-0", stroke=color, stroke_width="2")
     svg.path(made, [svg.mark("circle", found.value, middle)], "value mark-0", stroke=color, fill=color)
     return svg.text_of(made)
 

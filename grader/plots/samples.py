@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
@@ -15,7 +16,7 @@ HISTOGRAM = 90.0  # how wide
 SAMPLES_DRAWN = 400  # of one series: more are no clearer
 LOG_RATIO = 20.0  # from where on times are drawn as logarithms
 BINS = 30
-_SHAPES = {"circle": "M{x} {y}h0", "square": "M{x} {y}h0"}
+_DOTS = frozenset(("circle", "square"))
 
 
 def samples_chart(
@@ -24,15 +25,17 @@ def samples_chart(
     title: str,
     label: str,
     value_text: Callable[[float], str],
+    most_samples: int = SAMPLES_DRAWN,
 ) -> str:
     """An SVG of samples by name, in the order taken; "" where there is nothing to draw.
 
     label: of the axis of values. value_text: a value with its unit. A sample that is not positive (the cost of an empty call is
-    subtracted) is drawn at the bottom. Long series are thinned.
+    subtracted) is drawn at the bottom. most_samples: of a series; longer ones are thinned.
     """
     given = {name: values for name, values in samples.items() if values}
     if not given:
         return ""
+    most_samples = max(min(most_samples, SAMPLES_DRAWN), 1)
     floor = min((one for values in given.values() for one in values if one > 0), default=1.0)
     known = {name: [max(float(one), floor) for one in values] for name, values in given.items()}
     everything = [one for values in known.values() for one in values]
@@ -40,30 +43,26 @@ def samples_chart(
     entries = [LegendEntry(f"{name}: {value_text(statistics.median(known[name]))}", index) for index, name in enumerate(known)]
     rows = legend_rows(entries, WIDTH - LEFT)
     height = HEIGHT + ROW * len(rows)
-    made = svg.drawing(WIDTH, height, title=title, description=_description(given, known, value_text), kind="samples")
+    made = svg.drawing(WIDTH, height, title=title, description=_description(given, known, value_text, most_samples), kind="samples")
     right = WIDTH - HISTOGRAM - 24
     across = scale_of([0.0, max(map(len, known.values()))], LEFT, right, from_zero=True)
     up = scale_of(everything, height - BOTTOM, TOP + ROW * len(rows) + 8, log=logarithmic)
     draw_axes(made, across, up, "sample, in the order taken", label, label_y=value_text)
     for index, values in enumerate(known.values()):
-        _draw_series(made, values, index, across, up)
+        _draw_series(made, values, index, across, up, most_samples)
     _draw_histogram(made, list(known.values()), right + 16, up)
     draw_legend(made, rows, LEFT, TOP)
     return svg.text_of(made)
 
 
-def _draw_series(made: ElementTree.Element, values: Sequence[float], index: int, across: Scale, up: Scale) -> None:
+def _draw_series(made: ElementTree.Element, values: Sequence[float], index: int, across: Scale, up: Scale, most_samples: int) -> None:
     color, kind = svg.color_of(index), svg.series_class(index)
     middle = up.at(statistics.median(values))
     svg.line(made, across.start, middle, across.end, middle, f"median {kind}", stroke=color, stroke_dasharray="5 3")
-    every = -(-len(values) // SAMPLES_DRAWN)
-    shape, dots = svg.shape_of(index), []
-    for place in range(0, len(values), every):
-        x, y = across.at(place + 1), up.at(values[place])
-        if shape in _SHAPES:  # a dot of the line's cap is a tenth of the bytes
-            dots.append(_SHAPES[shape].format(x=svg.number(x), y=svg.number(y)))
-        else:
-            dots.append(f"M{svg.number(x - 2)} {svg.number(y - 2)}l4 4m0 -4l-4 4")
+    every = -(-len(values) // most_samples)
+    shape, places = svg.shape_of(index), [(across.at(place + 1), up.at(values[place])) for place in range(0, len(values), every)]
+    crosses = [(x - 2, y - 2) for x, y in places]
+    dots = svg.repeated(places, "h0") if shape in _DOTS else svg.repeated(crosses, "l4 4m0-4l-4 4", sinks=4)
     cap = {"circle": ("round", "4"), "square": ("square", "3.5")}.get(shape, ("butt", "1.2"))
     svg.path(made, dots, f"dots {kind}", stroke=color, stroke_linecap=cap[0], stroke_width=cap[1])
 
@@ -79,20 +78,22 @@ def _draw_histogram(made: ElementTree.Element, known: Sequence[Sequence[float]],
         counted.append([count / len(values) for count in counts])
     most = max(max(parts) for parts in counted)
     for index, parts in enumerate(counted):
-        commands = [f"M{svg.number(left)} {svg.number(up.start)}"]
-        for place, part in enumerate(parts):
-            x, y = left + HISTOGRAM * part / most, up.start - size * place
-            commands.append(f"L{svg.number(x)} {svg.number(y)}V{svg.number(y - size)}")
-        commands.append(f"L{svg.number(left)} {svg.number(up.end)}z")
+        commands, place = [f"M{svg.number(left)} {svg.number(up.start)}"], 0
+        for part, alike in itertools.groupby(parts):
+            place += len(list(alike))
+            commands.append(f"H{svg.number(left + HISTOGRAM * part / most)}V{svg.number(up.start - size * place)}")
+        commands.append(f"H{svg.number(left)}z")
         color, kind = svg.color_of(index), svg.series_class(index)
         svg.path(made, commands, f"histogram {kind}", stroke=color, fill=color, fill_opacity="0.15")
     svg.text(made, left, up.start + 16, "share", "label")
 
 
-def _description(given: Mapping[str, Sequence[float]], known: Mapping[str, Sequence[float]], value_text: Callable[[float], str]) -> str:
+def _description(
+    given: Mapping[str, Sequence[float]], known: Mapping[str, Sequence[float]], value_text: Callable[[float], str], most_samples: int
+) -> str:
     sentences = []
     for name, values in known.items():
-        every = -(-len(values) // SAMPLES_DRAWN)
+        every = -(-len(values) // most_samples)
         quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
         thinned = f", one in {every} is drawn" if every > 1 else ""
         sentences.append(

@@ -95,6 +95,25 @@ def mark(shape: str, x: float, y: float) -> str:
     return _MARK_PATHS[shape].format(x=number(x), y=number(y))
 
 
+def repeated(places: Iterable[tuple[float, float]], mark_commands: str, *, sinks: int = 0) -> list[str]:
+    """Commands of a path with the same mark at each place, short because a page has thousands. mark_commands: relative ones, which end
+    `sinks` below where they began; "h0" is a dot that the line's cap draws."""
+    commands: list[str] = []
+    last_x = last_y = 0
+    for x, y in places:
+        tenth_x, tenth_y = round(x * 10), round(y * 10)  # whole tenths, so that no error adds up
+        commands.append(f"{'m' if commands else 'M'}{_tenths(tenth_x - last_x)}{_tenths(tenth_y - last_y, after=True)}{mark_commands}")
+        last_x, last_y = tenth_x, tenth_y + sinks * 10
+    return commands
+
+
+def _tenths(count: int, *, after: bool = False) -> str:
+    """As short as a path may have it. after: behind another number, from which a space or a sign sets it apart."""
+    whole, rest = divmod(abs(count), 10)
+    words = f"{whole or ''}.{rest}" if rest else str(whole)
+    return f"-{words}" if count < 0 else f" {words}" if after else words
+
+
 def shape_of(index: int) -> str:
     """The shape of the series with this index."""
     return MARKS[index % len(MARKS)]

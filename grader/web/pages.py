@@ -17,6 +17,7 @@ from grader import access
 from grader.api import messages
 from grader.errors import ProblemNotFound
 from grader.html_report import content
+from grader.html_report.charts import PAGE_CHARTS
 from grader.html_report.templating import STYLE, environment
 from grader.ledger import Ledger
 from grader.model import Submission
@@ -184,7 +185,7 @@ class Pages:
 
         def context() -> dict[str, Any]:
             message = messages.submission_to_proto(replace(submission, judgements=history), redactor, full=True)
-            return {**content.submission(message), "site": True}
+            return {**content.submission(message, PAGE_CHARTS), "site": True}
 
         caller = self._site.viewer(request)
         files = await self._artifacts.of(caller, submission.submission_id) if caller.may_see(submission.new.user) else []

@@ -110,7 +110,7 @@ async def test_sources_have_line_numbers_with_anchors(open_site):
         made = await here.enter("ann", 2.0, sources=files)
         for path in (f"/submissions/{made}/sources", f"/submissions/{made}"):
             _, text = await here.get(path)
-            assert '<tr id="L2"><td class="line-number"><a href="#L2" data-line="2" tabindex="-1"></a></td>' in text
+            assert '<tr id="L2"><td class="line-number"><a href="#L2" aria-label="2" tabindex="-1"></a></td>' in text
             assert 'id="F2L2"' in text and 'href="#F2L2"' in text and "<b>two" not in text and "b.cuh" in text
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grader.html_report import content, raw_data
+from grader.html_report.charts import ChartBudget
 from grader.html_report.diagnostics import REMARKS, REMARKS_OF_LINE, remarks_by_line
 from grader.html_report.highlight import tokens
 from grader.html_report.report_file import report_file
@@ -154,6 +155,19 @@ def test_no_character_hides_or_reorders_text():
     text = report_file(graded(EVIL))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202e\u2028\u2066]", text)
     assert "\\u202e" in text and "\\x1b" in text
+
+
+def test_the_charts_of_samples_have_a_budget():
+    """A page draws the first workloads and counts the others; long series are thinned, and the picture says so."""
+    found = graded()
+    found.report.measurements.extend([found.report.measurements[0]] * 7)
+    for one in found.report.measurements:
+        one.certified.CopyFrom(samples(*range(1_000_000, 1_000_400)))
+    times = content.submission(found, ChartBudget(chart_count=2, sample_count=240))["report"]["times"]
+    assert len(times["plots"]) == 2 and times["left_out"] == 6 and len(times["workloads"]) == 8
+    assert all("of 400 samples, one in 10 is drawn" in plot for _, plot in times["plots"])  # two charts of three series
+    times = content.submission(found)["report"]["times"]
+    assert len(times["plots"]) == 8 and times["left_out"] == 0 and "of 400 samples." in times["plots"][0][1]
 
 
 def test_the_raw_data_is_the_submission():

@@ -12,6 +12,7 @@ from grader.plots.lines import ChartSeries, ReferenceLine, line_chart
 from grader.plots.roofline import RooflineCeiling, RooflinePoint, roofline
 from grader.plots.samples import samples_chart
 from grader.plots.scales import Scale, label_of, scale_of
+from grader.plots.svg import repeated
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "</title></svg><script>x()</script>\"onload='x()'\u202e\x1b[31m\x00]]>&"
@@ -149,6 +150,21 @@ def test_a_scale_is_monotonic_and_stays_inside():
         Scale(low=1, high=1, start=0, end=1)
 
 
+def places_of(path):
+    """Where the dots of a path are, whose moves are relative after the first."""
+    moves = [tuple(map(float, re.findall(r"-?[\d.]+", one.split("h")[0]))) for one in re.split("[Mm]", path)[1:]]
+    return [(round(sum(x for x, _ in moves[:at]), 1), round(sum(y for _, y in moves[:at]), 1)) for at in range(1, len(moves) + 1)]
+
+
+def test_a_mark_is_where_it_was_asked_for():
+    """Moves are relative and rounded, and no error adds up."""
+    places = [(1.04 * one, 100 - 0.33 * one) for one in range(200)]
+    found = places_of("".join(repeated(places, "h0")))
+    assert all(abs(x - at[0]) < 0.051 and abs(y - at[1]) < 0.051 for (x, y), at in zip(found, places, strict=True))
+    assert "".join(repeated([(1.0, 2.0), (1.5, 1.5), (0.0, 0.0)], "h0")) == "M1 2h0m.5-.5h0m-1.5-1.5h0"
+    assert "".join(repeated([(1.0, 2.0), (2.0, 2.0)], "l4 4m0-4l-4 4", sinks=4)) == "M1 2l4 4m0-4l-4 4m1-4l4 4m0-4l-4 4"
+
+
 def test_samples_are_drawn_in_their_order():
     """Within the frame, linear where times are alike and logarithmic where they are not; of long series one sample in n is drawn."""
 
@@ -157,7 +173,7 @@ def test_samples_are_drawn_in_their_order():
 
     text = draw({"kernel": [float(one) for one in range(1000, 2000)], "eager": [1500.0] * 3})
     dots = of_class(parsed(text), "dots")[0].get("d")
-    places = [tuple(map(float, one.split("h")[0].split())) for one in dots.split("M")[1:]]
+    places = places_of(dots)
     assert places == sorted(places) and [y for _, y in places] == sorted((y for _, y in places), reverse=True)
     assert len(places) == 334 and "one in 3 is drawn" in text and "of 1000 samples" in text and "log scale" not in text
     assert "log scale" in draw({"kernel": [100.0, 100_000.0]})

@@ -1,0 +1,1 @@
+"""The web pages of a filled site: their weight, their times and their pictures."""

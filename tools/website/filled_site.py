@@ -1,0 +1,188 @@
+"""A site filled as in the middle of a competition: two problems of kernels_examples, a board, and one user's submissions of every kind.
+
+Users, times and scores are made up; everything else is the product's own.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from grader.config import Settings
+from grader.errors import FieldViolation, InvalidSubmission
+from grader.ledger import Ledger
+from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile
+from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.store import Problems
+from grader.server.auth import Authenticator
+from grader.server.submission_watch import SubmissionWatch
+from grader.v1 import grader_service_pb2 as api
+from grader.web import pages
+from grader.web.serving import application, web_serving
+from sandbox.protocol import wire
+from tools.page import ROOT
+from tools.website import reports
+
+EXAMPLES = ROOT / "kernels_examples"
+OWNER, PROBLEM, OTHER_PROBLEM, COMPETITION = "team-003", "row_softmax", "vector_add", "spring"
+START = datetime(2026, 5, 1, tzinfo=UTC)
+FREEZE, END = START + timedelta(hours=47), START + timedelta(hours=48)
+COMPETITION_TOML = """
+name = "spring"
+title = "Spring sprint"
+statement = "Two kernels, two days. Your best accepted submission to each problem counts."
+problems = ["row_softmax", "vector_add"]
+devices = ["cuda"]
+start = 2026-05-01T00:00:00Z
+end = 2026-05-03T00:00:00Z
+freeze = 2026-05-02T23:00:00Z
+hourly_limit = 10
+visibility = "after_end"
+secret_seed = "00112233445566778899aabbccddeeff"
+
+[[secret]]
+problem = "row_softmax"
+axes = { rows = 64, cols = 1001 }
+"""
+SHORT_SOURCE = 'extern "C" void solve(const float* x, float* y, long rows, long cols, void* stream) {}\n'
+
+
+class FormSubmitter:
+    """Takes no submission: every form comes back with what is wrong."""
+
+    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
+        """Refuse."""
+        raise InvalidSubmission([FieldViolation("problem", "is empty; choose one"), FieldViolation("sources", "has no file")])
+
+    def device_kinds(self) -> tuple[str, ...]:
+        """What the form offers."""
+        return ("cuda", "emulated")
+
+
+class MovableClock:
+    """A time that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        """The time."""
+        return self.now
+
+
+@dataclass(kw_only=True)
+class FilledSite:
+    """key: of OWNER. paths: of every kind of page, by name."""
+
+    ledger: Ledger
+    problems: Problems
+    competitions: Competitions
+    clock: MovableClock
+    address: str = ""
+    key: str = ""
+    paths: dict[str, str] = field(default_factory=dict)
+
+    def url(self, path: str = "") -> str:
+        """The address of a path."""
+        return f"http://{self.address}{path}"
+
+    async def enter(
+        self, user: str, report: Report, *, source: str = SHORT_SOURCE, problem_id: str = PROBLEM, competition_id: str = COMPETITION
+    ) -> str:
+        """A submission that has this report; its id."""
+        await self.submit(user, source=source, problem_id=problem_id, competition_id=competition_id)
+        held = await self.lease()
+        await self.ledger.settle(held, report)
+        return held.submission.submission_id
+
+    async def lease(self) -> Lease:
+        """The submission that has waited longest."""
+        held = await self.ledger.lease("w", ttl_s=3000)
+        assert held is not None
+        return held
+
+    async def submit(self, user: str, *, source: str = SHORT_SOURCE, problem_id: str = PROBLEM, competition_id: str = COMPETITION) -> str:
+        """A ranked submission that waits; its id."""
+        problem = self.problems.get(problem_id)
+        if competition_id:
+            problem = problem_for(self.competitions.get(competition_id), problem)
+        sources = (SourceFile(path="softmax.cu", content=source),)
+        new = NewSubmission(
+            problem_id=problem_id, language="cuda", sources=sources, user=user, competition_id=competition_id, mode=wire.Mode.RANKED
+        )
+        return (await self.ledger.submit(new, problem)).submission_id
+
+
+@asynccontextmanager
+async def filled_site(
+    place: Path, *, entry_count: int = 6, flags: Sequence[str] = ("THROTTLED",), **options: Any
+) -> AsyncIterator[FilledSite]:
+    """The site on a port of this host, its files below place. entry_count: of the board; flags: of some of its entries; options: of the
+    pages' routes."""
+    for name in (PROBLEM, OTHER_PROBLEM):
+        shutil.copytree(EXAMPLES / name, place / "problems" / name)
+    (place / "competition.toml").write_text(COMPETITION_TOML)
+    problems = Problems.load((place / "problems",), place / "imported")
+    competitions = Competitions.load((place / "competition.toml",), problems)
+    clock = MovableClock()
+    async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
+        here = FilledSite(ledger=ledger, problems=problems, competitions=competitions, clock=clock)
+        await fill(here, entry_count, flags)
+        usual: dict[str, Any] = {"standings_s": 0, "submitter": FormSubmitter(), "api_address": "0.0.0.0:50551"}
+        events, gate = SubmissionWatch(ledger, competitions), Authenticator(ledger.keys)
+        routes = pages.routes(ledger, problems, competitions, events=events, gate=gate, **{**usual, **options})
+        async with web_serving("127.0.0.1:0", application(scrape=_scrape, unready=_unready, routes=routes)) as here.address:
+            yield here
+
+
+async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None:
+    """Enter users, and submissions of OWNER that are accepted, wrong, profiled, and being graded."""
+    source, wrong_source = ((EXAMPLES / PROBLEM / name).read_text() for name in ("block_tree.cu", "half_a_warp.cu"))
+    draw, score = random.Random(5), 3.1
+    for number in range(1, entry_count + 1):
+        score *= draw.uniform(0.93, 0.999)
+        here.clock.now = START + timedelta(minutes=7 * number)
+        await here.enter(f"team-{number:03}", reports.accepted(score, flags=flags if number % 7 == 5 else ()), source=source)
+    here.clock.now = START + timedelta(hours=14)
+    finished = await here.enter(OWNER, reports.accepted(3.3), source=source)
+    older = await here.enter(OWNER, reports.accepted(2.2), source=wrong_source)
+    wrong = await here.enter(OWNER, reports.mismatched())
+    profiled = await here.enter(OWNER, reports.profiled(), competition_id="")
+    await here.enter("team-001", reports.accepted(1.4), problem_id=OTHER_PROBLEM)
+    running = await here.submit(OWNER)
+    await here.ledger.append(await here.lease(), [reports.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING)])
+    here.key = (await here.ledger.keys.create(OWNER, frozenset((Scope.SUBMIT, Scope.READ))))[1]
+    here.paths = {
+        "home": "/",
+        "competitions": "/competitions",
+        "overall": f"/competitions/{COMPETITION}",
+        "board": f"/competitions/{COMPETITION}?problem={PROBLEM}",
+        "problems": "/problems",
+        "problem": f"/problems/{PROBLEM}",
+        "sign in": "/sign-in",
+        "not found": "/nothing",
+        "refused": "/compare?a=1",
+        "account": "/account",
+        "own submissions": "/submissions",
+        "submit": f"/submit?problem={PROBLEM}&competition={COMPETITION}",
+        "report": f"/submissions/{finished}",
+        "report of a wrong answer": f"/submissions/{wrong}",
+        "profile": f"/submissions/{profiled}",
+        "sources": f"/submissions/{finished}/sources",
+        "running": f"/submissions/{running}",
+        "compare": f"/compare?a={older}&b={finished}",
+    }
+
+
+async def _scrape() -> bytes:
+    return b""
+
+
+async def _unready() -> tuple[str, ...]:
+    return ()
