@@ -11,6 +11,8 @@ from sandbox.launch.sanitizer_log import read_counts
 from sandbox.protocol.wire import AccessCounts, LineCounts, MemoryAccess
 from tests.conformance.conftest import compile_sanitized
 
+pytestmark = pytest.mark.slow  # seconds of g++ each
+
 PROGRAMS = Path(__file__).parent / "programs"
 EXPECTED = re.compile(r"((?:global|shared)_(?:load|store|atomic)) (\d+) (\d+) (\d+) (\d+) (\d+)")
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.conformance.conftest import Build, compile_emulated
 
+pytestmark = pytest.mark.slow  # seconds of g++ each
+
 HEAD = """
 #include <cmath>
 #include <cstdio>
