@@ -97,13 +97,15 @@ def practice_score(processes: Sequence[Process], ranking: Ranking) -> Score | No
 
 
 def _median_figure(measurement: wire.Measurement, ranking: Ranking) -> float:
-    """A ratio, or a time in nanoseconds; 0 where it is not known. What the clock did not resolve took as long as it can have taken, and
-    a baseline that it did not resolve, or that was not reached in the time, what `do_bench` says in the trusted runner."""
-    time_ns = median(measurement.certified) or float(measurement.bound_ns)
+    """A ratio, or a time in nanoseconds; 0 where it is not known. What the clock did not resolve took as long as it can have taken, or as
+    long as the clock itself. A baseline that it did not resolve, or not reach, took what the trusted runner's `do_bench` says."""
+    times_ns = (median(measurement.certified), float(measurement.bound_ns), float(measurement.floor_ns))
+    time_ns = next((one for one in times_ns if one > 0), 0.0)
     if ranking.score_kind is ScoreKind.TIME:
         return time_ns
     sampled = (one.get(ranking.baseline) for one in (measurement.baselines, measurement.reported_baselines))
-    baseline_ns = next((found for one in sampled if one is not None and (found := median(one)) > 0), 0.0)
+    baselines_ns = [median(one) for one in sampled if one is not None]
+    baseline_ns = next((one for one in baselines_ns if one > 0), float(measurement.floor_ns) if baselines_ns else 0.0)
     return baseline_ns / time_ns if time_ns > 0 else 0.0
 
 

@@ -83,10 +83,11 @@ async def test_an_honest_kernel_has_a_score_of_three_processes(closed_boxes: Gra
     assert report.process_count == 3 and [type(fact) for fact in found.facts].count(wire.Load) == 3
     assert len([trial for trial in report.trials if trial.phase is wire.TrialPhase.VERIFY]) == 3 * 2
     assert sorted(row.workload_id for row in report.measurements) == ["n1048576", "n4099"]
-    assert report.score is not None and 0 < report.score.low <= report.score.value <= report.score.high
-    if "SPEEDUP_NOT_RESOLVED" in report.flags:  # a machine too busy for the host's clock
-        assert "PRACTICE_SCORE" in report.flags
+    for_practice = "PRACTICE_SCORE" in report.flags  # on a machine too busy for the host's clock
+    assert (report.score is None) is ("NOT_SCORED" in report.flags)
+    if report.score is None or for_practice:
         return
+    assert report.score is not None and 0 < report.score.low <= report.score.value <= report.score.high
     (eager,) = [one for one in report.speedups if one.baseline == "eager"]
     assert report.score.value == pytest.approx(eager.ratio)
 

@@ -169,7 +169,8 @@ def test_the_emulated_device_has_a_score_for_practice(kind: ScoreKind, score: tu
 
 
 @pytest.mark.parametrize(
-    "row", [practice(1000, clock=wire.Clock.DEVICE_EVENTS), replace(practice(1000), baselines={}), replace(practice(0), bound_ns=0)]
+    "row",
+    [practice(1000, clock=wire.Clock.DEVICE_EVENTS), replace(practice(1000), baselines={}), replace(practice(0), bound_ns=0, floor_ns=0)],
 )
 def test_no_other_score_is_for_practice(row: wire.Measurement) -> None:
     """A GPU's clock that resolved nothing says nothing; what has no time has no score. The control: no time is its bound."""
@@ -180,6 +181,8 @@ def test_no_other_score_is_for_practice(row: wire.Measurement) -> None:
     assert found is not None and found.value == pytest.approx(3.0)
     processes[1][7] = replace(practice(0), baselines={}, reported_baselines=practice(0).baselines)
     assert folded(processes).score == found
+    processes[1][7] = replace(practice(0, eager=0), bound_ns=-5)
+    assert folded(processes).score is not None  # both took as long as the clock itself
     processes[1][7] = row
     report = folded(processes)
     assert report.verdict is Verdict.ACCEPTED and report.score is None and "NOT_SCORED" in report.flags
