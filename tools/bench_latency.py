@@ -138,7 +138,7 @@ async def _measured(given: argparse.Namespace) -> tuple[list[LatencyCell], list[
     cells: list[LatencyCell] = []
     rounds: list[VariantRound] = []
     for isolation in given.isolations:
-        async with _server(isolation, given.server) as client:
+        async with _server(isolation, given.device, given.server) as client:
             if given.variants:
                 rounds += [one for mode in given.modes for one in await _variants(client, isolation, mode, given.variants)]
                 continue
@@ -235,12 +235,12 @@ def _seconds(spans: Iterable[report_pb2.Span]) -> float:
 
 
 @asynccontextmanager
-async def _server(isolation: str, options: str) -> AsyncIterator[GraderClient]:
+async def _server(isolation: str, device: str, options: str) -> AsyncIterator[GraderClient]:
     """A server of this isolation with all examples, warm where its first call is answered."""
     with tempfile.TemporaryDirectory(prefix="grader-latency-") as name:
         directory = Path(name)
         directory.chmod(0o755)
-        words = ["--listen", f"unix:{directory}/s", "--problems", str(EXAMPLES), "--sandbox", isolation, "--device", "emulated"]
+        words = ["--listen", f"unix:{directory}/s", "--problems", str(EXAMPLES), "--sandbox", isolation, "--device", device]
         server = host.Process("grader.server.main", [*words, "--log-level", "warning", *shlex.split(options)], directory / "state")
         server.start()
         try:
@@ -290,6 +290,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=6, metavar="N", help="gradings of each kernel, cold and again cached (6)")
     made.add_argument("--pause", type=float, default=0.0, metavar="S", help="between two gradings, as of somebody who edits (0)")
     made.add_argument("--variants", type=int, default=0, metavar="N", help="instead: so many variants of a matmul at once")
+    made.add_argument("--device", default="emulated", help="what kernels are run on: emulated, cuda, cuda:INDEX (emulated)")
     made.add_argument("--server", default="", metavar="OPTIONS", help="further options of grader-server, such as '--warm-boxes 0'")
     made.add_argument("--json", action="store_true", help="print one JSON object")
     made.set_defaults(load=" ".join(f"{one:.1f}" for one in os.getloadavg()))

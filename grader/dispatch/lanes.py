@@ -147,7 +147,7 @@ class QueuedReservation:
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.here = choice, lane
         self._lanes = lanes
-        self._kept = self._idle = False
+        self._idle = False
 
     @property
     def gpu(self) -> GpuAccess | None:
@@ -161,7 +161,7 @@ class QueuedReservation:
 
     @property
     def idle(self) -> bool:
-        """Whether the lane was free when its environment was asked for; a GPU is kept for this seat since."""
+        """Whether the lane was free when its environment was asked for."""
         return self._idle
 
     async def environment(self) -> wire.Environment:
@@ -170,25 +170,19 @@ class QueuedReservation:
             await asyncio.wait([self.here.carer], timeout=CHECK_PATIENCE_S)
         if self.here.standing is LaneStatus.FREE:
             self._idle = True
-            # A box that waits has opened its GPU already: nobody else may be there, and no check of the device meanwhile.
-            self._kept = self.here.gpu is not None
-            self.here.standing = LaneStatus.TAKEN if self._kept else LaneStatus.FREE
         elif self.here.known:  # somebody else's untrusted code may run there: no judge is started next to it
             return self.here.environment
         try:
             return await self.here.look_up()
         except JudgeBroken:
-            if self._kept or self.here.standing is LaneStatus.FREE:
-                self._kept = False
+            if self.here.standing is LaneStatus.FREE:
                 self._lanes.health_check(self.here)
             raise
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[DeviceLane]:
         """Wait for the lane or for another like it; when it is left, its device is looked after before the next one gets it."""
-        if not self._kept:
-            self.move(await self._lanes.take(self))
-        self._kept = False
+        self.move(await self._lanes.take(self))
         try:
             await self.here.look_up()
             yield self.here
@@ -202,12 +196,9 @@ class QueuedReservation:
         self.here = lane
 
     def leave(self) -> None:
-        """Give the lane back that was kept and not used."""
+        """Leave the lane to others."""
         self.here.seated -= 1
         self.here.used_s = time.monotonic()
-        if self._kept:
-            self._kept = False
-            self.here.standing = LaneStatus.FREE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,7 +329,7 @@ class Lanes:
     def _assign_waiting(self) -> None:
         """Give free lanes to those who wait, in order; tell those for whom there is none any more.
 
-        Who sits at a lane has a box there that has opened its GPU: it is dealt to before others, but for those who have waited for long.
+        Who sits at a lane has a box for its GPU: it is dealt to before others, but for those who have waited for long.
         """
         self._waiting = [one for one in self._waiting if self._still_waits(one)]
         long_ago = asyncio.get_running_loop().time() - FAITHFUL_S

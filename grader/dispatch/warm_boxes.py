@@ -2,14 +2,16 @@
 
 Each is started and has imported everything by itself: its own address layout, its own secrets, its own uid. It is used for one job and then
 removed. Nothing of a submission is in it until it is taken. A box is kept ready of each specification that was asked for last, and at least
-twice, and several of the very last one, for those who submit again and again. One is started only while nothing is timed on this host, and
-one at a time. An import slows a job that runs: while jobs come with pauses in between, boxes are started in the pauses; a second one of a
-kind is in any case.
+twice, and several of the very last one, for those who submit again and again. A box for a GPU does not open it while it waits.
+
+Boxes are started one at a time, and not next to a measurement that would feel it. An import slows a job that runs: while jobs come with
+pauses in between, boxes are started in the pauses; a second one of a kind is in any case.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,7 +32,8 @@ IDLE_S = 0.5  # without a job, after which more than one of a kind is started
 PAUSE_S = 5.0  # after one that did not start
 KEYS_KEPT = 64
 REPEATED = 2  # times that a specification was asked for: what was wanted once is often wanted never again
-BOX_BYTES = 160 * 1024 * 1024  # of a box that has imported torch
+BOX_BYTES, GPU_BOX_BYTES = 160 * 1024 * 1024, 320 * 1024 * 1024  # of a box that has imported torch, and torch for CUDA
+CORES_TO_SPARE = 8  # a judge with its baseline and a kernel keep three busy
 SPARE_BYTES = 2 * 1024 * 1024 * 1024  # so much of the host's memory stays free
 
 log = structlog.get_logger()
@@ -70,7 +73,7 @@ class WarmBoxes:
     """Keeps at most `size` boxes ready. Use as an async context; what is left is ended when it is left.
 
     from_count: how often a specification was asked for before a box of it waits. place: makes what a box needs of the host.
-    fingerprint: of what boxes are made of. memory: free bytes of the host. clock: seconds.
+    fingerprint: of what boxes are made of. memory: free bytes of the host. clock: seconds. cores: of the host.
     """
 
     def __init__(
@@ -84,10 +87,12 @@ class WarmBoxes:
         clock: Callable[[], float] = time.monotonic,
         from_count: int = REPEATED,
         idle_s: float = IDLE_S,
+        cores: int | None = None,
     ) -> None:
         self._isolation, self._place, self._size = isolation, place, size
         self._fingerprint, self._memory, self._clock = fingerprint, memory, clock
         self._from_count, self._idle_s = from_count, idle_s
+        self._cores = cores or os.cpu_count() or 1
         self._wanted: OrderedDict[WarmKey, int] = OrderedDict()  # how often each was asked for; the last one at the end
         self._waiting: dict[WarmKey, list[_WarmBox]] = {}  # no list is empty
         self._job_count, self._idle_from_s, self._room_left = 0, clock(), False
@@ -148,8 +153,7 @@ class WarmBoxes:
         self._changed.set()
 
     async def _take(self, spec: BoxSpec) -> _WarmBox | None:
-        # A box that waits next to a GPU has opened it, and the check of the device after a job would find it there.
-        if self._size <= 0 or spec.gpu is not None:
+        if self._size <= 0:
             return None
         key = warm_key(spec, await self._fingerprint())
         self._wanted[key] = self._wanted.pop(key, 0) + 1
@@ -172,7 +176,7 @@ class WarmBoxes:
             self._changed.clear()
             self._drop_outdated()
             key = self._next_wanted()
-            if key is not None and not self._timing:
+            if key is not None and not self._disturbs(key):
                 await self._fill(key)
                 continue
             with suppress(TimeoutError):
@@ -181,7 +185,8 @@ class WarmBoxes:
 
     def _next_wanted(self) -> WarmKey | None:
         """The specification that was asked for last and has no box, if there is room for one more; then the very last one again."""
-        room = min(self._size, self._waiting_count + max(0, (self._memory() - SPARE_BYTES) // BOX_BYTES))
+        box_bytes = max((BOX_BYTES if key.spec.gpu is None else GPU_BOX_BYTES for key in self._wanted), default=BOX_BYTES)
+        room = min(self._size, self._waiting_count + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
         recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
         if self._job_count and not self._hurried:
             return None
@@ -233,23 +238,28 @@ class WarmBoxes:
         box = _WarmBox(partial(self._start, key.spec), self._clock())
         kept = False
         try:
-            kept = await self._imported(box)
+            kept = await self._imported(box, key)
             if kept:
                 self._waiting.setdefault(key, []).append(box)
         finally:
             if not kept:
                 self._end(box)
-        if not kept and not self._timing:  # not for a measurement: it does not start here
+        if not kept and not self._disturbs(key):  # not for a measurement: it does not start here
             self._wanted.pop(key, None)
             await asyncio.sleep(PAUSE_S)
 
-    async def _imported(self, box: _WarmBox) -> bool:
-        """Whether it has imported everything before something is timed."""
+    def _disturbs(self, key: WarmKey) -> bool:
+        """Whether an import would be next to something that is timed and feels it. A GPU does not, on a host with cores to spare: the boxes
+        and the builds of jobs that wait for the GPU are next to what is timed there, too."""
+        return bool(self._timing) and (key.spec.gpu is None or self._cores < CORES_TO_SPARE)
+
+    async def _imported(self, box: _WarmBox, key: WarmKey) -> bool:
+        """Whether it has imported everything before something is timed that feels it."""
         imported = asyncio.create_task(box.imported())
         try:
             async with asyncio.timeout(IMPORT_S):
                 while not imported.done():
-                    if self._timing:
+                    if self._disturbs(key):
                         return False
                     self._changed.clear()
                     changed = asyncio.create_task(self._changed.wait())

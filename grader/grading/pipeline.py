@@ -256,8 +256,8 @@ async def _judged(lane: Lane, job: wire.Job, taken: RunBox, *, met_before: bool)
 async def started_early(
     seat: LaneReservation, start: Callable[[], AbstractAsyncContextManager[RunBox]]
 ) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[RunBox]]]:
-    """Start the run box while the kernel is being built, if its device is free, or is a GPU, which it then leaves alone until it has a job;
-    else when it is first asked for.
+    """Start the run box while the kernel is being built, if its device is free, or is a GPU, which it leaves alone until it has a job; else
+    when it is first asked for.
 
     The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left. One
     that has waited for too long, or for another GPU, is replaced; anybody who takes a second one gets a new one.
@@ -336,7 +336,7 @@ def _run_spec(
     out_dir: Path | None = None,
 ) -> BoxSpec:
     """A run box. out_dir: what a profiler, and the runner under it, may write to; else it has no such place."""
-    # On a GPU whatever the language, for do_bench; the device itself is opened early only where nobody else is timed on it.
+    # On a GPU whatever the language, for do_bench; the GPU itself is opened once the box has its job.
     new = lease.submission.new
     language = languages()[new.language]
     options: tuple[str, ...] = ("--language", language.module)
@@ -344,7 +344,7 @@ def _run_spec(
         options += (WAIT, "{link}")
     if seat.gpu is not None or language.needs_torch or out_dir is not None:
         options += ("--preload", "torch")
-    if seat.gpu is not None and seat.idle:
+    if seat.gpu is not None:
         options += ("--device", seat.kind)
     command: tuple[str, ...] = ()
     directory: Path | None = None

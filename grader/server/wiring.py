@@ -149,12 +149,11 @@ def _builders(settings: Settings, gpu_count: int, emulated_count: int) -> int:
 
 
 def _warm_count(asked: int | None, lane_count: int, gpu_count: int) -> int:
-    """How many run boxes wait for a job on the emulated device. By default none next to a GPU, where an import disturbs what is timed."""
-    if lane_count + gpu_count == 0:
-        return 0
-    if asked is not None:
-        return asked
-    return 0 if gpu_count else lane_count + WARM_MORE
+    """How many run boxes wait for a job: as many as were asked for, else two more than there are lanes; none without a lane."""
+    lanes = lane_count + gpu_count
+    if lanes == 0 or asked is not None:
+        return asked or 0 if lanes else 0
+    return lanes + WARM_MORE
 
 
 async def _toolchain(isolation: Isolation, boxes: BoxSettings) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
-from sandbox.protocol.gate import FINE, WARM_COUNT, Answer, Call, Gate, Operation, Status
+from sandbox.protocol.gate import FINE, Answer, Call, Gate, Operation, Status
 
 ITEM_BYTES = (2, 4, 8)
 REUSE_COUNT, REUSE_LIMIT_BYTES = 16, 256 << 20
@@ -145,7 +145,7 @@ def _launch(
         return Answer(status=Status.OK, samples_ns=samples)
     if placed.verifying:
         placed.kernel.take_error()  # of an earlier call
-    for _ in range(WARM_COUNT if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
+    for _ in range(gate.call().count if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
         _start(operation, placed, device)
         device.synchronize()
         if placed.verifying:

@@ -26,7 +26,6 @@ SAMPLE_LIMIT_NS = 1 << 53  # a hundred days; a report keeps nanoseconds in 63 bi
 CUT = "cut"  # the first line of an observation that did not fit into its answer
 MESSAGE_LIMIT_BYTES = 2048
 NAP_S = 50e-6
-WARM_COUNT = 3  # launches that a WARM makes
 
 
 class Operation(IntEnum):
@@ -38,7 +37,7 @@ class Operation(IntEnum):
     FLOOR = 4  # the least that it can cost: as NULL without the copy, and `done` before the kernel has run
     BENCH = 5  # do_bench on the first placement: a claim
     STIR = 6  # allocate and free memory of random sizes, filled with NaN
-    WARM = 7  # some launches on inputs of an earlier call, so that the host's code is not cold when the clock runs
+    WARM = 7  # `count` launches on inputs of an earlier call, so that the host's code is not cold when the clock runs
     WARM_NULL = 8
     EXIT = 9
     LOAD = 11  # load the artifact: the first call, and the first moment at which something of the submission runs

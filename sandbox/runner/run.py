@@ -16,7 +16,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from sandbox.devices import Device, open_device
+from sandbox import devices
+from sandbox.devices import Device
 from sandbox.languages.registry import implementation
 from sandbox.launch.kernel import Loaded
 from sandbox.launch.loop import Profile, failure, serve
@@ -36,13 +37,13 @@ CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the
 def main(argv: list[str] | None = None) -> int:
     """Serve one judge until it says EXIT."""
     arguments = sys.argv[1:] if argv is None else argv
-    warm = preload(arguments)  # while the kernel is still being built
+    preload(arguments)  # while the kernel is still being built
     if WAIT in arguments and not wait_for_job(Path(arguments[arguments.index(WAIT) + 1])):
         return 0
     link = _connect(arguments[0])
     job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
     job = replace(job, templates=link_protocol.Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
-    device = warm if warm is not None and job.device_kind == warm.KIND else open_device(job.device_kind)
+    device = devices.open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
     first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
     try:
@@ -77,8 +78,8 @@ def _profiler(arguments: list[str], kernel: Loaded, device: Device) -> Profile |
     return partial(profile, kernel=kernel, device=device, out_dir=Path(arguments[arguments.index(PROFILE) + 1]))
 
 
-def preload(arguments: list[str]) -> Device | None:
-    """Import and open what the command line names, before there is a job."""
+def preload(arguments: list[str]) -> None:
+    """Import what the command line names, before there is a job. A device is not opened: a box that waits leaves a GPU alone."""
     fix_triton_key()
     gc.disable()  # a third of the import of torch would go into looking for garbage
     if "--language" in arguments:
@@ -88,13 +89,10 @@ def preload(arguments: list[str]) -> Device | None:
 
         if torch.version.cuda is not None:
             import triton.testing  # noqa: F401
+    if "--device" in arguments:
+        devices.implementation(arguments[arguments.index("--device") + 1])
     gc.freeze()  # nor is all that looked at later
     gc.enable()
-    if "--device" not in arguments:
-        return None
-    device = open_device(arguments[arguments.index("--device") + 1])
-    device.do_bench(lambda: None, 1_000_000)
-    return device
 
 
 def wait_for_job(directory: Path) -> bool:

@@ -30,7 +30,8 @@ from tests.honest.kernel_files import HERE as HONEST
 
 LOCKS = Path(tempfile.gettempdir()) / f"grader-gpu-tests-{os.geteuid()}"
 HIDDEN = (PROBLEM, PROBLEMS, HONEST / "problems")  # from boxes
-BOX_PROGRAMS = (b"sandbox.runner.run", b"sandbox.builder.build")
+RUNNER = b"'sandbox.runner.run'"  # as the command line of a box has it
+BOX_PROGRAMS = (RUNNER, b"'sandbox.builder.build'")
 
 GradedAhead = Mapping[str, asyncio.Task[Graded]]  # by the id of the case
 
@@ -164,7 +165,8 @@ def boxes(state_id: str) -> int:
 
 def _is_box(process: Path) -> bool:
     try:
-        return any(word in BOX_PROGRAMS for word in (process / "cmdline").read_bytes().split(b"\0"))
+        command = (process / "cmdline").read_bytes()
+        return any(program in command for program in BOX_PROGRAMS)
     except OSError:  # it ended meanwhile
         return False
 

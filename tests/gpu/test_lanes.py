@@ -1,20 +1,34 @@
-"""Two lanes on two GPUs do twice the jobs in about the same time."""
+"""Several lanes on the GPUs of one host: how much more they grade, how alike the GPUs are, and what one of them sees of another.
+
+Lanes that a case does not use are cordoned. A lane's time is from having the device to giving it back.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 
+from grader.dispatch.gpus import Gpu
+from grader.observability.observer import LaneState
+from grader.server.wiring import WARM_MORE
 from sandbox.protocol import wire
+from tests.exploits.attack_files import Kernel, attacks_on_a_gpu
 from tests.gpu.conftest import count_of, show_flow_only
 from tests.gpu.report import Report, Section
 from tests.gpu.test_examples import Example, all_examples
-from tests.harness.grading import Conditions, Grading, grader, usable_gpus
+from tests.gpu.test_exploits import complaints, problem_of
+from tests.harness.grading import Conditions, Graded, Grading, grader, usable_gpus
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 MIX = (
     "vector_add/float4_with_tail.cu",
@@ -24,62 +38,237 @@ MIX = (
     "vector_add/off_by_one.cu",
     "row_softmax/block_tree.cu",
 )
+SAME = MIX[:3]
+LANE_COUNTS = (1, 2, 4, 8)
 JOB_COUNT = 12
-RATIO_LIMIT = 1.15
+SCALE_SHARE = 0.925  # of what so many single lanes would grade: 3.7 times with four
 CONDITIONS = Conditions(measure_s=1.0)
 AHEAD = 2  # jobs a lane that build, or have a box made ready, while it is taken
+LONG_NS, ALIKE_LIMIT = 100_000, 0.1  # shorter kernels differ by more, for the time is mostly that of a launch
+WORK = (wire.Step.VERIFY, wire.Step.MEASURE, wire.Step.BASELINE)
+ATTACK_SLICE = 8  # every so manieth of the attacks that no one accepts
+AWAY_COUNT = 8
+LOOK_AGAIN_S, BACK_S = 10.0, 120.0  # a quarantined lane is looked at again; how long until it is back
+HOLD = "import torch, time; kept = torch.ones(1 << 20, device='cuda'); print('held', flush=True); time.sleep(600)"
+REACHES = """
+import ctypes, os
+
+def reached():
+    own = {line.split()[-1] for line in open("/proc/self/maps") if "/dev/nvidia" in line}
+    own |= {os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{one}")}
+    found = []
+    for number in range(16):
+        place = f"/dev/nvidia{number}"
+        if place not in own:
+            try:
+                os.close(os.open(place, os.O_RDWR))
+                found.append(place)
+            except OSError:
+                pass
+    count = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        driver.cuInit(0)
+        driver.cuDeviceGetCount(ctypes.byref(count))
+    except OSError:
+        pass
+    return found + [f"GPU {number}" for number in range(1, count.value)]
+
+"""
 
 
-async def test_two_lanes_do_twice_the_jobs_of_one(
-    request: pytest.FixtureRequest, section: Section, gpu_report: Report, device: str
-) -> None:
-    """2N jobs on two take at most 1.15 times as long as N on one, and every verdict is right."""
-    gpus = usable_gpus((0, 1)) if device == "cuda" else ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The fleet of this host, and the device of each of its lanes."""
+
+    grading: Grading
+    devices: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    mix: tuple[Example, ...]
+
+    @contextmanager
+    def only(self, count: int) -> Iterator[None]:
+        """Use so many of the lanes."""
+        names = [one.name for one in self.grading.fleet.lanes()] if self.gpus else []
+        self.grading.fleet.cordon({name for name in names if name not in self.devices[:count]})
+        try:
+            yield
+        finally:
+            self.grading.fleet.cordon(())
+
+    async def grade(self, example: Example, device: str = "", mode: wire.Mode = wire.Mode.BENCHMARK) -> Graded:
+        """Grade on a device, by default on any."""
+        return await self.grading.grade(
+            example.problem, example.source, language=example.language, mode=mode, device=device or None, conditions=CONDITIONS
+        )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def host(request: pytest.FixtureRequest, gpu_report: Report, device: str) -> AsyncIterator[Host]:
+    """All GPUs of this host; everything is built, and each lane's judge has compiled and timed the baselines."""
+    gpus = usable_gpus() if device == "cuda" else ()
     if device == "cuda" and len(gpus) < 2:
         pytest.skip(f"this host has {len(gpus)} usable GPUs; two are needed")
     examples = {example.name: example for example in all_examples()}
-    mix, count = [examples[name] for name in MIX], count_of(request.config, JOB_COUNT)
-    single = [f"cuda:{gpu.index}" for gpu in gpus] or [device]
-    walls_s = []
-    isolation = request.config.getoption("gpu_isolation")
-    async with grader(isolation=isolation, lanes=tuple(range(len(gpus))), emulated_count=2, device=device) as grading:
+    isolation, mix = request.config.getoption("gpu_isolation"), tuple(examples[name] for name in MIX)
+    lanes, warm = tuple(range(len(gpus))), (len(gpus) or 2) + WARM_MORE
+    async with grader(
+        isolation=isolation, lanes=lanes, emulated_count=2, device=device, warm_count=warm, look_again_s=LOOK_AGAIN_S
+    ) as grading:
         gpu_report.describe(await grading.environment())
+        made = Host(grading=grading, devices=tuple(f"cuda:{gpu.index}" for gpu in gpus) or (device, device), gpus=gpus, mix=mix)
         await grading.prebuild((one.problem, one.source, one.language) for one in mix)
-        await asyncio.gather(*(_warm(grading, mix, lane) for lane in single))
-        for lanes, wanted in ((1, single[0]), (2, device)):
-            begun = time.monotonic()
-            right = await _right_count(grading, [mix[at % len(mix)] for at in range(count)] * lanes, lanes, wanted)
-            walls_s.append(time.monotonic() - begun)
-            jobs = count * lanes
-            section.table("lanes", "jobs", "wall time, s", "jobs a minute", "verdicts as expected").add(
-                lanes, jobs, f"{walls_s[-1]:.1f}", f"{60 * jobs / walls_s[-1]:.1f}", f"{right} of {jobs}"
-            )
-            assert right == jobs
-    section.raw["wall_s"] = walls_s
-    show_flow_only(device)
-    assert walls_s[1] / walls_s[0] <= RATIO_LIMIT
+        of_problems = {one.problem.problem_id: one for one in mix if one.expected == "ACCEPTED"}.values()
+        await asyncio.gather(*(made.grade(one, lane) for one in of_problems for lane in dict.fromkeys(made.devices)))
+        yield made
 
 
-async def _warm(grading: Grading, mix: Sequence[Example], device: str) -> None:
-    """Let the lane's judge compile each problem's baselines."""
-    for example in {one.problem.problem_id: one for one in mix if one.expected == "ACCEPTED"}.values():
-        await grading.grade(example.problem, example.source, language=example.language, device=device, conditions=CONDITIONS)
+@pytest.fixture(scope="module")
+def rates() -> dict[int, float]:
+    """Jobs a minute by the number of lanes."""
+    return {}
 
 
-async def _right_count(grading: Grading, jobs: Sequence[Example], lanes: int, device: str) -> int:
-    """Grade them all; how many had the verdict that they should have."""
-    free = asyncio.Semaphore(lanes * (1 + AHEAD))
+@pytest.mark.parametrize("lanes", LANE_COUNTS)
+async def test_lanes_grade_side_by_side(
+    request: pytest.FixtureRequest, host: Host, rates: dict[int, float], section: Section, device: str, lanes: int
+) -> None:
+    """N times as many jobs a minute on N lanes, less 7.5 %, and every verdict is right."""
+    if lanes > len(host.devices):
+        pytest.skip(f"this host has {len(host.devices)} lanes")
+    jobs = [host.mix[at % len(host.mix)] for at in range(count_of(request.config, JOB_COUNT) * lanes)]
+    free, begun = asyncio.Semaphore(lanes * (1 + AHEAD)), time.monotonic()
 
-    async def one(example: Example) -> bool:
+    async def one(example: Example) -> Graded:
         async with free:
-            graded = await grading.grade(
-                example.problem,
-                example.source,
-                language=example.language,
-                mode=wire.Mode.BENCHMARK,
-                device=device,
-                conditions=CONDITIONS,
-            )
-        return graded.is_one_of((example.expected,))
+            return await host.grade(example)
 
-    return sum(await asyncio.gather(*map(one, jobs)))
+    with host.only(lanes):
+        graded = await asyncio.gather(*map(one, jobs))
+    wall_s = time.monotonic() - begun
+    rates[lanes] = 60 * len(jobs) / wall_s
+    right = sum(each.is_one_of((job.expected,)) for each, job in zip(graded, jobs, strict=True))
+    more = f"{rates[lanes] / rates[1]:.2f}" if 1 in rates else "-"
+    spans = [_lane_spans(each) for each in graded]
+    share = _seconds(spans, WORK) / (wall_s * lanes)
+    section.table(
+        "lanes", "jobs", "wall time, s", "jobs a minute", "of one lane's", "of the lanes' time verifying or timing", "verdicts as expected"
+    ).add(lanes, len(jobs), f"{wall_s:.1f}", f"{rates[lanes]:.1f}", more, f"{100 * share:.0f} %", f"{right} of {len(jobs)}")
+    steps = [step for step in wire.Step if _seconds(spans, (step,)) > 0]
+    for step in steps:
+        each = _seconds(spans, (step,)) / len(jobs)
+        section.table("lanes", "step", "s a job", title="What a lane's time goes into").add(lanes, step.value, f"{each:.2f}")
+    assert right == len(jobs)
+    show_flow_only(device)
+    assert lanes == 1 or rates[lanes] >= SCALE_SHARE * lanes * rates[1]
+
+
+async def test_gpus_of_one_type_are_alike(host: Host, section: Section, device: str) -> None:
+    """The same kernels on all GPUs at once: their times and their speedups, as the ratio of the slowest GPU to the quickest."""
+    examples = [one for one in host.mix if one.name in SAME]
+    far = []
+    for example in examples:
+        graded = await asyncio.gather(*(host.grade(example, name) for name in host.devices))
+        assert {one.verdict for one in graded} == {"ACCEPTED"}
+        show_flow_only(device)
+        assert len({one.report.environment.device_uuid for one in graded if one.report.environment}) == len(host.devices)
+        for at, first in enumerate(graded[0].report.measurements):
+            measured = [one.report.measurements[at] for one in graded]
+            times_ns = [statistics.median(one.certified.durations_ns) for one in measured]
+            eager_ns = [statistics.median(one.baselines["eager"].durations_ns) for one in measured if "eager" in one.baselines]
+            ratios = [speedup.ratio for one in measured for speedup in one.speedups if speedup.baseline == "eager"]
+            spreads = [f"{max(values) / min(values):.4f}" if values else "-" for values in (times_ns, eager_ns, ratios)]
+            section.table(
+                *("kernel", "workload", "GPUs", "quickest, us", "kernel, slowest to quickest", "PyTorch, the same", "speedup, the same"),
+                title="The same kernel on each GPU",
+            ).add(example.name, first.workload_id, len(measured), f"{min(times_ns) / 1000:.2f}", *spreads)
+            if min(times_ns) >= LONG_NS and max(times_ns) > (1 + ALIKE_LIMIT) * min(times_ns):
+                far.append((example.name, times_ns))
+    assert far == []
+
+
+async def test_attacks_on_all_lanes_at_once(host: Host, section: Section, device: str) -> None:
+    """A slice of the attacks, each on every GPU at the same time: none is accepted anywhere, and a right kernel is afterwards."""
+    kernels = [one for one in attacks_on_a_gpu() if not one.no_gain][::ATTACK_SLICE]
+    wrong: list[str] = []
+
+    async def attack(kernel: Kernel, lane: str) -> str:
+        graded = await host.grading.grade(
+            problem_of(kernel), kernel.sources(), language=kernel.language, mode=wire.Mode.RANKED, device=lane, conditions=CONDITIONS
+        )
+        wrong.extend(f"{kernel.name} on {lane}: {text}" for text in complaints(kernel, graded))
+        return graded.verdict
+
+    await host.grading.prebuild((problem_of(one), one.sources(), one.language) for one in kernels)
+    for kernel in kernels:
+        verdicts = await asyncio.gather(*(attack(kernel, lane) for lane in host.devices))
+        found = ", ".join(f"{verdicts.count(one)} {one}" for one in dict.fromkeys(verdicts))
+        section.table("attack", "verdicts", title="Attacks on all lanes at once").add(kernel.name, found)
+    after = await asyncio.gather(*(host.grade(host.mix[0], lane, wire.Mode.TEST) for lane in host.devices))
+    assert [one.verdict for one in after] == ["ACCEPTED"] * len(host.devices)
+    assert wrong == []
+
+
+async def test_a_box_reaches_no_other_gpu(host: Host, section: Section, device: str) -> None:
+    """It finds the nodes of no other GPU, and the driver shows it one. The control: this process finds the others."""
+    source = f"{REACHES}\nprint(f'reached: {{reached()}}')\n\ndef solve(a, b):\n    return a + b\n"
+    example = host.mix[0]
+    graded = await asyncio.gather(
+        *(
+            host.grading.grade(example.problem, source, language="python", mode=wire.Mode.TEST, device=lane, conditions=CONDITIONS)
+            for lane in host.devices
+        )
+    )
+    assert [one.verdict for one in graded] == ["ACCEPTED"] * len(graded), graded[0].explanation
+    section.notes.append(f"What a box reaches of other GPUs: {'; '.join(one.output.strip() for one in graded)}")
+    assert all("reached: []" in one.output for one in graded)
+    show_flow_only(device)
+    own = await asyncio.create_subprocess_exec(sys.executable, "-c", f"{REACHES}\nprint(reached())", stdout=asyncio.subprocess.PIPE)
+    printed, _ = await own.communicate()
+    assert printed.decode().count("/dev/nvidia") >= len(host.devices)
+
+
+async def test_a_quarantined_lane_is_left_out_and_comes_back(host: Host, section: Section, device: str) -> None:
+    """While a process that is not ours sits on the first GPU, the others grade; once it has gone, the lane is back."""
+    show_flow_only(device)
+    first, name = host.gpus[0], host.devices[0]
+    await host.grade(host.mix[0], name, wire.Mode.TEST)
+    environment = {"CUDA_VISIBLE_DEVICES": first.uuid, "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, env=environment) as stranger:
+        try:
+            assert stranger.stdout is not None
+            await asyncio.to_thread(stranger.stdout.readline)
+            last = await host.grade(host.mix[0], name, wire.Mode.TEST)
+            took_s = await _until(host, name, LaneState.QUARANTINED)
+            graded = await asyncio.gather(*(host.grade(host.mix[0], mode=wire.Mode.TEST) for _ in range(AWAY_COUNT)))
+        finally:
+            stranger.kill()
+    back_s = await _until(host, name, LaneState.FREE)
+    again = await host.grade(host.mix[0], name, wire.Mode.TEST)
+    used = {one.report.environment.device_uuid for one in graded if one.report.environment}
+    section.notes.append(
+        f"With a stranger on {name}: quarantined {took_s:.0f} s after a job, {AWAY_COUNT} submissions on {len(used)} other GPUs; back "
+        f"{back_s:.0f} s after the stranger had gone."
+    )
+    assert {one.verdict for one in (last, *graded, again)} == {"ACCEPTED"}
+    assert first.uuid not in used
+
+
+async def _until(host: Host, name: str, state: LaneState) -> float:
+    """How many seconds it takes until a lane is in this state."""
+    begun = time.monotonic()
+    while next(one.state for one in host.grading.fleet.lanes() if one.name == name) is not state:
+        assert time.monotonic() - begun < BACK_S, f"{name} is not {state.name.lower()} after {BACK_S:.0f} s"
+        await asyncio.sleep(0.2)
+    return time.monotonic() - begun
+
+
+def _lane_spans(graded: Graded) -> Sequence[wire.Span]:
+    """The steps of one grading from having the device on."""
+    spans = graded.report.timeline
+    taken = max((at for at, one in enumerate(spans) if one.step is wire.Step.DEVICE), default=len(spans))
+    return spans[taken + 1 :]
+
+
+def _seconds(spans: Sequence[Sequence[wire.Span]], steps: Sequence[wire.Step]) -> float:
+    return sum(one.duration_ns for each in spans for one in each if one.step in steps) / 1e9

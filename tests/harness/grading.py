@@ -23,6 +23,7 @@ from pathlib import Path
 
 from grader.artifacts import ArtifactCache
 from grader.dispatch.gpus import Gpu, discover, why_unusable
+from grader.dispatch.lanes import LOOK_AGAIN_S
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.grading import pipeline
@@ -330,11 +331,13 @@ async def grader(
     artifacts: Path | None = None,
     device: str = "cuda",
     warm_count: int = 0,
+    look_again_s: float = LOOK_AGAIN_S,
 ) -> AsyncIterator[Grading]:
     """A fleet on this host's GPUs, or on those at these places among them, beside emulated devices.
 
     hidden: further paths that boxes do not see. artifacts: the directory of an artifact cache that others use too; without it the cache is
     the fleet's own. device: what submissions ask for where a call names no other. warm_count: how many run boxes wait for a job.
+    look_again_s: from a lane's quarantine to the next look.
     """
     # Short, and open to pass: a box's uid goes through it to its link.
     state = Path(tempfile.mkdtemp(prefix="grader-gpu-"))
@@ -352,6 +355,7 @@ async def grader(
             lane_count=emulated_count,
             builder_count=BUILDER_COUNT,
             warm_count=warm_count,
+            look_again_s=look_again_s,
             cache=ArtifactCache(artifacts, CACHE_BYTES) if cache else None,
         )
         async with fleet:

@@ -26,15 +26,15 @@ class Program:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def until(self, word: str) -> dict[str, str]:
-        """The first line of its log with this word."""
+    def until(self, word: str, count: int = 1) -> dict[str, str]:
+        """The first line of its log with this word, or the one after so many of them."""
         end_s = time.monotonic() + START_S
         while time.monotonic() < end_s:
             ended = self.process.poll() is not None
-            for line in self.log.read_text().splitlines():
-                if f'"{word}"' in line:
-                    found: dict[str, str] = json.loads(line)
-                    return found
+            lines = [line for line in self.log.read_text().splitlines() if f'"{word}"' in line]
+            if len(lines) >= count:
+                found: dict[str, str] = json.loads(lines[count - 1])
+                return found
             if ended:
                 break
             time.sleep(POLL_S)

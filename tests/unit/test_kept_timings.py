@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
+    from sandbox.judge.timing import interleaved
     from sandbox.judge.timing.baseline_slowdown import outdated
-    from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup
+    from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup, with_new_nulls
     from sandbox.judge.timing.kept_timings import KEPT_S, HostActivity, KeptTimings
 
     TIMINGS = SoloTimings(null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]})
@@ -102,9 +104,20 @@ def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
     made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
     assert made.find(problem(), [SMALL], QUIET) is None
     assert made.find(problem("other"), [SMALL], QUIET) == {"small": TIMINGS}
+    assert made.unfit(problem()) and not made.unfit(problem("other"))
     clock.now_s += KEPT_S + 1
+    assert not made.unfit(problem())
     made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
     assert made.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
+
+
+@pytest.mark.parametrize(("clock", "more_ns"), [(wire.Clock.DEVICE_EVENTS, 250), (wire.Clock.HOST, 0)])
+def test_kept_times_have_null_runs_of_now(monkeypatch: pytest.MonkeyPatch, clock: wire.Clock, more_ns: int) -> None:
+    """What the protocol costs by now is in the baselines' runs too, so that a baseline's own time is as it was. Not by the host's clock."""
+    monkeypatch.setattr(interleaved, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
+    found = with_new_nulls(TIMINGS, runner(clock), None)  # type: ignore[arg-type]  # null runs alone need it
+    assert found.run_ns == {"eager": [101_000 + more_ns]} and found.floor_ns[0] == 900 + more_ns
+    assert {copies: taken[0] for copies, taken in found.null_ns.items()} == {False: 1_000 + more_ns, True: 1_000 + more_ns}
 
 
 @pytest.mark.parametrize(
@@ -118,12 +131,15 @@ def test_a_machine_is_quiet_while_others_do_next_to_nothing(used_s: float | None
     assert activity.quiet(core_count) is quiet
 
 
+def runner(clock: wire.Clock) -> Any:
+    """One whose device has this clock."""
+    return type("Runner", (), {"device": type("Device", (), {"CLOCK": clock})()})()
+
+
 def not_fitting(clock: wire.Clock, beside_ns: int, alone_ns: int = 100_000_000, **changed: object) -> bool:
     """Whether a baseline's time next to the subject does not fit 100 us alone, by the host's clock 100 ms."""
-    device = type("Device", (), {"CLOCK": clock})()
-    runner = type("Runner", (), {"device": device})()
     alone = TIMINGS if clock is wire.Clock.DEVICE_EVENTS else replace(TIMINGS, run_ns={"eager": [alone_ns + 1_000]})
-    parties = TimingSetup(subject=runner, trusted=runner, copies=False, alone=alone, budget_s=1.0)
+    parties = TimingSetup(subject=runner(clock), trusted=runner(clock), copies=False, alone=alone, budget_s=1.0)
     measurement = wire.Measurement(
         workload_id="small",
         clock=clock,

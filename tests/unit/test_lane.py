@@ -638,7 +638,7 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
     bench = WorkloadContext(problem=scaled, workload=small, reference=lambda one: [one[0] * one[1]])
     with baseline.serve(scaled, "cuda") as trusted:
         runs = run_batch(trusted, bench, RunOptions(count=4))
-        again = run_batch(trusted, bench, RunOptions(count=4, warm=True))
+        again = run_batch(trusted, bench, RunOptions(count=4, warm_count=3))
     for done in (*runs, *again):
         assert judge_run(done, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
     assert len({done.key for done in (*runs, *again)}) == 8

@@ -51,6 +51,18 @@ def test_a_subject_that_spoils_its_bad_turns_does_not_win_against_itself(scatter
     assert win_share(scatter, count, protected=True) <= 0.001
 
 
+@pytest.mark.parametrize("scatter", [0.013, 0.04])
+@pytest.mark.parametrize("count", [6, 9, 10, 11])
+def test_of_the_first_twelve_its_best_do_not_win_either(scatter: float, count: int) -> None:
+    """With 6 all count; with nine and more the first look may be the last."""
+    assert win_share(scatter, count, protected=True, turns=12) <= 0.003
+
+
+def test_nine_of_twelve_would_win_without_the_allowance() -> None:
+    """The control."""
+    assert win_share(0.04, 9, protected=False, turns=12) > 0.01
+
+
 @pytest.mark.parametrize(("scatter", "share"), [(0.013, 0.01), (0.04, 0.3)])
 def test_with_nine_turns_of_its_choice_it_would(scatter: float, share: float) -> None:
     """The control: three quarters of the 12 turns planned, however many were taken."""

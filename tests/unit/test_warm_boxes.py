@@ -150,14 +150,34 @@ async def test_without_a_pool_every_job_starts_its_own(make, boxes, tmp_path) ->
     assert len(boxes.specs) == 3 and pool.hit_count == 0
 
 
-async def test_no_box_waits_for_a_gpu(make, boxes, tmp_path) -> None:
-    """It would have opened it, and the check of the device after a job would take it for something that the job has left there."""
-    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=1, triton_dir=tmp_path)
+async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
+    """A job on another GPU gets a box of its own."""
+    first, second = (
+        replace(of(tmp_path), gpu=GpuAccess(index=index, uuid=f"GPU-{index}", name="NVIDIA H200", minor=index, triton_dir=tmp_path))
+        for index in range(2)
+    )
     async with make() as pool:
-        for number in range(3):
-            await used(pool, replace(of(tmp_path, number=number), gpu=gpu))
-        await asyncio.sleep(0.02)
-        assert len(boxes.specs) == 3 and boxes.open == [] and pool.hit_count == 0
+        for _ in range(2):
+            await used(pool, first)
+        await until(lambda: pool._waiting)
+        async with pool.run_box(second):
+            assert pool.hit_count == 0
+        async with pool.run_box(first):
+            assert pool.hit_count == 1
+
+
+@pytest.mark.parametrize(("cores", "filled"), [(16, True), (2, False)])
+async def test_a_box_for_a_gpu_is_started_next_to_a_measurement_where_cores_are_free(make, tmp_path, cores, filled) -> None:
+    """The GPU does not feel it; a judge that shares two cores with it does."""
+    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=0, triton_dir=tmp_path)
+    async with make(cores=cores) as pool:
+        pool.times("a", busy=True)
+        for _ in range(2):
+            await used(pool, replace(of(tmp_path), gpu=gpu))
+        await asyncio.sleep(0.05)
+        assert bool(pool._waiting) is filled
+        pool.times("a", busy=False)
+        await until(lambda: pool._waiting)
 
 
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:

@@ -28,6 +28,7 @@ class RayCluster:
         from ray.cluster_utils import Cluster
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        Path(tempfile.gettempdir(), "ray").mkdir(exist_ok=True)  # Ray writes the last cluster's address there
         self.directory = Path(tempfile.mkdtemp(prefix="ray-"))  # short: there are sockets in it
         kept = {"gcs_storage": "rocksdb", "gcs_storage_path": str(self.directory / "head")}
         looks = {"health_check_initial_delay_ms": 1000, "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}
@@ -48,11 +49,11 @@ class RayCluster:
         """Those that work was placed on, in a fixed order; without the head."""
         return sorted(self._cluster.worker_nodes, key=lambda node: int(_raylet(node)))
 
-    def add_node(self) -> None:
-        """Start one more."""
+    def add_node(self, **more: object) -> None:
+        """Start one more. more: what Ray takes, such as num_gpus and labels."""
         for left in reversed(range(START_TRIES)):
             try:
-                self._cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES)
+                self._cluster.add_node(**{"num_cpus": 2, "object_store_memory": STORE_BYTES, **more})
                 return
             except Exception:
                 if not left:

@@ -16,7 +16,7 @@ from sandbox.judge.run.placement import BAND_BYTES, Placement, place, placement_
 from sandbox.judge.run.runner_link import RunnerLink, Silence
 from sandbox.judge.tensors import same_bytes
 from sandbox.protocol import wire
-from sandbox.protocol.gate import WARM_COUNT, Answer, Call, Operation, Status
+from sandbox.protocol.gate import Answer, Call, Operation, Status
 
 PLACE_S, STIR_S = 10.0, 10.0
 ON_NOTHING = (Operation.NULL, Operation.FLOOR)  # nobody reads their inputs: the last call's will do
@@ -78,12 +78,13 @@ LeftOver = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # from the inputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How a run is to be done. warm: see WARM in `sandbox/protocol/gate.py`, as variant and copy_out, which are for the trusted runner."""
+    """How a run is to be done. warm_count: launches of a WARM before it (`sandbox/protocol/gate.py`; also variant and copy_out, which are
+    for the trusted runner)."""
 
     operation: Operation = Operation.CALL
     poison_allocations: bool = False
     stir: bool = False
-    warm: bool = False
+    warm_count: int = 0
     limit_s: float | None = None  # None: the problem's trial_s
     variant: int = 0
     copy_out: bool = False
@@ -133,16 +134,15 @@ def _make_ready(
     reply = runner.call(call, PLACE_S)
     if how.stir and isinstance(reply, Answer) and reply.status is Status.OK:
         reply = runner.call(replace(call, operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
-    if how.warm and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
+    if how.warm_count and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
         for scene in scenes:
             for place, spent in zip(scene.places, bench.spent, strict=True):
                 if place is not None:
                     place.copy_(spent)
         runner.device.synchronize()
         runner.gate.write_scalars(_scalars(bench, bench.spent))
-        reply = runner.call(
-            Call(operation=Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL), WARM_COUNT * limit_s
-        )
+        warm = Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL
+        reply = runner.call(Call(operation=warm, count=how.warm_count), how.warm_count * limit_s)
     return reply
 
 

@@ -15,6 +15,7 @@ from sandbox.judge.run.placement import BATCH_LIMIT, placement_bytes
 from sandbox.judge.run.runner_link import RunnerLink
 from sandbox.judge.run.trial import RunOptions, WorkloadContext, run_batch
 from sandbox.judge.timing.heartbeat import Heartbeat
+from sandbox.judge.timing.interleaved import WARM_COUNT
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Operation
@@ -58,14 +59,13 @@ def time_batches(
     if not size:
         return None
     nulls, taken, begun = [], [], time.monotonic()
+    nothing = RunOptions(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm_count=WARM_COUNT, inspect=False)
     for index in range(BATCH_COUNT + 1):
         if index > 1 and time.monotonic() - begun > BATCHES_S:
             break
-        empty = run_batch(
-            trusted, own, RunOptions(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm=True, inspect=False)
-        )
+        empty = run_batch(trusted, own, nothing)
         nulls.append(empty[0].duration_ns)
-        done = run_batch(subject, bench, RunOptions(count=size, warm=True))
+        done = run_batch(subject, bench, RunOptions(count=size, warm_count=WARM_COUNT))
         for one in done:
             trial = judge_run(one, bench, wire.TrialPhase.CERTIFY, 0)
             yield from signs.emit_if_due()

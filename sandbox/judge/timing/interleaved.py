@@ -36,7 +36,7 @@ OWN_NULL = "the subject's null"
 FLOOR = "floor"
 NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
 ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 24, wire.Clock.HOST: 6}
-WARM = {wire.Clock.DEVICE_EVENTS: True, wire.Clock.HOST: False}
+WARM_COUNT = 3  # launches before a run by device clock
 WARMUP_COUNT = 3
 WARMUP_SHARE = 0.2  # of the budget: by the host's clock a kernel that takes longer is not warmed up again
 REPEAT_LIMIT = 10  # by device clock: ABBAs within a turn
@@ -46,7 +46,7 @@ RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 QUIET_SHARE = 0.75  # of the turns taken; with fewer, all count
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
-WARM_BELOW_NS = 20_000_000  # what takes longer does not feel cold code
+ONCE_ABOVE_NS, COLD_ABOVE_NS = 1_000_000, 20_000_000  # what takes longer needs one of these launches; what takes still longer, none
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
 NOTHING_SEEN = Look(quiet_count=0, widths=())
@@ -123,6 +123,17 @@ class Times:
         return [one for turn in self.taken_ns.get(arm, []) for one in turn]
 
 
+def with_new_nulls(kept: SoloTimings, trusted: RunnerLink, bench: WorkloadContext) -> SoloTimings:
+    """Times of an earlier job with null runs of now, while there is no subject: what the protocol costs changes with the host, by
+    microseconds, and what a baseline takes beyond it does not. By the host's clock the times are as they were."""
+    if trusted.device.CLOCK is wire.Clock.HOST:
+        return kept
+    nulls = {copies: null_runs(trusted, bench, copies=copies) for copies in kept.null_ns}
+    more_ns = round(steady(nulls[True]) - steady(kept.null_ns[True]))
+    runs = {name: [one + more_ns for one in taken] for name, taken in kept.run_ns.items()}
+    return replace(kept, null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=runs)
+
+
 def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str, ...]) -> Generator[wire.Progress, None, SoloTimings]:
     """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled."""
     clock, running, signs = trusted.device.CLOCK, [], Heartbeat(wire.Stage.BASELINE)
@@ -194,14 +205,14 @@ def contestants(parties: TimingSetup, bench: WorkloadContext, own: WorkloadConte
     last_ns = [0]
 
     def subject() -> Run:
-        how = RunOptions(stir=parties.clock is wire.Clock.HOST, warm=WARM[parties.clock] and last_ns[0] < WARM_BELOW_NS)
+        how = RunOptions(stir=parties.clock is wire.Clock.HOST, warm_count=warm_count(parties.clock, last_ns[0]))
         done = run(parties.subject, bench, how)
         last_ns[0] = done.duration_ns
         return done
 
     found: dict[str, Arm] = {SUBJECT: subject}
-    for name in parties.alone.run_ns:
-        found[name] = partial(timed, parties.trusted, own, name)
+    for name, alone_ns in parties.alone.run_ns.items():
+        found[name] = partial(timed, parties.trusted, own, name, min(alone_ns))
         if parties.load is not None:
             found[name] = partial(parties.load.watch, name, found[name])
     if parties.clock is wire.Clock.DEVICE_EVENTS:
@@ -333,9 +344,21 @@ def merge_trials(trials: list[wire.Trial]) -> wire.Trial:
     )
 
 
-def timed(trusted: RunnerLink, bench: WorkloadContext, name: str) -> Run:
-    """One run of a baseline."""
-    how = RunOptions(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s, warm=WARM[trusted.device.CLOCK], inspect=False)
+def warm_count(clock: wire.Clock, launch_ns: int) -> int:
+    """Launches before a run, of a kernel that takes launch_ns: the shorter, the more of its time is code of the host that may be cold."""
+    if clock is wire.Clock.HOST or launch_ns > COLD_ABOVE_NS:
+        return 0
+    return 1 if launch_ns > ONCE_ABOVE_NS else WARM_COUNT
+
+
+def timed(trusted: RunnerLink, bench: WorkloadContext, name: str, about_ns: int = 0) -> Run:
+    """One run of a baseline, which takes about about_ns."""
+    how = RunOptions(
+        variant=VARIANTS[name],
+        limit_s=BASELINE_S + bench.problem.trial_s,
+        warm_count=warm_count(trusted.device.CLOCK, about_ns),
+        inspect=False,
+    )
     done = run(trusted, bench, how)
     if not (isinstance(done.reply, Answer) and done.reply.status is Status.OK):
         raise RuntimeError(f"the baseline's runner did not run {name!r}: {done.reply}")
@@ -354,4 +377,5 @@ def null_runs(
 
 
 def _null(*, copies: bool = False, floor: bool = False) -> RunOptions:
-    return RunOptions(operation=Operation.FLOOR if floor else Operation.NULL, limit_s=BASELINE_S, copy_out=copies, warm=True, inspect=False)
+    operation = Operation.FLOOR if floor else Operation.NULL
+    return RunOptions(operation=operation, limit_s=BASELINE_S, copy_out=copies, warm_count=WARM_COUNT, inspect=False)

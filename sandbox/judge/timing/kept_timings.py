@@ -71,7 +71,7 @@ class KeptTimings:
         """Keep the times of workloads, by name, unless the device was slowed meanwhile, or such times did not fit a while ago."""
         if problem.digest not in self._problems or not problem.digest or throttled(conditions):
             return
-        if self._unfit_since_s.get(problem.digest, -math.inf) > self._clock() - KEPT_S:
+        if self.unfit(problem):
             return
         for workload in problem.workloads:
             if workload.workload_id in timings:
@@ -85,6 +85,10 @@ class KeptTimings:
         oldest_s = self._clock() - KEPT_S
         timings = {name: one.timings for name, one in found.items() if one is not None and one.since_s > oldest_s}
         return timings if len(timings) == len(workloads) and not throttled(conditions) else None
+
+    def unfit(self, problem: wire.ProblemSpec) -> bool:
+        """Whether kept times of this problem did not fit a while ago, so that none are kept now."""
+        return self._unfit_since_s.get(problem.digest, -math.inf) > self._clock() - KEPT_S
 
     def forget(self, problem: wire.ProblemSpec) -> None:
         """Times that did not fit a measurement are not used again, and no others of the problem are kept for a while: a matmul that runs

@@ -1,0 +1,99 @@
+"""Run boxes that wait next to a GPU: they leave it alone, jobs get them, and the lane stays in service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from grader.dispatch.gpus import Gpu
+from grader.observability.observer import LaneState
+from sandbox.protocol import wire
+from tests.gpu.conftest import HIDDEN, RUNNER, one_at_a_time
+from tests.gpu.report import Report, Section
+from tests.gpu.test_examples import Example, all_examples
+from tests.harness.grading import Graded, Grading, grader
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+NAMES = ("vector_add/grid_stride.cu", "tril_matmul/stale_memory.cu", "tril_matmul/correct_2d.cu")
+ROUNDS, WARM_COUNT = 3, 3
+READY_S, POLL_S = 60.0, 0.2
+LOAD_LIMIT_S = 1.0  # without the import of PyTorch, which takes three
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def waiting(request: pytest.FixtureRequest, gpu: Gpu, gpu_report: Report) -> AsyncIterator[Grading]:
+    """A fleet of one GPU whose boxes wait, as a server's do."""
+    with one_at_a_time(gpu.uuid):
+        async with grader(isolation=request.config.getoption("gpu_isolation"), lanes=(0,), hidden=HIDDEN, warm_count=WARM_COUNT) as grading:
+            gpu_report.describe(await grading.environment())
+            await grading.prebuild((one.problem, one.source, one.language) for one in _examples())
+            yield grading
+
+
+async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, section: Section) -> None:
+    """One submission after another, with a pause: the third of a kind loads within a second, and no box is taken for a leftover."""
+    table = section.table("kernel", "round", "verdict", "box waited", "load, s", "total, s")
+    loads = []
+    for example in _examples():
+        for number in range(ROUNDS):
+            hits = waiting.fleet.warm().hit_count
+            graded = await _grade(waiting, example)
+            hit = waiting.fleet.warm().hit_count > hits
+            load_s = sum(one.duration_ns for one in graded.report.timeline if one.step in (wire.Step.BOX, wire.Step.LOAD)) / 1e9
+            table.add(example.name, number + 1, graded.verdict, "yes" if hit else "no", f"{load_s:.2f}", f"{graded.seconds:.2f}")
+            assert graded.is_one_of((example.expected,)), graded.explanation
+            loads += [load_s] if hit else []
+            if number > 0:
+                await _until_waiting(waiting, WARM_COUNT)
+    await waiting.environment()  # waits for the check that follows every job
+    assert [one.state for one in waiting.fleet.lanes() if one.name.startswith("cuda")] == [LaneState.FREE]
+    assert len(loads) >= len(NAMES)
+    assert max(loads) < LOAD_LIMIT_S
+
+
+async def test_a_box_that_waits_has_not_opened_the_gpu(waiting: Grading, section: Section) -> None:
+    """None of its processes has a device node open. The control: one that has a job does."""
+    await _until_waiting(waiting, 1)
+    asleep = await asyncio.to_thread(_runners)
+    job = asyncio.create_task(_grade(waiting, _examples()[-1], wire.Mode.BENCHMARK))
+    at_work: dict[str, set[str]] = {}
+    while not job.done():
+        await asyncio.sleep(POLL_S)
+        at_work |= {pid: nodes for pid, nodes in (await asyncio.to_thread(_runners)).items() if nodes}
+    assert (await job).verdict == "ACCEPTED"
+    section.notes.append(f"{len(asleep)} processes of boxes that wait, with {sum(map(len, asleep.values()))} nodes of GPUs open")
+    assert asleep and not any(asleep.values())
+    assert at_work
+
+
+async def _grade(grading: Grading, example: Example, mode: wire.Mode = wire.Mode.TEST) -> Graded:
+    return await grading.grade(example.problem, example.source, language=example.language, mode=mode)
+
+
+async def _until_waiting(grading: Grading, count: int) -> None:
+    async with asyncio.timeout(READY_S):
+        while grading.fleet.warm().waiting_count < count:
+            await asyncio.sleep(POLL_S)
+
+
+def _examples() -> list[Example]:
+    found = {one.name: one for one in all_examples()}
+    return [found[name] for name in NAMES]
+
+
+def _runners() -> dict[str, set[str]]:
+    """The nodes of GPUs that each runner on this host has open, by its pid."""
+    found: dict[str, set[str]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if RUNNER in (process / "cmdline").read_bytes():
+                opened = {os.readlink(one) for one in (process / "fd").iterdir()}
+                found[process.name] = {one for one in opened if one.startswith("/dev/nvidia")}
+    return found
