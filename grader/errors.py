@@ -15,6 +15,11 @@
     │   ├── PermissionDenied            scope
     │   ├── CompetitionNotFound         competition_id
     │   ├── CompetitionClosed           competition_id, phase
+    │   ├── UserBanned                  competition_id, detail
+    │   ├── WithdrawalRefused           submission_id, detail
+    │   ├── ReloadRefused               detail: the competitions' files
+    │   ├── RegistrationRefused         detail
+    │   ├── RegistrationsLimited        limit, retry_s
     │   ├── RejudgeNotFound             rejudge_id
     │   ├── RejudgeNotReady             rejudge_id, state
     │   ├── RejudgeOutdated             rejudge_id, submission_id
@@ -262,6 +267,70 @@ class CompetitionClosed(CallRefused):
         upcoming = phase == "upcoming"
         when = f"it begins at {time}; submit it then" if upcoming else f"it ended at {time}"
         super().__init__(f"competition {competition_id!r} takes no submissions now: {when}; a submission without a competition is graded")
+
+
+class UserBanned(CallRefused):
+    """The organisers have banned the caller from the competition."""
+
+    reason = "USER_BANNED"
+    code = "PERMISSION_DENIED"
+    fields = ("competition_id", "detail")
+
+    def __init__(self, competition_id: str, detail: str) -> None:
+        self.competition_id, self.detail = competition_id, detail
+        super().__init__(
+            f"you are banned from competition {competition_id!r}: {detail}; ask its organisers, or submit without a competition"
+        )
+
+
+class WithdrawalRefused(CallRefused):
+    """The submission can't be taken off the boards of its competition, or not by this caller, or not any more."""
+
+    reason = "WITHDRAWAL_REFUSED"
+    code = "FAILED_PRECONDITION"
+    fields = ("submission_id", "detail")
+    precondition = ("WITHDRAWAL", "submissions/")
+
+    def __init__(self, submission_id: str, detail: str) -> None:
+        self.submission_id, self.detail = submission_id, detail
+        super().__init__(f"submission {submission_id!r} can't be withdrawn: {detail}")
+
+
+class ReloadRefused(CallRefused):
+    """The files of the competitions are wrong, or would change what competitors rely on; nothing was changed."""
+
+    reason = "RELOAD_REFUSED"
+    code = "FAILED_PRECONDITION"
+    fields = ("detail",)
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"the competitions stay as they are: {detail}")
+
+
+class RegistrationRefused(CallRefused):
+    """Nobody can register under this name, or here, or any more."""
+
+    reason = "REGISTRATION_REFUSED"
+    code = "FAILED_PRECONDITION"
+    fields = ("detail",)
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"not registered: {detail}")
+
+
+class RegistrationsLimited(CallRefused):
+    """As many as may have registered from one address in a minute."""
+
+    reason = "REGISTRATIONS_LIMITED"
+    code = "RESOURCE_EXHAUSTED"
+    fields = ("limit", "retry_s")
+    spends_quota = True
+
+    def __init__(self, limit: int, retry_s: float) -> None:
+        self.limit, self.retry_s = limit, retry_s
+        super().__init__(f"{limit} have registered from this address in the last minute, which is the limit; try again in {retry_s:.0f} s")
 
 
 class RejudgeNotFound(CallRefused):

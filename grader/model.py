@@ -181,9 +181,9 @@ class NewSubmission:
 class Scope(StrEnum):
     """What a key is for."""
 
-    SUBMIT = "submit"  # hand in and cancel
+    SUBMIT = "submit"  # hand in, cancel and withdraw
     READ = "read"  # one's own submissions, problems, boards
-    ADMIN = "admin"  # everybody's, and rejudges
+    ADMIN = "admin"  # everybody's, rejudges, and what organisers do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +246,8 @@ class Competition:
     tie_rule: TieRule = TieRule.SHARE
     visibility: Visibility = Visibility.PRIVATE
     statement: str = ""
+    registration_code: str = field(default="", repr=False)  # "": nobody registers by themselves
+    registration_limit: int = 0
     rules: Mapping[str, str] = field(default_factory=dict)  # what counts as right, by problem; a board has entries of this rule only
     # By problem; never shown, and in no traceback.
     secret_workloads: Mapping[str, tuple[wire.Workload, ...]] = field(default_factory=dict, repr=False)
@@ -329,6 +331,61 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawal:
+    """That a submission was taken off the boards of its competition. user: who did it, its owner or an administrator."""
+
+    user: str
+    reason: str
+    create_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What organisers tell everybody who sees a competition."""
+
+    announcement_id: str
+    competition_id: str
+    text: str
+    create_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ban:
+    """That a user may not take part in a competition. administrator: who did it; submission_count: how many the user has in it."""
+
+    competition_id: str
+    user: str
+    reason: str
+    create_time: datetime
+    administrator: str
+    submission_count: int = 0
+
+
+class ActionKind(StrEnum):
+    """What was done while a competition runs."""
+
+    WITHDRAWN = "withdrawn"
+    RESTORED = "restored"
+    BANNED = "banned"
+    BAN_LIFTED = "ban_lifted"
+    ANNOUNCED = "announced"
+    ANNOUNCEMENT_DELETED = "announcement_deleted"
+    FILE_RELOADED = "file_reloaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompetitionAction:
+    """What an organiser, or the owner of a submission, did. user: who; subject: to which submission, user or announcement."""
+
+    competition_id: str
+    kind: ActionKind
+    user: str
+    subject: str
+    reason: str
+    create_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A submission as the ledger has it."""
 
@@ -348,6 +405,7 @@ class Submission:
     judgement_count: int = 0
     rejudge_id: str = ""  # of a run that a rejudge asked for: no user's submission
     cancel_requested: bool = False  # it ends as cancelled once its boxes are gone
+    withdrawal: Withdrawal | None = None  # while it is on no board
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from google.protobuf.duration_pb2 import Duration
 
 from grader.api.messages import timestamp
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name
-from grader.model import Competition, Position, Submission
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, announcement_name, full_name
+from grader.model import Announcement, Ban, Competition, CompetitionAction, Phase, Position, Submission
+from grader.rules.competition_changes import CompetitionChange
 from grader.v1 import competition_pb2, submission_pb2
 
 
-def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:
+def competition_to_proto(
+    competition: Competition, now: datetime, announcements: Sequence[Announcement] = ()
+) -> competition_pb2.Competition:
     """A competition as everybody sees it."""
     return competition_pb2.Competition(
         name=full_name(COMPETITIONS, competition.competition_id),
@@ -33,6 +37,38 @@ def competition_to_proto(competition: Competition, now: datetime) -> competition
         process_count=competition.ranking.process_count,
         secret_workload_counts={problem_id: len(workloads) for problem_id, workloads in competition.secret_workloads.items()},
         state=f"COMPETITION_STATE_{competition.phase(now).name}",
+        announcements=[announcement_to_proto(one) for one in announcements],
+        registration_open=bool(competition.registration_code) and competition.phase(now) is not Phase.ENDED,
+    )
+
+
+def announcement_to_proto(one: Announcement) -> competition_pb2.Announcement:
+    """An announcement as everybody sees it who sees the competition."""
+    name = announcement_name(one.competition_id, one.announcement_id)
+    return competition_pb2.Announcement(name=name, text=one.text, create_time=timestamp(one.create_time))
+
+
+def ban_to_proto(one: Ban) -> competition_pb2.Ban:
+    """A ban as administrators see it; nobody else does."""
+    return competition_pb2.Ban(
+        competition=full_name(COMPETITIONS, one.competition_id),
+        user=one.user,
+        reason=one.reason,
+        create_time=timestamp(one.create_time),
+        administrator=one.administrator,
+        submission_count=one.submission_count,
+    )
+
+
+def action_to_proto(one: CompetitionAction) -> competition_pb2.CompetitionAction:
+    """What was done in a competition, as administrators see it."""
+    return competition_pb2.CompetitionAction(
+        competition=full_name(COMPETITIONS, one.competition_id),
+        action=one.kind,
+        user=one.user,
+        subject=one.subject,
+        reason=one.reason,
+        create_time=timestamp(one.create_time),
     )
 
 
@@ -52,4 +88,13 @@ def placed_event(position: Position, sequence: int, submission: Submission, now:
         event_time=timestamp(now),
         attempt=submission.attempt_count,
         queue_position=position_to_proto(position),
+    )
+
+
+def change_to_proto(one: CompetitionChange) -> competition_pb2.CompetitionChange:
+    """How a competition differs from what the server had of it."""
+    return competition_pb2.CompetitionChange(
+        competition=full_name(COMPETITIONS, one.competition_id),
+        kind=f"COMPETITION_CHANGE_KIND_{one.kind.name}",
+        keys=[competition_pb2.CompetitionKeyChange(key=key.key, before=key.before, after=key.after) for key in one.keys],
     )

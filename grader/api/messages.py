@@ -28,6 +28,7 @@ from grader.model import (
     Submission,
     SubmissionState,
     Verdict,
+    Withdrawal,
 )
 from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treatment
 from grader.rules.quotas import QuotaUse
@@ -40,7 +41,10 @@ from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, without_model
 
 # Of a submission, what is not known before it ends.
-_LATER = ("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline")
+_LATER = (
+    *("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"),
+    "withdrawal",
+)
 
 
 def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
@@ -128,6 +132,8 @@ def submission_to_proto(
     )
     if submission.new.measure_s is not None:
         message.measure_duration.CopyFrom(_duration(round(submission.new.measure_s * 1e9)))
+    if submission.withdrawal is not None:
+        message.withdrawal.CopyFrom(_withdrawal(submission.withdrawal))
     if redactor.swept is not None:
         message.sweep.CopyFrom(sweep_to_proto(redactor.swept))
     if submission.score is not None:
@@ -142,6 +148,11 @@ def submission_to_proto(
     if submission.failure is not None:
         message.error.CopyFrom(failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure))
     return message
+
+
+def _withdrawal(withdrawal: Withdrawal) -> submission_pb2.Withdrawal:
+    create_time = timestamp(withdrawal.create_time)
+    return submission_pb2.Withdrawal(create_time=create_time, user=withdrawal.user, reason=withdrawal.reason)
 
 
 def withheld(failure: Failure) -> Failure:

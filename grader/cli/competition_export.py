@@ -27,7 +27,21 @@ OVERALL = "overall"
 _PAGE_SIZE = 1000
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file: the same competition makes the same bytes
 _PRIVATE = 0o600
-_COLUMNS = ("submission", "user", "problem", "create_time", "language", "mode", "state", "verdict", "reason", "score", "low", "high")
+_COLUMNS = (
+    "submission",
+    "user",
+    "problem",
+    "create_time",
+    "language",
+    "mode",
+    "state",
+    "verdict",
+    "reason",
+    "score",
+    "low",
+    "high",
+    "withdrawn",
+)
 
 
 class CompetitionArchive:
@@ -121,6 +135,7 @@ def _row(one: submission_pb2.Submission) -> tuple[object, ...]:
         formatting.verdict_name(report) if report is not None else "",
         report.reason if report is not None else "",
         *((repr(one.score), repr(one.score_low), repr(one.score_high)) if scored else ("", "", "")),
+        formatting.withdrawal(one),
     )
 
 

@@ -27,6 +27,12 @@ PRINTED: dict[str, type[Message]] = {
     "competitions show": competition_pb2.Competition,
     "whoami": grader_service_pb2.Caller,
     "quota": grader_service_pb2.Caller,
+    "withdraw": submission_pb2.Submission,
+    "competitions ban": competition_pb2.Ban,
+    "competitions bans": grader_service_pb2.ListBansResponse,
+    "competitions announce": competition_pb2.Announcement,
+    "competitions actions": grader_service_pb2.ListCompetitionActionsResponse,
+    "competitions reload": grader_service_pb2.ReloadCompetitionsResponse,
     "rejudge show": rejudge_pb2.Rejudge,
     "rejudge list": grader_service_pb2.ListRejudgesResponse,
 }

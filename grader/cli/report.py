@@ -37,6 +37,8 @@ def show(console: Console, submission: submission_pb2.Submission) -> None:
 def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
     """The parts of what `show` prints, top to bottom."""
     yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
+    if withdrawn := formatting.withdrawal(submission):
+        yield plain(f"{withdrawn}; it is on no board", "yellow")
     match submission.state:
         case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
             yield from _graded(submission.report, _score(submission), submission.name.rpartition("/")[2])

@@ -120,8 +120,10 @@ def render(submissions: Sequence[submission_pb2.Submission], speedups: dict[str,
     users = any(one.user for one in submissions)  # there are none where the server asks for no keys
     competitions = any(one.competition for one in submissions)
     tags = any(one.tags for one in submissions)
+    withdrawn = any(one.HasField("withdrawal") for one in submissions)
     columns = ("id", *(["user"] if users else []), "problem", *(["competition"] if competitions else []), "language", "mode")
-    table = Table(*columns, "verdict", "speedup or score", "submitted (UTC)", *(["tags"] if tags else []), box=None, pad_edge=False)
+    more = (*(["tags"] if tags else []), *(["withdrawn"] if withdrawn else []))
+    table = Table(*columns, "verdict", "speedup or score", "submitted (UTC)", *more, box=None, pad_edge=False)
     ids = short_ids([resource_id(SUBMISSIONS, one.name) for one in submissions])
     for short_id, one in zip(ids, submissions, strict=True):
         table.add_row(
@@ -135,6 +137,7 @@ def render(submissions: Sequence[submission_pb2.Submission], speedups: dict[str,
             plain(one_line(_score(one) or speedups.get(one.name, "-"))),
             one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
             *([plain(one_line(", ".join(one.tags)))] if tags else []),
+            *([plain(formatting.withdrawal(one).removeprefix("withdrawn "))] if withdrawn else []),
         )
     return table
 

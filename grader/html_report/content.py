@@ -43,6 +43,7 @@ def submission(found: submission_pb2.Submission, budget: charts.ChartBudget = ch
         "ended": _time(found, "end_time"),
         "error": found.error.message if found.HasField("error") else "",
         "score": _score(found, found.score_kind) if found.HasField("score") else "",
+        "withdrawn": formatting.withdrawal(found),
         "has_sources": bool(found.sources),
         "sources_removed": found.sources_removed,
         "sources": shown_sources(found.sources, remarks_by_line(*_compiler_output(report), [one.path for one in found.sources])),

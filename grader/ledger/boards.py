@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from grader.ledger import transactions
 from grader.ledger.database import Database
-from grader.ledger.tables import judgements, submissions
+from grader.ledger.tables import bans, judgements, submissions
 from grader.model import Competition, Score, SubmissionState, Verdict
 from grader.rules.leaderboard import Board, Standing
 from grader.verdict.device_differences import BaselineMedians, DeviceDifference, device_differences
@@ -140,6 +140,7 @@ def _counted(
 ) -> tuple[sa.ColumnElement[bool], ...]:
     """What a submission has to be to count."""
     end = competition.end_time if before is None else min(before, competition.end_time)
+    banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
     return (
         submissions.c.competition_id == competition.competition_id,
         submissions.c.problem_id.in_([problem_id] if problem_id else competition.problem_ids),
@@ -148,6 +149,8 @@ def _counted(
         judged.c.verdict == Verdict.ACCEPTED,
         judged.c.score.is_not(None),
         submissions.c.rejudge_id.is_(None),
+        submissions.c.withdraw_time.is_(None),
+        submissions.c.user_name.not_in(banned),
         submissions.c.create_time >= competition.start_time,
         submissions.c.create_time < end,
     )

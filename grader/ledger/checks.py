@@ -134,6 +134,8 @@ def _those(*where: sa.ColumnElement[bool]) -> sa.Select[tuple[str]]:
 _RUNNING = submissions.c.state == SubmissionState.RUNNING
 _HELD = sa.or_(submissions.c.worker_id.is_not(None), submissions.c.lease_expire_time.is_not(None))
 _UNHELD = sa.or_(submissions.c.worker_id.is_(None), submissions.c.lease_expire_time.is_(None))
+_WITHDRAWN = submissions.c.withdraw_time.is_not(None)
+_UNEXPLAINED = sa.or_(submissions.c.withdraw_user.is_(None), submissions.c.withdraw_reason.is_(None), submissions.c.competition_id == "")
 _ENDED = submissions.c.end_time.is_not(None)
 _INVARIANTS = (
     ("judgements", "every graded submission has a last judgement, equal to its row", _unequal_judgement()),
@@ -143,5 +145,6 @@ _INVARIANTS = (
     ("leases", "only what runs is leased", _those(sa.not_(_RUNNING), _HELD)),
     ("workers", "all that runs has a worker and a time until which", _those(_RUNNING, _UNHELD)),
     ("end_times", "what is finished says when, and nothing else does", _those(submissions.c.state.in_(_FINAL) != _ENDED)),
+    ("withdrawals", "what is withdrawn says by whom and why", _those(_WITHDRAWN, _UNEXPLAINED)),
     ("failures", "what failed says why", _those(submissions.c.state == SubmissionState.FAILED, submissions.c.failure.is_(None))),
 )

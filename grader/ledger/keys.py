@@ -8,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from grader.errors import RegistrationRefused
 from grader.ledger.database import Database
-from grader.ledger.tables import keys
+from grader.ledger.tables import bans, keys, submissions
 from grader.model import Scope
 from grader.rules.keys import Key, new
 
@@ -35,6 +36,10 @@ class Keys:
 
         await self._database.write(write)
 
+    async def register(self, key: Key, competition_id: str, limit: int) -> None:
+        """Take the key of somebody who registers for a competition, if the user is new. RegistrationRefused; limit: keys made so."""
+        await self._database.write(lambda connection: register(connection, key, competition_id, limit))
+
     async def all(self) -> list[Key]:
         """Every key there ever was, oldest first."""
         return await self._database.read(every)
@@ -45,7 +50,7 @@ class Keys:
         return await self._database.write(lambda connection: revoke(connection, now, key_id))
 
 
-def insert(connection: sa.Connection, key: Key) -> None:
+def insert(connection: sa.Connection, key: Key, *, registered_for: str = "") -> None:
     """Write a new key down."""
     connection.execute(
         sa.insert(keys).values(
@@ -56,8 +61,20 @@ def insert(connection: sa.Connection, key: Key) -> None:
             note=key.note,
             create_time=key.create_time,
             expire_time=key.expire_time,
+            registered_for=registered_for,
         )
     )
+
+
+def register(connection: sa.Connection, key: Key, competition_id: str, limit: int) -> None:
+    """See `Keys.register`. A name that was ever used is somebody's: what is kept under it would be shown to who takes it."""
+    for used in (keys, submissions, bans):
+        if connection.execute(sa.select(used.c.user_name).where(used.c.user_name == key.user).limit(1)).first() is not None:
+            raise RegistrationRefused(f"the name {key.user!r} is taken; choose another")
+    made = sa.select(sa.func.count()).select_from(keys).where(keys.c.registered_for == competition_id)
+    if connection.execute(made).scalar_one() >= limit:
+        raise RegistrationRefused(f"{limit} have registered for competition {competition_id!r}, which is its limit; ask its organisers")
+    insert(connection, key, registered_for=competition_id)
 
 
 def every(connection: sa.Connection) -> list[Key]:

@@ -16,6 +16,7 @@ from grader.ledger import queue, quota_check, tags, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
+from grader.ledger.competition_actions import CompetitionActions
 from grader.ledger.database import Database, open_database
 from grader.ledger.hooks import WebhookOutbox
 from grader.ledger.keys import Keys
@@ -59,6 +60,7 @@ class Ledger:
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
         self.boards = Boards(database)
+        self.competition_actions = CompetitionActions(database, now)
         self.hooks = WebhookOutbox(database, now)
         self.keys = Keys(database, now)
         self.rejudges = Rejudges(database, now)

@@ -1,4 +1,7 @@
-"""Whether a user may hand one more in, asked inside the transaction that takes it in: is it open, is there quota left, and room?"""
+"""Whether a user may hand one more in, asked inside the transaction that takes it in.
+
+Is the competition open, is the user not banned from it, is there quota left, and room?
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,31 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded
+from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded, UserBanned
 from grader.ledger import statements
-from grader.ledger.tables import submissions
+from grader.ledger.tables import bans, submissions
 from grader.model import SubmissionState
 from grader.rules.quotas import Quota, QuotaUse, Terms, check_open
 
 
 def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> None:
-    """CompetitionClosed, or QuotaExceeded where one more would be too many; of several quotas the one that is spent longest.
+    """CompetitionClosed, UserBanned, or QuotaExceeded where one more would be too many; of several quotas the one that is spent longest.
 
     What we failed at, and what was cancelled before anything was done for it, is not counted.
     """
     if terms.competition is not None:
         check_open(terms.competition, now)
+        _check_not_banned(connection, user, terms.competition.competition_id)
     spent = [error for quota in terms.quotas if (error := _spent(connection, now, user, quota)) is not None]
     if spent:
         raise max(spent, key=lambda error: error.retry_s or 0.0)
+
+
+def _check_not_banned(connection: sa.Connection, user: str, competition_id: str) -> None:
+    found = sa.select(bans.c.reason).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
+    reason = connection.execute(found).scalar_one_or_none()
+    if reason is not None:
+        raise UserBanned(competition_id, reason)
 
 
 def check_room(connection: sa.Connection, user: str, queue_limit: int, user_limit: int | None) -> None:

@@ -24,6 +24,7 @@ from grader.model import (
     Submission,
     SubmissionState,
     Verdict,
+    Withdrawal,
 )
 from sandbox.protocol import wire
 
@@ -109,7 +110,15 @@ def submission(row: sa.Row[Any]) -> Submission:
         judgement_count=values["judgement_count"],
         rejudge_id=values["rejudge_id"] or "",
         cancel_requested=bool(values["cancel_requested"]),
+        withdrawal=withdrawal(values),
     )
+
+
+def withdrawal(values: sa.RowMapping) -> Withdrawal | None:
+    """The withdrawal in a row that has its three columns."""
+    if values["withdraw_time"] is None:
+        return None
+    return Withdrawal(user=values["withdraw_user"], reason=values["withdraw_reason"], create_time=values["withdraw_time"])
 
 
 def score(values: sa.RowMapping) -> Score | None:

@@ -92,6 +92,9 @@ submissions = sa.Table(
     sa.Column("measure_s", sa.Float),
     sa.Column("skip_sanitizer", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("content_digest", sa.String(64)),  # what identical submissions have in common; null: from before this was kept
+    sa.Column("withdraw_time", UtcTime),  # this and the next two: while it is withdrawn from its competition
+    sa.Column("withdraw_user", sa.String(64)),
+    sa.Column("withdraw_reason", sa.String(400)),
     sa.Index(None, "state", "number"),
     # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.
     sa.Index(
@@ -106,7 +109,7 @@ submissions = sa.Table(
     sa.Index(
         "ix_submissions_board",
         *("competition_id", "problem_id", "mode", "state", "verdict", "rejudge_id", "create_time", "submission_id", "user_name"),
-        *("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest"),
+        *("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest", "withdraw_time"),
         sqlite_where=sa.text("score IS NOT NULL"),
         postgresql_where=sa.text("score IS NOT NULL"),
     ),
@@ -184,6 +187,7 @@ keys = sa.Table(
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Column("expire_time", UtcTime),
     sa.Column("revoke_time", UtcTime),
+    sa.Column("registered_for", sa.String(64), nullable=False, server_default=""),  # the competition whose code made it; "": none
 )
 
 # What each user took of the devices recently, for fair shares: log2 of a sum of seconds, each times 2 ** (its time / half-life).
@@ -259,4 +263,39 @@ deliveries = sa.Table(
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Index(None, "state", "next_time"),
     sa.Index(None, "hook_id", "state", "next_time"),
+)
+
+# Who may not take part in which competition.
+bans = sa.Table(
+    "bans",
+    metadata,
+    sa.Column("competition_id", sa.String(64), primary_key=True),
+    sa.Column("user_name", sa.String(64), primary_key=True),
+    sa.Column("reason", sa.String(400), nullable=False),
+    sa.Column("administrator", sa.String(64), nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+)
+
+announcements = sa.Table(
+    "announcements",
+    metadata,
+    sa.Column("competition_id", sa.String(64), primary_key=True),
+    sa.Column("announcement_id", sa.String(16), primary_key=True),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+)
+
+# Append-only: what organisers, and owners of submissions, did while a competition ran.
+competition_actions = sa.Table(
+    "competition_actions",
+    metadata,
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("competition_id", sa.String(64), nullable=False),
+    sa.Column("action", sa.String(32), nullable=False),
+    sa.Column("user_name", sa.String(64), nullable=False),  # who did it
+    sa.Column("subject", sa.String(64), nullable=False),  # a submission, a user or an announcement
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("create_time", UtcTime, nullable=False),
+    sa.Index(None, "competition_id", "sequence"),
+    sqlite_autoincrement=True,
 )

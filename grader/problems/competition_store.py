@@ -9,9 +9,10 @@ import hashlib
 import hmac
 import json
 import tomllib
-from collections.abc import Iterable
-from dataclasses import asdict, replace
-from datetime import UTC
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
+from grader.model import Competition, Phase, Problem, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems.competition_file import CompetitionFile, Secret
 from grader.problems.competition_messages import key_of, sentence
 from grader.problems.store import Problems
@@ -32,37 +33,60 @@ from sandbox.protocol.rule import rule_of
 FILE_NAME = "competition.toml"
 
 
+@dataclass(frozen=True, slots=True)
+class _LoadedFiles:
+    """One reading of all files."""
+
+    by_id: dict[str, Competition] = field(default_factory=dict)
+    files: dict[str, tuple[CompetitionFile, Path]] = field(default_factory=dict)
+    problems: dict[tuple[str, str], Problem] = field(default_factory=dict)
+
+
 class Competitions:
-    """Competitions by id."""
+    """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Competition] = {}
-        self._files: dict[str, tuple[CompetitionFile, Path]] = {}
-        self._problems: dict[tuple[str, str], Problem] = {}
+        self._loaded = _LoadedFiles()
+        self._read_again: Callable[[], Competitions] = Competitions
 
     @classmethod
     def load(cls, paths: Iterable[Path], problems: Problems) -> Competitions:
         """Read every competition at or directly below the paths; a wrong one raises ProblemInvalid, which names file, line and key."""
-        store = cls()
-        for path in paths:
+        store, named = cls(), tuple(paths)
+        store._read_again = partial(cls.load, named, problems)
+        for path in named:
             for file in _files(path):
                 store._add(file, problems)
         return store
 
+    def read_again(self) -> Competitions:
+        """What the same paths hold now, in another store. ProblemInvalid, and OSError, as when they were read first."""
+        return self._read_again()
+
+    def replace(self, fresh: Competitions) -> None:
+        """Have what another store has, all at once."""
+        self._loaded = fresh._loaded
+
     def get(self, competition_id: str) -> Competition:
         """The competition of that id, or CompetitionNotFound."""
         try:
-            return self._by_id[competition_id]
+            return self._loaded.by_id[competition_id]
         except KeyError:
-            raise CompetitionNotFound(competition_id, sorted(self._by_id)[:20]) from None
+            raise CompetitionNotFound(competition_id, sorted(self._loaded.by_id)[:20]) from None
 
     def all(self) -> tuple[Competition, ...]:
         """Every competition, by id."""
-        return tuple(self._by_id[key] for key in sorted(self._by_id))
+        return tuple(self._loaded.by_id[key] for key in sorted(self._loaded.by_id))
+
+    def of_registration_code(self, code: str, now: datetime) -> Competition | None:
+        """The competition that has not ended and has this code; None where there is none."""
+        # All are compared, and each as slowly for a wrong code as for the right one.
+        same = [one for one in self.all() if hmac.compare_digest(one.registration_code.encode(), code.encode())]
+        return next((one for one in same if code and one.phase(now) is not Phase.ENDED), None)
 
     def secret_files(self) -> tuple[Path, ...]:
         """The files that hold secrets, which nobody but their owner should read."""
-        return tuple(path for _, (file, path) in sorted(self._files.items()) if file.secret_seed)
+        return tuple(path for _, (file, path) in sorted(self._loaded.files.items()) if file.secret_seed or file.registration_code)
 
     def redrawn(self, competition_id: str, rejudge_id: str) -> Competition:
         """The competition with secret sizes drawn from a seed of this rejudge's own, for a final.
@@ -70,11 +94,11 @@ class Competitions:
         The rejudge's id is made when it is asked for, so nobody knew the seed before, also not who knows the file's.
         ProblemInvalid where the file's expressions have no value at these sizes.
         """
-        file, path = self._files[self.get(competition_id).competition_id]
+        file, path = self._loaded.files[self.get(competition_id).competition_id]
         if not file.secret_seed:
             return self.get(competition_id)
         seed = hmac.new(file.secret_seed.encode(), f"rejudge/{rejudge_id}".encode(), hashlib.sha256).hexdigest()
-        return _competition(file, path, {one: self._problems[competition_id, one] for one in file.problems}, seed)
+        return _competition(file, path, {one: self._loaded.problems[competition_id, one] for one in file.problems}, seed)
 
     def _add(self, path: Path, problems: Problems) -> None:
         file = _read(path)
@@ -85,11 +109,15 @@ class Competitions:
             except ProblemNotFound as error:
                 raise _invalid(path, ("problems", index), str(error)) from None
         competition = _competition(file, path, found, file.secret_seed)
-        before = self._files.get(competition.competition_id)
+        before = self._loaded.files.get(competition.competition_id)
         if before is not None and before[1].resolve() != path.resolve():
             raise _invalid(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one")
-        self._by_id[competition.competition_id], self._files[competition.competition_id] = competition, (file, path)
-        self._problems |= {(competition.competition_id, problem_id): problem for problem_id, problem in found.items()}
+        loaded = self._loaded
+        for other, (one, where) in loaded.files.items():
+            if file.registration_code and one.registration_code == file.registration_code and other != competition.competition_id:
+                raise _invalid(path, ("registration_code",), f"is that of {where} too; write another one, so that it says which is meant")
+        loaded.by_id[competition.competition_id], loaded.files[competition.competition_id] = competition, (file, path)
+        loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in found.items()})
 
 
 def problem_for(competition: Competition, problem: Problem) -> Problem:
@@ -163,6 +191,8 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         competition_id=file.name,
         title=file.title,
         statement=file.statement,
+        registration_code=file.registration_code,
+        registration_limit=file.registration_limit,
         problem_ids=tuple(file.problems),
         start_time=file.start.astimezone(UTC),
         end_time=file.end.astimezone(UTC),

@@ -63,7 +63,7 @@ class ServerTelemetry:
         ledger: Ledger,
         grading: Grading,
         *,
-        competitions: Sequence[Competition] = (),
+        competitions: Callable[[], Iterable[Competition]] = tuple,
         routes: Callable[[], Iterable[Any]] = tuple,
     ) -> AsyncIterator[None]:
         """Open the web port, look at the lanes and remove what is kept for a time only, until the context is left.

@@ -9,6 +9,7 @@ import json
 import random
 import re
 import tomllib
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from grader.config import LEDGER_NAME
 from grader.errors import SettingsInvalid
 from grader.ledger import Ledger
-from grader.model import Competition, NewSubmission, Problem, Scope, SourceFile
+from grader.model import Caller, Competition, NewSubmission, Problem, Scope, SourceFile
 from grader.problems.competition_file import CompetitionFile
 from grader.problems.competition_store import FILE_NAME, Competitions, problem_for
 from grader.problems.store import Problems
@@ -29,7 +30,7 @@ from grader.verdict.fold import fold
 from sandbox.protocol import wire
 
 MARK = "REHEARSAL"
-NAME = "rehearsal"
+NAME, ORGANISER = "rehearsal", "organiser"
 RECORD_NAME, SOURCE_NAME = "rehearsal.json", "source.toml"
 ORGANISER_KEY, USER_KEY = "organiser.key", "user.key"
 USER_COUNT = 12
@@ -41,6 +42,13 @@ LEASE_S = 60.0
 SPEEDUPS = (4.0, 4.0, 3.2, 2.6, 2.6, 2.6, 2.1, 1.8, 1.5, 1.2, 1.05, 0.8)
 FLAKY, COMPILER, UNRESOLVED = 2, 10, 11  # places in SPEEDUPS of whom something special becomes
 LATE = {3: 5.0, 7: 3.2}  # what these reach after the freeze: the first is the new leader
+WITHDRAWN, WITHDRAWN_SPEEDUP = 5, 6.0  # whose submission organisers withdraw, and what it would lead the board with
+WITHDRAWN_REASON = "it answers with a stored result"
+# When after the start what is announced.
+ANNOUNCEMENTS = (
+    (timedelta(hours=1), "Welcome. Limits and rules are on the page of the competition."),
+    (timedelta(hours=40), "The board freezes an hour before the end.\nThe final runs the best again, on one device."),
+)
 _TIMES = re.compile(r"^\s*(?:title|start|end|freeze)\s*=.*$\n?", re.MULTILINE)
 _TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 
@@ -90,6 +98,7 @@ class RehearsedSubmission:
     create_time: datetime
     outcome: SimulatedOutcome
     speedup: float
+    withdrawn: str = ""  # why, where organisers withdraw it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +193,13 @@ def schedule(competition: Competition, began: datetime, seed: int) -> list[Rehea
     early, late = began - WINDOW + timedelta(hours=1), began - FROZEN_FOR
     made: list[RehearsedSubmission] = []
 
-    def add(user: str, problem_id: str, begin: datetime, end: datetime, outcome: SimulatedOutcome, speedup: float) -> None:
+    def add(
+        user: str, problem_id: str, begin: datetime, end: datetime, outcome: SimulatedOutcome, speedup: float, withdrawn: str = ""
+    ) -> None:
         time = begin + timedelta(seconds=rng.randrange(int((end - begin).total_seconds())))
-        made.append(RehearsedSubmission(user=user, problem_id=problem_id, create_time=time, outcome=outcome, speedup=speedup))
+        made.append(
+            RehearsedSubmission(user=user, problem_id=problem_id, create_time=time, outcome=outcome, speedup=speedup, withdrawn=withdrawn)
+        )
 
     half = early + (late - early) / 2
     for place, user in enumerate(users):
@@ -199,6 +212,8 @@ def schedule(competition: Competition, began: datetime, seed: int) -> list[Rehea
             if place in LATE:
                 last = began - timedelta(minutes=5)
                 add(user, problem_id, late, last, SimulatedOutcome.ACCEPTED, LATE[place] * rng.uniform(0.998, 1.002))
+    first_problem = competition.problem_ids[0]
+    add(users[WITHDRAWN], first_problem, half, late, SimulatedOutcome.ACCEPTED, WITHDRAWN_SPEEDUP, WITHDRAWN_REASON)
     return sorted(made, key=lambda one: (one.create_time, one.user, one.problem_id))
 
 
@@ -232,12 +247,16 @@ async def _fill(directory: Path, competition: Competition, problems: Problems, r
     planned = schedule(competition, record.began, record.seed)
     async with Ledger.open(directory / LEDGER_NAME, now=clock) as ledger:
         for path, user, scopes in (
-            (ORGANISER_KEY, "organiser", frozenset(Scope)),
+            (ORGANISER_KEY, ORGANISER, frozenset(Scope)),
             (USER_KEY, f"{NAME}-01", frozenset({Scope.SUBMIT, Scope.READ})),
         ):
             _, text = await ledger.keys.create(user, scopes, note=MARK)
             _write(directory / path, f"{text}\n")
+        announcements = deque((competition.start_time + after_start, text) for after_start, text in ANNOUNCEMENTS)
         for number, one in enumerate(planned, 1):
+            while announcements and announcements[0][0] <= one.create_time:
+                clock.time, text = announcements.popleft()
+                await ledger.competition_actions.announce(competition.competition_id, text, ORGANISER)
             problem = problem_for(competition, problems.get(one.problem_id))
             clock.time = one.create_time
             await ledger.submit(_submission(one, number, competition, problem), problem)
@@ -246,6 +265,9 @@ async def _fill(directory: Path, competition: Competition, problems: Problems, r
             found = tuple(facts(lease, record.seed))
             clock.time = one.create_time + GRADED_IN
             await ledger.settle(lease, fold(found, lease.ranking), found)
+            if one.withdrawn:
+                organiser = Caller(user=ORGANISER)
+                await ledger.competition_actions.withdraw(lease.submission.submission_id, competition, organiser, one.withdrawn)
     return len(planned)
 
 

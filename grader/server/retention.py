@@ -8,7 +8,7 @@ Several servers on one ledger may all do it: what one has removed the next finds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -58,7 +58,7 @@ class Removed:
 async def retain(
     ledger: Ledger,
     periods: Periods,
-    competitions: Sequence[Competition],
+    competitions: Callable[[], Iterable[Competition]],
     *,
     first_s: float = FIRST_S,
     files: SubmissionFiles | None = None,
@@ -69,7 +69,7 @@ async def retain(
     await asyncio.sleep(first_s)
     while True:
         try:
-            done = await remove_due(ledger, periods, competitions, files)
+            done = await remove_due(ledger, periods, competitions(), files)
             log.info(
                 "retention_done",
                 sources_removed_count=done.sources,

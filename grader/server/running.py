@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import structlog
@@ -22,7 +22,7 @@ from grpc_reflection.v1alpha import reflection
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
-from grader.errors import SettingsInvalid
+from grader.errors import CallRefused, SettingsInvalid
 from grader.ledger import Ledger
 from grader.observability.observer import Observer
 from grader.peers import loopback
@@ -74,6 +74,18 @@ class Serving:
         await self.server.stop(STOP_GRACE_S)
         log.info("stopped")
 
+    async def reload_at(self, asked: asyncio.Event) -> NoReturn:
+        """Read the files of competitions again whenever this is asked; what is wrong with them is logged."""
+        while True:
+            await asked.wait()
+            asked.clear()
+            try:
+                await self.service.organising.reload()
+            except CallRefused as error:
+                log.error("competitions_not_reloaded", error=str(error))
+            except Exception:  # ours; the server goes on with what it has
+                log.error("competitions_not_reloaded", exc_info=True)
+
     def hurry(self) -> None:
         """Give back to the queue what still runs, now."""
         if self.dispatcher is not None:
@@ -88,14 +100,14 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger))
-        door = await security_for(settings, ledger.keys)
+        door = await security_for(settings, ledger.keys, lambda code: competitions.of_registration_code(code, ledger.now()) is not None)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
         operation = ServerTelemetry(settings)
         watch = SubmissionWatch(ledger, competitions, lane_count=lambda: len(grading.lanes()) or grading.capacity())
         from_pages = PageSubmissions(grading.device_kinds)
         pages = partial(_pages, settings, ledger, problems, competitions, watch, door.gate, from_pages)
-        await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all()))
+        await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         prefix = worker_prefix(settings.state_dir)

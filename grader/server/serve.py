@@ -52,10 +52,22 @@ async def _serve(settings: Settings, wiring: Wiring) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
+    hung_up = asyncio.Event()
+    if takes_hang_up():
+        loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     async with serving(settings, wiring) as running:
         # What is there now stays: the collector need not look at it again and again, for a tenth of a second in which nobody is answered.
         gc.collect()
         gc.freeze()
-        await signalled.wait()
+        async with asyncio.TaskGroup() as group:
+            reloading = group.create_task(running.reload_at(hung_up))
+            await signalled.wait()
+            reloading.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):  # a second one: no more patience
             loop.add_signal_handler(number, running.hurry)
+
+
+def takes_hang_up() -> bool:
+    """Whether SIGHUP has competitions read again. On a terminal it says that the terminal was closed, and ends the server as always."""
+    on_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    return not on_terminal and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL

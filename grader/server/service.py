@@ -11,7 +11,7 @@ import grpc
 
 from grader import access
 from grader.api import messages
-from grader.api.competitions import position_to_proto
+from grader.api.competitions import change_to_proto, position_to_proto
 from grader.api.profiles import artifact_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import chunks
@@ -19,13 +19,17 @@ from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState, Verdict
+from grader.peers import address_of_peer
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
 from grader.server.artifacts import OwnedArtifacts
+from grader.server.auth import bearer
 from grader.server.interceptors import status_for
+from grader.server.organising import Organising
 from grader.server.queue_position import PATIENCE_S
+from grader.server.registering import Registering
 from grader.server.rejudging import Rejudging
 from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_updates import SubmissionUpdates
@@ -66,6 +70,8 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             user_queue_limit=user_queue_limit,
         )
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
+        self.organising = Organising(ledger, self._competitions)
+        self._registering = Registering(ledger, self._competitions)
         self._artifacts = artifacts
         self._watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
@@ -166,11 +172,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
         """Read one."""
-        return self._admission.get(request, self._ledger.now())
+        return await self._admission.get(request, self._ledger)
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
         """Read a page, by name."""
-        return self._admission.page(request, self._ledger.now())
+        return await self._admission.page(request, self._ledger)
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
         """Read a page of a board."""
@@ -218,6 +224,57 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Drop it."""
         self._writable()
         return await self.rejudging.discard(request)
+
+    async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest, context: Context) -> submission_pb2.Submission:
+        """Take it off the boards."""
+        self._writable()
+        return await self._shown(await self.organising.withdraw(request))
+
+    async def RestoreSubmission(self, request: api.RestoreSubmissionRequest, context: Context) -> submission_pb2.Submission:
+        """Put it back."""
+        self._writable()
+        return await self._shown(await self.organising.restore(request))
+
+    async def BanUser(self, request: api.BanUserRequest, context: Context) -> competition_pb2.Ban:
+        """Let a user take no part."""
+        self._writable()
+        return await self.organising.ban(request)
+
+    async def LiftBan(self, request: api.LiftBanRequest, context: Context) -> api.LiftBanResponse:
+        """Let a user take part again."""
+        self._writable()
+        return await self.organising.lift_ban(request)
+
+    async def ListBans(self, request: api.ListBansRequest, context: Context) -> api.ListBansResponse:
+        """Read who is banned."""
+        return await self.organising.bans(request)
+
+    async def CreateAnnouncement(self, request: api.CreateAnnouncementRequest, context: Context) -> competition_pb2.Announcement:
+        """Tell everybody something."""
+        self._writable()
+        return await self.organising.announce(request)
+
+    async def DeleteAnnouncement(self, request: api.DeleteAnnouncementRequest, context: Context) -> api.DeleteAnnouncementResponse:
+        """Remove it."""
+        self._writable()
+        return await self.organising.delete_announcement(request)
+
+    async def ListCompetitionActions(
+        self, request: api.ListCompetitionActionsRequest, context: Context
+    ) -> api.ListCompetitionActionsResponse:
+        """Read what was done."""
+        return await self.organising.actions(request)
+
+    async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
+        """Read their files again."""
+        self._writable()
+        return api.ReloadCompetitionsResponse(changes=[change_to_proto(one) for one in await self.organising.reload()])
+
+    async def Register(self, request: api.RegisterRequest, context: Context) -> api.RegisterResponse:
+        """Make a key for a new user."""
+        self._writable()
+        code = bearer(context.invocation_metadata() or ())
+        return await self._registering.register(request, code, address_of_peer(context.peer()))
 
     def _taking(self) -> Worker:
         worker = self._writable()

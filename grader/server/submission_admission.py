@@ -11,6 +11,7 @@ from grader.api.competitions import competition_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, parse
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import submission_check
+from grader.ledger import Ledger
 from grader.model import Competition, Phase, Problem
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
@@ -23,6 +24,8 @@ from grader.v1 import competition_pb2, problem_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
+
+LISTED_ANNOUNCEMENTS = 3  # of each competition in a list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +63,23 @@ class SubmissionAdmission:
         competitions = [one for one in self.competitions.all() if one.phase(now) in (Phase.OPEN, Phase.FROZEN)]
         return [*self.quotas, *(quota for one in competitions for quota in quotas.of_competition(one))]
 
-    def get(self, request: api.GetCompetitionRequest, now: datetime) -> competition_pb2.Competition:
-        """One."""
-        return competition_to_proto(self.competitions.get(parse(COMPETITIONS, request.name)), now)
+    async def get(self, request: api.GetCompetitionRequest, ledger: Ledger) -> competition_pb2.Competition:
+        """One, with all that was announced."""
+        found = self.competitions.get(parse(COMPETITIONS, request.name))
+        announced = await ledger.competition_actions.announcements([found.competition_id])
+        return competition_to_proto(found, ledger.now(), announced[found.competition_id])
 
-    def page(self, request: api.ListCompetitionsRequest, now: datetime) -> api.ListCompetitionsResponse:
+    async def page(self, request: api.ListCompetitionsRequest, ledger: Ledger) -> api.ListCompetitionsResponse:
         """A page, by name."""
         size = paging.page_size(request.page_size)
         after = paging.decode(request.page_token, str, "competitions") or ""
         left = [one for one in self.competitions.all() if one.competition_id > after]
         following = left[size - 1].competition_id if len(left) > size else None
+        announced = await ledger.competition_actions.announcements([one.competition_id for one in left[:size]])
+        now = ledger.now()
         return api.ListCompetitionsResponse(
-            competitions=[competition_to_proto(one, now) for one in left[:size]], next_page_token=paging.encode(following, "competitions")
+            competitions=[competition_to_proto(one, now, announced[one.competition_id][:LISTED_ANNOUNCEMENTS]) for one in left[:size]],
+            next_page_token=paging.encode(following, "competitions"),
         )
 
     def _problem_of(self, competition: Competition) -> Callable[[str], Problem]:

@@ -31,6 +31,13 @@ class CompetitionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMPETITION_STATE_OPEN: _ClassVar[CompetitionState]
     COMPETITION_STATE_FROZEN: _ClassVar[CompetitionState]
     COMPETITION_STATE_ENDED: _ClassVar[CompetitionState]
+
+class CompetitionChangeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPETITION_CHANGE_KIND_UNSPECIFIED: _ClassVar[CompetitionChangeKind]
+    COMPETITION_CHANGE_KIND_ADDED: _ClassVar[CompetitionChangeKind]
+    COMPETITION_CHANGE_KIND_CHANGED: _ClassVar[CompetitionChangeKind]
+    COMPETITION_CHANGE_KIND_REMOVED: _ClassVar[CompetitionChangeKind]
 TIE_RULE_UNSPECIFIED: TieRule
 TIE_RULE_SHARE: TieRule
 TIE_RULE_EARLIEST: TieRule
@@ -42,9 +49,13 @@ COMPETITION_STATE_UPCOMING: CompetitionState
 COMPETITION_STATE_OPEN: CompetitionState
 COMPETITION_STATE_FROZEN: CompetitionState
 COMPETITION_STATE_ENDED: CompetitionState
+COMPETITION_CHANGE_KIND_UNSPECIFIED: CompetitionChangeKind
+COMPETITION_CHANGE_KIND_ADDED: CompetitionChangeKind
+COMPETITION_CHANGE_KIND_CHANGED: CompetitionChangeKind
+COMPETITION_CHANGE_KIND_REMOVED: CompetitionChangeKind
 
 class Competition(_message.Message):
-    __slots__ = ("name", "title", "statement", "problems", "device_kinds", "start_time", "end_time", "freeze_time", "mode", "hourly_limit", "daily_limit", "score_kind", "baseline", "tie_rule", "visibility", "process_count", "secret_workload_counts", "state")
+    __slots__ = ("name", "title", "statement", "problems", "device_kinds", "start_time", "end_time", "freeze_time", "mode", "hourly_limit", "daily_limit", "score_kind", "baseline", "tie_rule", "visibility", "process_count", "secret_workload_counts", "state", "announcements", "registration_open")
     class SecretWorkloadCountsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +81,8 @@ class Competition(_message.Message):
     PROCESS_COUNT_FIELD_NUMBER: _ClassVar[int]
     SECRET_WORKLOAD_COUNTS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCEMENTS_FIELD_NUMBER: _ClassVar[int]
+    REGISTRATION_OPEN_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     statement: str
@@ -88,7 +101,71 @@ class Competition(_message.Message):
     process_count: int
     secret_workload_counts: _containers.ScalarMap[str, int]
     state: CompetitionState
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., statement: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., device_kinds: _Optional[_Iterable[str]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., mode: _Optional[_Union[_submission_pb2.Mode, str]] = ..., hourly_limit: _Optional[int] = ..., daily_limit: _Optional[int] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., baseline: _Optional[str] = ..., tie_rule: _Optional[_Union[TieRule, str]] = ..., visibility: _Optional[_Union[Visibility, str]] = ..., process_count: _Optional[int] = ..., secret_workload_counts: _Optional[_Mapping[str, int]] = ..., state: _Optional[_Union[CompetitionState, str]] = ...) -> None: ...
+    announcements: _containers.RepeatedCompositeFieldContainer[Announcement]
+    registration_open: bool
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., statement: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., device_kinds: _Optional[_Iterable[str]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., mode: _Optional[_Union[_submission_pb2.Mode, str]] = ..., hourly_limit: _Optional[int] = ..., daily_limit: _Optional[int] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., baseline: _Optional[str] = ..., tie_rule: _Optional[_Union[TieRule, str]] = ..., visibility: _Optional[_Union[Visibility, str]] = ..., process_count: _Optional[int] = ..., secret_workload_counts: _Optional[_Mapping[str, int]] = ..., state: _Optional[_Union[CompetitionState, str]] = ..., announcements: _Optional[_Iterable[_Union[Announcement, _Mapping]]] = ..., registration_open: _Optional[bool] = ...) -> None: ...
+
+class Announcement(_message.Message):
+    __slots__ = ("name", "text", "create_time")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class Ban(_message.Message):
+    __slots__ = ("competition", "user", "reason", "create_time", "administrator", "submission_count")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    ADMINISTRATOR_FIELD_NUMBER: _ClassVar[int]
+    SUBMISSION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    user: str
+    reason: str
+    create_time: _timestamp_pb2.Timestamp
+    administrator: str
+    submission_count: int
+    def __init__(self, competition: _Optional[str] = ..., user: _Optional[str] = ..., reason: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., administrator: _Optional[str] = ..., submission_count: _Optional[int] = ...) -> None: ...
+
+class CompetitionAction(_message.Message):
+    __slots__ = ("competition", "action", "user", "subject", "reason", "create_time")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    action: str
+    user: str
+    subject: str
+    reason: str
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, competition: _Optional[str] = ..., action: _Optional[str] = ..., user: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class CompetitionChange(_message.Message):
+    __slots__ = ("competition", "kind", "keys")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    kind: CompetitionChangeKind
+    keys: _containers.RepeatedCompositeFieldContainer[CompetitionKeyChange]
+    def __init__(self, competition: _Optional[str] = ..., kind: _Optional[_Union[CompetitionChangeKind, str]] = ..., keys: _Optional[_Iterable[_Union[CompetitionKeyChange, _Mapping]]] = ...) -> None: ...
+
+class CompetitionKeyChange(_message.Message):
+    __slots__ = ("key", "before", "after")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    before: str
+    after: str
+    def __init__(self, key: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
 class Leaderboard(_message.Message):
     __slots__ = ("competition", "problem", "device", "devices", "entries", "entry_count", "freeze_time", "official", "score_kind", "baseline", "next_page_token", "rule", "other_rule_count", "device_differences")

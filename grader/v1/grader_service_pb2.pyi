@@ -300,3 +300,125 @@ class DiscardRejudgeRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class WithdrawSubmissionRequest(_message.Message):
+    __slots__ = ("name", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RestoreSubmissionRequest(_message.Message):
+    __slots__ = ("name", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class BanUserRequest(_message.Message):
+    __slots__ = ("competition", "user", "reason")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    user: str
+    reason: str
+    def __init__(self, competition: _Optional[str] = ..., user: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LiftBanRequest(_message.Message):
+    __slots__ = ("competition", "user", "reason")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    user: str
+    reason: str
+    def __init__(self, competition: _Optional[str] = ..., user: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LiftBanResponse(_message.Message):
+    __slots__ = ("lifted",)
+    LIFTED_FIELD_NUMBER: _ClassVar[int]
+    lifted: bool
+    def __init__(self, lifted: _Optional[bool] = ...) -> None: ...
+
+class ListBansRequest(_message.Message):
+    __slots__ = ("competition",)
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    def __init__(self, competition: _Optional[str] = ...) -> None: ...
+
+class ListBansResponse(_message.Message):
+    __slots__ = ("bans",)
+    BANS_FIELD_NUMBER: _ClassVar[int]
+    bans: _containers.RepeatedCompositeFieldContainer[_competition_pb2.Ban]
+    def __init__(self, bans: _Optional[_Iterable[_Union[_competition_pb2.Ban, _Mapping]]] = ...) -> None: ...
+
+class CreateAnnouncementRequest(_message.Message):
+    __slots__ = ("competition", "text", "request_id")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    text: str
+    request_id: str
+    def __init__(self, competition: _Optional[str] = ..., text: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class DeleteAnnouncementRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteAnnouncementResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
+
+class ListCompetitionActionsRequest(_message.Message):
+    __slots__ = ("competition", "page_size", "page_token")
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    competition: str
+    page_size: int
+    page_token: str
+    def __init__(self, competition: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListCompetitionActionsResponse(_message.Message):
+    __slots__ = ("actions", "next_page_token")
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    actions: _containers.RepeatedCompositeFieldContainer[_competition_pb2.CompetitionAction]
+    next_page_token: str
+    def __init__(self, actions: _Optional[_Iterable[_Union[_competition_pb2.CompetitionAction, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ReloadCompetitionsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadCompetitionsResponse(_message.Message):
+    __slots__ = ("changes",)
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[_competition_pb2.CompetitionChange]
+    def __init__(self, changes: _Optional[_Iterable[_Union[_competition_pb2.CompetitionChange, _Mapping]]] = ...) -> None: ...
+
+class RegisterRequest(_message.Message):
+    __slots__ = ("user",)
+    USER_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    def __init__(self, user: _Optional[str] = ...) -> None: ...
+
+class RegisterResponse(_message.Message):
+    __slots__ = ("user", "key", "expire_time", "competition")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    COMPETITION_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    key: str
+    expire_time: _timestamp_pb2.Timestamp
+    competition: str
+    def __init__(self, user: _Optional[str] = ..., key: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ...) -> None: ...

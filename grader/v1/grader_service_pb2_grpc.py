@@ -152,6 +152,56 @@ class GraderServiceStub:
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.DiscardRejudgeRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
                 _registered_method=True)
+        self.WithdrawSubmission = channel.unary_unary(
+                '/grader.v1.GraderService/WithdrawSubmission',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.WithdrawSubmissionRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_submission__pb2.Submission.FromString,
+                _registered_method=True)
+        self.RestoreSubmission = channel.unary_unary(
+                '/grader.v1.GraderService/RestoreSubmission',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.RestoreSubmissionRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_submission__pb2.Submission.FromString,
+                _registered_method=True)
+        self.BanUser = channel.unary_unary(
+                '/grader.v1.GraderService/BanUser',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.BanUserRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_competition__pb2.Ban.FromString,
+                _registered_method=True)
+        self.LiftBan = channel.unary_unary(
+                '/grader.v1.GraderService/LiftBan',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.LiftBanRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.LiftBanResponse.FromString,
+                _registered_method=True)
+        self.ListBans = channel.unary_unary(
+                '/grader.v1.GraderService/ListBans',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.ListBansRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListBansResponse.FromString,
+                _registered_method=True)
+        self.CreateAnnouncement = channel.unary_unary(
+                '/grader.v1.GraderService/CreateAnnouncement',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_competition__pb2.Announcement.FromString,
+                _registered_method=True)
+        self.DeleteAnnouncement = channel.unary_unary(
+                '/grader.v1.GraderService/DeleteAnnouncement',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.FromString,
+                _registered_method=True)
+        self.ListCompetitionActions = channel.unary_unary(
+                '/grader.v1.GraderService/ListCompetitionActions',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsResponse.FromString,
+                _registered_method=True)
+        self.ReloadCompetitions = channel.unary_unary(
+                '/grader.v1.GraderService/ReloadCompetitions',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.FromString,
+                _registered_method=True)
+        self.Register = channel.unary_unary(
+                '/grader.v1.GraderService/Register',
+                request_serializer=grader_dot_v1_dot_grader__service__pb2.RegisterRequest.SerializeToString,
+                response_deserializer=grader_dot_v1_dot_grader__service__pb2.RegisterResponse.FromString,
+                _registered_method=True)
 
 
 class GraderServiceServicer:
@@ -180,6 +230,7 @@ class GraderServiceServicer:
         * `ALREADY_EXISTS`: `request_id` was used with another submission.
         * `FAILED_PRECONDITION`: this server has no device of that kind, or the
         competition is not open; see google.rpc.PreconditionFailure.
+        * `PERMISSION_DENIED`: the caller is banned from the competition.
         * `RESOURCE_EXHAUSTED`: the caller's quota is spent; see
         google.rpc.QuotaFailure.
         * `UNAVAILABLE`: the queue is full.
@@ -416,6 +467,129 @@ class GraderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WithdrawSubmission(self, request, context):
+        """Takes a submission off the boards of its competition. It stays what it is
+        otherwise, and counts against quotas.
+
+        Its owner may do so until the competition ends, an administrator at any time. One that is withdrawn stays
+        so; an administrator's reason replaces an earlier one.
+
+        Errors:
+        * `INVALID_ARGUMENT`: an administrator gave no reason, or a field is wrong.
+        * `NOT_FOUND`: there is no such submission.
+        * `FAILED_PRECONDITION`: it is in no competition, or the competition has ended; see
+        google.rpc.PreconditionFailure.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreSubmission(self, request, context):
+        """Puts a submission that was withdrawn back on the boards. Needs the scope admin. One
+        that is not withdrawn stays so.
+
+        Errors:
+        * `NOT_FOUND`: there is no such submission.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BanUser(self, request, context):
+        """Refuses a user's submissions to a competition from now on, and takes those that are there off its boards. Needs
+        the scope admin. Of a user who is banned already the reason is replaced.
+
+        Errors:
+        * `INVALID_ARGUMENT`: a field is wrong.
+        * `NOT_FOUND`: there is no such competition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LiftBan(self, request, context):
+        """Lifts a ban: the user's submissions are taken again, and those that are there are back on the boards. Needs the scope
+        admin.
+
+        Errors:
+        * `INVALID_ARGUMENT`: a field is wrong.
+        * `NOT_FOUND`: there is no such competition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBans(self, request, context):
+        """Lists who is banned from a competition, by name. Needs the scope admin.
+
+        Errors:
+        * `INVALID_ARGUMENT`: a field is wrong.
+        * `NOT_FOUND`: there is no such competition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateAnnouncement(self, request, context):
+        """Tells everybody who sees a competition something. Needs the scope admin.
+
+        Errors:
+        * `INVALID_ARGUMENT`: a field is wrong, or there are 100 announcements already.
+        * `NOT_FOUND`: there is no such competition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAnnouncement(self, request, context):
+        """Removes an announcement. Needs the scope admin.
+
+        Errors:
+        * `INVALID_ARGUMENT`: a field is wrong.
+        * `NOT_FOUND`: there is no such competition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCompetitionActions(self, request, context):
+        """Lists what organisers, and owners of submissions, have done in a competition, newest first. Needs the scope
+        admin.
+
+        Errors:
+        * `INVALID_ARGUMENT`: the page token is not of this list, or a field is wrong.
+        * `NOT_FOUND`: there is no such competition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReloadCompetitions(self, request, context):
+        """Has this server read the files of its competitions again: all of them, or, if one is wrong or would be unfair,
+        none. Needs the scope admin.
+
+        Errors:
+        * `FAILED_PRECONDITION`: a file is wrong, or changes what competitors rely on after the start.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Register(self, request, context):
+        """Makes a key for a new user, if a competition lets people register. Its registration code comes in place of a
+        key: `authorization: Bearer CODE`. The key is in the answer and nowhere else; a call whose
+        answer was lost has taken the name.
+
+        Errors:
+        * `INVALID_ARGUMENT`: the user name is wrong.
+        * `UNAUTHENTICATED`: the code is not that of a competition that has not ended.
+        * `FAILED_PRECONDITION`: the name is taken, or as many have registered as may.
+        * `RESOURCE_EXHAUSTED`: too many have registered from the caller's address in the last minute.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GraderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -518,6 +692,56 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     servicer.DiscardRejudge,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.DiscardRejudgeRequest.FromString,
                     response_serializer=grader_dot_v1_dot_rejudge__pb2.Rejudge.SerializeToString,
+            ),
+            'WithdrawSubmission': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawSubmission,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.WithdrawSubmissionRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_submission__pb2.Submission.SerializeToString,
+            ),
+            'RestoreSubmission': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreSubmission,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.RestoreSubmissionRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_submission__pb2.Submission.SerializeToString,
+            ),
+            'BanUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.BanUser,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.BanUserRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_competition__pb2.Ban.SerializeToString,
+            ),
+            'LiftBan': grpc.unary_unary_rpc_method_handler(
+                    servicer.LiftBan,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.LiftBanRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.LiftBanResponse.SerializeToString,
+            ),
+            'ListBans': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBans,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListBansRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.ListBansResponse.SerializeToString,
+            ),
+            'CreateAnnouncement': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAnnouncement,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_competition__pb2.Announcement.SerializeToString,
+            ),
+            'DeleteAnnouncement': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAnnouncement,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.SerializeToString,
+            ),
+            'ListCompetitionActions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCompetitionActions,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsResponse.SerializeToString,
+            ),
+            'ReloadCompetitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadCompetitions,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.SerializeToString,
+            ),
+            'Register': grpc.unary_unary_rpc_method_handler(
+                    servicer.Register,
+                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.RegisterRequest.FromString,
+                    response_serializer=grader_dot_v1_dot_grader__service__pb2.RegisterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1074,6 +1298,276 @@ class GraderService:
             '/grader.v1.GraderService/DiscardRejudge',
             grader_dot_v1_dot_grader__service__pb2.DiscardRejudgeRequest.SerializeToString,
             grader_dot_v1_dot_rejudge__pb2.Rejudge.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawSubmission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/WithdrawSubmission',
+            grader_dot_v1_dot_grader__service__pb2.WithdrawSubmissionRequest.SerializeToString,
+            grader_dot_v1_dot_submission__pb2.Submission.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreSubmission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/RestoreSubmission',
+            grader_dot_v1_dot_grader__service__pb2.RestoreSubmissionRequest.SerializeToString,
+            grader_dot_v1_dot_submission__pb2.Submission.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BanUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/BanUser',
+            grader_dot_v1_dot_grader__service__pb2.BanUserRequest.SerializeToString,
+            grader_dot_v1_dot_competition__pb2.Ban.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LiftBan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/LiftBan',
+            grader_dot_v1_dot_grader__service__pb2.LiftBanRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.LiftBanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/ListBans',
+            grader_dot_v1_dot_grader__service__pb2.ListBansRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.ListBansResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAnnouncement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/CreateAnnouncement',
+            grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.SerializeToString,
+            grader_dot_v1_dot_competition__pb2.Announcement.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAnnouncement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/DeleteAnnouncement',
+            grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCompetitionActions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/ListCompetitionActions',
+            grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReloadCompetitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/ReloadCompetitions',
+            grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Register(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/grader.v1.GraderService/Register',
+            grader_dot_v1_dot_grader__service__pb2.RegisterRequest.SerializeToString,
+            grader_dot_v1_dot_grader__service__pb2.RegisterResponse.FromString,
             options,
             channel_credentials,
             insecure,

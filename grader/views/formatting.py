@@ -58,6 +58,17 @@ def verdict_or_state(submission: submission_pb2.Submission) -> str:
     return verdict_name(submission.report) if submission.HasField("report") else state_name(submission)
 
 
+def withdrawal(submission: submission_pb2.Submission) -> str:
+    """By whom, when and why it was withdrawn; "" where it was not."""
+    if not submission.HasField("withdrawal"):
+        return ""
+    found = submission.withdrawal
+    who = "its owner" if found.user == submission.user else f"the administrator {one_line(found.user)}"
+    by = f" by {who}" if found.user else ""
+    time = found.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"withdrawn{by} at {time}" + (f": {one_line(found.reason, most_chars=400)}" if found.reason else "")
+
+
 def outcome_name(trial: report_pb2.Trial) -> str:
     """A trial's outcome in lower case, such as unwritten."""
     return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")

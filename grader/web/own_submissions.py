@@ -76,6 +76,7 @@ def row(one: submission_pb2.Submission) -> dict[str, Any]:
         "verdict": formatting.verdict_or_state(one),
         "accepted": one.report.verdict == report_pb2.VERDICT_ACCEPTED,
         "score": formatting.score(one.score, one.score_low, one.score_high, one.score_kind) + over if one.HasField("score") else "",
+        "withdrawn": formatting.withdrawal(one),
         "mode": formatting.name_of(submission_pb2.Mode, one.mode, "MODE_").lower(),
         "language": one.language,
         "device": one.device_kind,

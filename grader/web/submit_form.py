@@ -22,6 +22,7 @@ from grader.errors import (
     NoSuchDevice,
     ProblemNotFound,
     RequestIdReused,
+    UserBanned,
 )
 from grader.intake.submission_check import decode_source
 from grader.model import Competition, Phase, Problem
@@ -52,6 +53,7 @@ _FIELD_OF: Mapping[type[CallRefused], str] = {
     NoSuchDevice: "device_kind",
     CompetitionNotFound: "competition",
     CompetitionClosed: "competition",
+    UserBanned: "competition",
 }
 
 

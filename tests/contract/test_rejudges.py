@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
 from grader.ledger import Ledger, checks, records
 from grader.ledger.tables import deliveries, judgements, rejudge_items, submissions
-from grader.model import Competition, Failure, Score, SubmissionState, Verdict
+from grader.model import Caller, Competition, Failure, Score, SubmissionState, Verdict
 from grader.rules import leaderboard
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
@@ -418,3 +418,19 @@ async def test_a_request_id_with_another_sweep_is_another_request(ledger):
     assert first.submission_id == again.submission_id
     with pytest.raises(RequestIdReused):
         await ledger.submit(new, other, request_id="00000000-0000-0000-0000-000000000001")
+
+
+async def test_what_is_withdrawn_or_banned_has_no_rank_in_a_preview_and_stays_so_when_it_is_applied(ledger):
+    """A judgement is copied into the row that says who withdrew it. The control is the one that is left."""
+    made = {
+        user: await graded(ledger, scored(2.0), user=user, competition_id="cup", mode=wire.Mode.RANKED) for user in ("ann", "bob", "cyd")
+    }
+    await ledger.competition_actions.withdraw(made["ann"].submission_id, CUP, Caller(user="root"), "copied")
+    await ledger.competition_actions.ban("cup", "bob", "root", "copied")
+    rejudge_id = await ready(ledger, scored(3.0))
+    _, changes = await ledger.rejudges.changes(rejudge_id, [CUP])
+    assert {one.user: (one.rank_before, one.rank_after) for one in changes} == {"ann": (0, 0), "bob": (0, 0), "cyd": (1, 1)}
+    await ledger.rejudges.apply(rejudge_id)
+    kept = await ledger.get(made["ann"].submission_id)
+    assert kept.score == scored(3.0).score and kept.withdrawal.reason == "copied"
+    assert [one.user for one in await ledger.boards.standings(CUP)] == ["cyd"]

@@ -49,6 +49,14 @@ METHODS: dict[str, type[Message]] = {
     "ListRejudges": api.ListRejudgesRequest,
     "ApplyRejudge": api.ApplyRejudgeRequest,
     "DiscardRejudge": api.DiscardRejudgeRequest,
+    "WithdrawSubmission": api.WithdrawSubmissionRequest,
+    "RestoreSubmission": api.RestoreSubmissionRequest,
+    "BanUser": api.BanUserRequest,
+    "LiftBan": api.LiftBanRequest,
+    "ListBans": api.ListBansRequest,
+    "CreateAnnouncement": api.CreateAnnouncementRequest,
+    "DeleteAnnouncement": api.DeleteAnnouncementRequest,
+    "ListCompetitionActions": api.ListCompetitionActionsRequest,
 }
 CALL_S = 60.0  # bounds a hang only
 

@@ -14,12 +14,13 @@ START_S = 60
 
 
 @asynccontextmanager
-async def fake_server(settings, state_dir, counted, log_path, *options, listen, environment=None):
+async def fake_server(settings, state_dir, counted, log_path, *options, listen, environment=None, stdin=None):
     """The process and a client of it, once it answers."""
     command = [sys.executable, "-m", "tests.server.fake_server", str(counted), "--listen", listen]
     command += ["--state-dir", str(state_dir), "--problems", str(settings.problems[0]), "--log-format", "json", *options]
     with log_path.open("a") as log:
-        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=log, stderr=log, env=os.environ | (environment or {}))
+        everything = os.environ | (environment or {})
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=stdin, stdout=log, stderr=log, env=everything)
     try:
         async with GraderClient(listen) as client:
             await answering(client)

@@ -158,3 +158,22 @@ def test_the_command_prints_addresses_and_what_to_try(place, capsys):
     assert (place / "r" / ORGANISER_KEY).stat().st_mode & 0o777 == 0o600
     assert rehearse.main([str(place / "r"), "--problems", "x"]) == 2
     assert "name it with --competition FILE" in capsys.readouterr().err
+
+
+async def test_a_rehearsal_has_a_withdrawn_submission_and_announcements(place):
+    """The one that is withdrawn would lead its problem's board: put back, it does."""
+    made = await prepare(place / "r", stage=RehearsalStage.OPEN, now=now())
+    async with served(made) as (_, organiser, user):
+        shown = (await user.get_competition(NAME)).announcements
+        assert len(shown) == 2 and shown[0].create_time.ToNanoseconds() > shown[1].create_time.ToNanoseconds()
+        actions = (await organiser.list_competition_actions(NAME)).actions
+        assert sorted(one.action for one in actions) == ["announced", "announced", "withdrawn"]
+        assert [one.create_time.seconds for one in actions] == sorted((one.create_time.seconds for one in actions), reverse=True)
+        (withdrawal,) = [one for one in actions if one.action == "withdrawn"]
+        problem = made.competition.problem_ids[0]
+        before = await user.get_leaderboard(NAME, problem=f"problems/{problem}")
+        withdrawn = await organiser.get_submission(f"submissions/{withdrawal.subject}")
+        assert withdrawn.withdrawal.reason and withdrawn.name not in [one.submission for one in before.entries]
+        await organiser.restore(withdrawn.name)
+        after = await user.get_leaderboard(NAME, problem=f"problems/{problem}")
+        assert after.entries[0].submission == withdrawn.name

@@ -29,6 +29,7 @@ PEOPLE = {"anonymous": None, "alice": USUAL, "bob": USUAL, "root": tuple(Scope)}
 PAGE_LIMIT_BYTES = 100_000
 TOKEN = re.compile(r'(?<=name="token" value=")[^"]+')  # differs in every browser
 TIME = re.compile(r"<time.*?</time>")  # a minute may be 33
+WITHDRAWN, BANNED, ANNOUNCED = "withdrawn-for-a-copy", "banned-for-a-copy", "the-end-is-an-hour-later"
 LINK = re.compile(r'(?:href|src|data-events)="([^"#]*)')
 
 
@@ -107,6 +108,10 @@ async def test_who_signs_in_sees_what_the_api_shows_to_the_same_key(settings, pl
         for name in ("alice", "bob"):
             async with GraderClient(running.address, key=keys[name]) as client:
                 made[name] = [*(await submitted(client, kernel)), (await client.submit(kernel("hang"))).name.rpartition("/")[2]]
+        async with GraderClient(running.address, key=keys["root"]) as client:
+            await client.withdraw(f"submissions/{made['alice'][0]}", reason=WITHDRAWN)
+            await client.ban_user("competitions/one", "bob", reason=BANNED)
+            await client.create_announcement("competitions/one", ANNOUNCED)
         everything, base = [one for of in made.values() for one in of], f"http://{running.web_address}"
         endless = [f"/submissions/{of[-1]}/events" for of in made.values()]
         for name in people:
@@ -128,6 +133,10 @@ async def test_who_signs_in_sees_what_the_api_shows_to_the_same_key(settings, pl
             assert (
                 {one for one in everything if one in text} == shown == (set(everything) if name == "root" else set(made.get(name, ())))
             ), name
+            # Why it is withdrawn reads who sees the submission; of a ban there is no word on any page; what is announced is for all.
+            assert (WITHDRAWN in text) is (name in ("alice", "root")) and BANNED not in text, name
+            assert ANNOUNCED in found["/"][1] and ANNOUNCED in found["/competitions/one"][1], name
+            assert "bob" not in found["/competitions/one"][1].replace("Signed in as <bdi>bob</bdi>", "")
             assert found_in((*PLANTED, "secret33"), [text]) == [] and not any(key[-64:] in text for key in keys.values())
             statuses = {found[path][0] for path in ("/submissions", "/submissions?users=all")}
             assert statuses == {{"anonymous": 303, "sender": 403}.get(name, 200)}

@@ -72,7 +72,7 @@ def test_every_mistake_has_its_line_and_no_key_is_made(admin, tmp_path):
     assert code == 2 and out == ""
     lines = [line.removeprefix("grader-server admin keys: ") for line in err.splitlines()]
     assert [line.split("users.csv:")[1].split(":")[0] for line in lines] == ["3", "4", "5"]
-    assert "user 'ann' is on line 2 too; leave one of them out" in lines[0] and "has 2 fields" in lines[2]
+    assert "user 'ann' is on line 2 too; leave one of them out, or, for the members of a team" in lines[0] and "has 2 fields" in lines[2]
     assert asyncio.run(keys(tmp_path)) == []
     assert "users.csv:2: a note is one line" in admin(f"user,note\nann,{'x' * 201}\n")[2]
 
@@ -102,3 +102,21 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_wrong_option_makes_no_key(admin, words):
     code, out, _ = admin("user\nann\n", *words)
     assert code == 2 and out == ""
+
+
+def test_a_user_on_several_lines_is_a_team_of_members_with_notes(admin, tmp_path):
+    """Each has a key of the same user. A member who comes later gets one by the whole list."""
+    code, out, _ = admin("user,note\nred,ann\nred,ben\nsolo,\n")
+    assert code == 0 and [(one["user"], one["note"]) for one in rows(out)] == [("red", "ann"), ("red", "ben"), ("solo", "")]
+    assert len({one["key"] for one in rows(out)}) == 3
+    late = "user,note\nred,ann\nred,ben\nred,cyd\nsolo,\n"
+    assert admin(late)[0] == 2
+    code, out, _ = admin(late, "--skip-existing")
+    assert code == 0 and [(one["user"], one["note"]) for one in rows(out)] == [("red", "cyd")]
+
+
+@pytest.mark.parametrize("text", ["red,ann\nred,\n", "red,\nred,ann\n", "red,ann\nred,ann\n"])
+def test_members_that_can_not_be_told_apart_are_a_mistake(admin, tmp_path, text):
+    code, _, err = admin(f"user,note\n{text}")
+    assert code == 2 and "users.csv:3: user 'red'" in err and "is on line 2 too" in err
+    assert asyncio.run(keys(tmp_path)) == []

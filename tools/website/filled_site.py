@@ -142,7 +142,7 @@ async def filled_site(
 
 
 async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None:
-    """Enter users, and submissions of OWNER that are accepted, wrong, profiled, and being graded."""
+    """Enter users, and submissions of OWNER that are accepted, withdrawn, wrong, profiled, and being graded."""
     source, wrong_source = ((EXAMPLES / PROBLEM / name).read_text() for name in ("block_tree.cu", "half_a_warp.cu"))
     draw, score = random.Random(5), 3.1
     for number in range(1, entry_count + 1):
@@ -153,6 +153,11 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
     finished = await here.enter(OWNER, reports.accepted(3.3), source=source)
     older = await here.enter(OWNER, reports.accepted(2.2), source=wrong_source)
     wrong = await here.enter(OWNER, reports.mismatched())
+    actions, spring = here.ledger.competition_actions, here.competitions.get(COMPETITION)
+    await actions.withdraw(older, spring, Caller(user=OWNER), "half of a warp reads what the other half has not written")
+    await actions.announce(
+        COMPETITION, "The board freezes an hour before the end.\nThe final runs the best again, on one device.", "organiser"
+    )
     profiled = await here.enter(OWNER, reports.profiled(), competition_id="")
     await here.enter("team-001", reports.accepted(1.4), problem_id=OTHER_PROBLEM)
     running = await here.submit(OWNER)
@@ -172,6 +177,7 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
         "own submissions": "/submissions",
         "submit": f"/submit?problem={PROBLEM}&competition={COMPETITION}",
         "report": f"/submissions/{finished}",
+        "withdrawn": f"/submissions/{older}",
         "report of a wrong answer": f"/submissions/{wrong}",
         "profile": f"/submissions/{profiled}",
         "sources": f"/submissions/{finished}/sources",

@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     create.add_argument("--note", default="", metavar="TEXT", help="what it is for, for the list")
     several = actions.add_parser("import", parents=[where], help="make one key for each user of a CSV file: all of them, or none")
     several.add_argument("file", type=Path, metavar="FILE", help=key_import.FORM)
-    several.add_argument("--out", type=Path, metavar="FILE", help="write user,key_id,key there, readable for its owner only (stdout)")
+    several.add_argument("--out", type=Path, metavar="FILE", help="write user,key_id,key,note there, readable for its owner only (stdout)")
     several.add_argument("--scopes", default="submit,read", metavar="LIST", help="as of create (submit,read)")
     several.add_argument("--expires", default="90d", metavar="TIME", help="as of create (90d)")
     several.add_argument("--skip-existing", action="store_true", help="make no key for users who have a valid one (an error)")
@@ -95,7 +95,7 @@ async def _create(ledger: Ledger, asked: argparse.Namespace) -> int:
 async def _import(ledger: Ledger, asked: argparse.Namespace) -> int:
     found, now = key_import.read(asked.file), ledger.now()
     lasting, scopes = _lasting(asked.expires), _scopes(asked.scopes)
-    keyed = {key.user for key in await ledger.keys.all() if key.valid(now)}
+    keyed = {(key.user, key.note) for key in await ledger.keys.all() if key.valid(now)}
     wanted = key_import.without_keyed(found, keyed, str(asked.file), skip=asked.skip_existing)
 
     expire_time = None if lasting is None else now + lasting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ def parse(text: str, name: str) -> list[UserLine]:
     if headings not in (list(HEADINGS[:1]), list(HEADINGS)):
         raise KeyImportInvalid(f"{name}:{first}: the first line is not `user` or `user,note`; write {FORM}")
     found, mistakes = [], []
-    lines: dict[str, int] = {}
+    lines: dict[tuple[str, str], int] = {}
+    first_of: dict[str, UserLine] = {}
     for line, row in filled[1:]:
         if len(row) != len(headings):
             mistakes.append(f"{name}:{line}: has {len(row)} fields, and the heading has {len(headings)}; quote a field with a comma in it")
@@ -76,10 +78,14 @@ def parse(text: str, name: str) -> list[UserLine]:
         except ValueError as error:
             mistakes.append(f"{name}:{line}: {error}")
             continue
-        if one.user in lines:
-            mistakes.append(f"{name}:{line}: user {one.user!r} is on line {lines[one.user]} too; leave one of them out")
+        known = first_of.setdefault(one.user, one)
+        if known is not one and not (known.note and one.note):
+            remedy = "leave one of them out, or, for the members of a team, give each a note of their own"
+            mistakes.append(f"{name}:{line}: user {one.user!r} is on line {known.line} too; {remedy}")
             continue
-        lines[one.user] = line
+        if (same := lines.setdefault((one.user, one.note), line)) != line:
+            mistakes.append(f"{name}:{line}: user {one.user!r} with this note is on line {same} too; leave one of them out")
+            continue
         found.append(one)
     if not found and not mistakes:
         mistakes.append(f"{name} has a heading and no users; write a line for each user")
@@ -88,13 +94,18 @@ def parse(text: str, name: str) -> list[UserLine]:
     return found
 
 
-def without_keyed(found: Sequence[UserLine], keyed: Collection[str], name: str, *, skip: bool) -> list[UserLine]:
-    """The users who have no valid key yet. KeyImportInvalid where some have one and are not to be skipped."""
-    again = [one for one in found if one.user in keyed]
+def without_keyed(found: Sequence[UserLine], keyed: Collection[tuple[str, str]], name: str, *, skip: bool) -> list[UserLine]:
+    """The users who have no valid key yet, and the members of teams. KeyImportInvalid where some have one and are not to be skipped.
+
+    keyed: users with the notes of their valid keys. A user of several lines is a team, whose members go by their notes.
+    """
+    count, users = Counter(one.user for one in found), {user for user, _ in keyed}
+    again = [one for one in found if ((one.user, one.note) in keyed if count[one.user] > 1 else one.user in users)]
     if again and not skip:
         remedy = "leave the line out, revoke the key, or pass --skip-existing"
         raise KeyImportInvalid("\n".join(f"{name}:{one.line}: user {one.user!r} has a valid key already; {remedy}" for one in again))
-    return [one for one in found if one.user not in keyed]
+    skipped = {one.line for one in again}
+    return [one for one in found if one.line not in skipped]
 
 
 @contextmanager
@@ -118,9 +129,9 @@ def private_file(path: Path, text: str) -> Iterator[None]:
 
 
 def to_csv(made: Sequence[tuple[Key, str]]) -> str:
-    """Users and their keys, with a heading."""
+    """Users, their keys and the notes of these, with a heading."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("user", "key_id", "key"))
-    writer.writerows((key.user, key.key_id, text) for key, text in made)
+    writer.writerow(("user", "key_id", "key", "note"))
+    writer.writerows((key.user, key.key_id, text, key.note) for key, text in made)
     return out.getvalue()

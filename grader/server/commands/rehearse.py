@@ -108,6 +108,11 @@ def introduction(made: Rehearsal, stage: RehearsalStage, listen: str, web: str) 
     steps = [
         ("the board as users see it", f"{user} grader-cli leaderboard {name}"),
         ("the board as organisers see it", f"{organiser} grader-cli leaderboard {name}"),
+        (
+            "what organisers did: one submission is withdrawn, which would lead the board of a problem",
+            f"{organiser} grader-cli competitions actions {name}",
+        ),
+        ("announce something", f"{organiser} grader-cli competitions announce {name} 'A rehearsal'"),
         ("rejudge preview", f"{organiser} grader-cli rejudge create --run --competition {name} --cause rehearsal"),
         ("final", f"{organiser} grader-cli final {name} --top 5 --device {device}"),
         ("export", f"{organiser} grader-cli competitions export {name} --out {name}.zip"),

@@ -1,0 +1,239 @@
+"""What is done while a competition runs: withdrawals, bans, announcements. Each is one transaction with its record, which stays."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
+from grader.ledger import records, transactions
+from grader.ledger.database import Database
+from grader.ledger.tables import announcements, bans, competition_actions, submissions
+from grader.model import ActionKind, Announcement, Ban, Caller, Competition, CompetitionAction, Submission
+from grader.rules.organising import ANNOUNCEMENT_LIMIT, check_withdrawal
+
+_LARGEST = 2**31 - 1  # that a column of integers holds
+
+
+class CompetitionActions:
+    """Reached as `ledger.competition_actions`."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database, self._now = database, now
+
+    async def withdraw(self, submission_id: str, competition: Competition | None, caller: Caller, reason: str) -> Submission:
+        """Take a submission off the boards of its competition. WithdrawalRefused; SubmissionNotFound.
+
+        Of one that is withdrawn only an administrator's reason replaces what is there.
+        """
+        now = self._now()
+        return await self._database.write(lambda connection: withdraw(connection, now, submission_id, competition, caller, reason))
+
+    async def restore(self, submission_id: str, user: str, reason: str) -> Submission:
+        """Put a submission back on the boards; one that is not withdrawn stays so. SubmissionNotFound."""
+        now = self._now()
+        return await self._database.write(lambda connection: restore(connection, now, submission_id, user, reason))
+
+    async def ban(self, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
+        """Let a user take no part in a competition any more. A second time the reason is replaced."""
+        now = self._now()
+        return await self._database.write(lambda connection: ban(connection, now, competition_id, user, administrator, reason))
+
+    async def lift_ban(self, competition_id: str, user: str, administrator: str, reason: str) -> bool:
+        """Let the user take part again; whether there was a ban."""
+        now = self._now()
+
+        def lift(connection: sa.Connection) -> bool:
+            this = sa.delete(bans).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
+            lifted = connection.execute(this).rowcount > 0
+            if lifted:
+                _record(connection, now, competition_id, ActionKind.BAN_LIFTED, administrator, user, reason)
+            return lifted
+
+        return await self._database.write(lift)
+
+    async def bans(self, competition_id: str) -> list[Ban]:
+        """Who is banned from a competition, by name."""
+        return await self._database.read(lambda connection: every_ban(connection, competition_id))
+
+    async def announce(self, competition_id: str, text: str, user: str, request_id: str = "") -> Announcement:
+        """Add an announcement; the same request id finds the one that it made. InvalidRequest where there are too many."""
+        now = self._now()
+        return await self._database.write(lambda connection: announce(connection, now, competition_id, text, user, request_id))
+
+    async def delete_announcement(self, competition_id: str, announcement_id: str, user: str) -> bool:
+        """Remove an announcement; whether there was one."""
+        now = self._now()
+
+        def delete(connection: sa.Connection) -> bool:
+            this = (announcements.c.competition_id == competition_id, announcements.c.announcement_id == announcement_id)
+            deleted = connection.execute(sa.delete(announcements).where(*this)).rowcount > 0
+            if deleted:
+                _record(connection, now, competition_id, ActionKind.ANNOUNCEMENT_DELETED, user, announcement_id, "")
+            return deleted
+
+        return await self._database.write(delete)
+
+    async def announcements(self, competition_ids: Sequence[str]) -> dict[str, list[Announcement]]:
+        """The announcements of each of these competitions, newest first."""
+        found: dict[str, list[Announcement]] = {one: [] for one in competition_ids}
+        for one in await self._database.read(lambda connection: every_announcement(connection, competition_ids)):
+            found[one.competition_id].append(one)
+        return found
+
+    async def record_reload(self, user: str, differences: Mapping[str, str]) -> None:
+        """Write down that the files were read again. differences: what was changed, by competition."""
+        now = self._now()
+
+        def write(connection: sa.Connection) -> None:
+            for competition_id, text in differences.items():
+                _record(connection, now, competition_id, ActionKind.FILE_RELOADED, user, "competition.toml", text)
+
+        await self._database.write(write)
+
+    async def page(self, competition_id: str, *, size: int, before: int | None = None) -> tuple[list[CompetitionAction], int | None]:
+        """What was done in a competition, newest first; and `before` of the next page."""
+        return await self._database.read(lambda connection: actions(connection, competition_id, size, before))
+
+
+def withdraw(
+    connection: sa.Connection, now: datetime, submission_id: str, competition: Competition | None, caller: Caller, reason: str
+) -> Submission:
+    """See `CompetitionActions.withdraw`."""
+    found = _submission(connection, submission_id)
+    check_withdrawal(caller, found, competition, now)
+    before = found.withdrawal
+    if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
+        return found
+    values = {"withdraw_time": now, "withdraw_user": caller.user, "withdraw_reason": reason}
+    return _changed(connection, now, found, ActionKind.WITHDRAWN, caller.user, reason, values)
+
+
+def restore(connection: sa.Connection, now: datetime, submission_id: str, user: str, reason: str) -> Submission:
+    """See `CompetitionActions.restore`."""
+    found = _submission(connection, submission_id)
+    if found.withdrawal is None:
+        return found
+    values = dict.fromkeys(("withdraw_time", "withdraw_user", "withdraw_reason"))
+    return _changed(connection, now, found, ActionKind.RESTORED, user, reason, values)
+
+
+def ban(connection: sa.Connection, now: datetime, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
+    """See `CompetitionActions.ban`."""
+    this = (bans.c.competition_id == competition_id, bans.c.user_name == user)
+    before = connection.execute(sa.select(bans.c.reason).where(*this).with_for_update()).scalar_one_or_none()
+    if before != reason:
+        values = {"reason": reason, "administrator": administrator, "create_time": now}
+        if before is None:
+            connection.execute(sa.insert(bans).values(competition_id=competition_id, user_name=user, **values))
+        else:
+            connection.execute(sa.update(bans).where(*this).values(values))
+        _record(connection, now, competition_id, ActionKind.BANNED, administrator, user, reason)
+    return next(one for one in every_ban(connection, competition_id) if one.user == user)
+
+
+def every_ban(connection: sa.Connection, competition_id: str) -> list[Ban]:
+    """See `CompetitionActions.bans`."""
+    count = (
+        sa.select(sa.func.count())
+        .where(
+            submissions.c.competition_id == bans.c.competition_id,
+            submissions.c.user_name == bans.c.user_name,
+            submissions.c.rejudge_id.is_(None),
+        )
+        .scalar_subquery()
+    )
+    query = sa.select(bans, count.label("submission_count")).where(bans.c.competition_id == competition_id).order_by(bans.c.user_name)
+    return [
+        Ban(
+            competition_id=row.competition_id,
+            user=row.user_name,
+            reason=row.reason,
+            create_time=row.create_time,
+            administrator=row.administrator,
+            submission_count=row.submission_count,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def announce(connection: sa.Connection, now: datetime, competition_id: str, text: str, user: str, request_id: str) -> Announcement:
+    """See `CompetitionActions.announce`."""
+    key = f"{competition_id}\0{user}\0{request_id}".encode()
+    announcement_id = hashlib.sha256(key).hexdigest()[:12] if request_id else secrets.token_hex(6)
+    known = every_announcement(connection, [competition_id])
+    if (same := next((one for one in known if one.announcement_id == announcement_id), None)) is not None:
+        return same
+    if len(known) >= ANNOUNCEMENT_LIMIT:
+        raise InvalidRequest([FieldViolation("text", f"there are {len(known)} announcements already; delete one first")])
+    made = Announcement(announcement_id=announcement_id, competition_id=competition_id, text=text, create_time=now)
+    connection.execute(sa.insert(announcements).values(dataclasses.asdict(made)))
+    _record(connection, now, competition_id, ActionKind.ANNOUNCED, user, announcement_id, text)
+    return made
+
+
+def every_announcement(connection: sa.Connection, competition_ids: Sequence[str]) -> list[Announcement]:
+    """Of these competitions, newest first."""
+    query = (
+        sa.select(announcements)
+        .where(announcements.c.competition_id.in_(competition_ids))
+        .order_by(announcements.c.create_time.desc(), announcements.c.announcement_id)
+    )
+    return [Announcement(**row._mapping) for row in connection.execute(query)]
+
+
+def actions(connection: sa.Connection, competition_id: str, size: int, before: int | None) -> tuple[list[CompetitionAction], int | None]:
+    """See `CompetitionActions.page`."""
+    this = competition_actions.c
+    query = sa.select(competition_actions).where(this.competition_id == competition_id).order_by(this.sequence.desc()).limit(size + 1)
+    if before is not None:
+        query = query.where(this.sequence < min(before, _LARGEST))
+    rows = connection.execute(query).all()
+    found = [
+        CompetitionAction(
+            competition_id=row.competition_id,
+            kind=ActionKind(row.action),
+            user=row.user_name,
+            subject=row.subject,
+            reason=row.reason,
+            create_time=row.create_time,
+        )
+        for row in rows[:size]
+    ]
+    return found, rows[size - 1].sequence if len(rows) > size else None
+
+
+def _submission(connection: sa.Connection, submission_id: str) -> Submission:
+    """A submission of a user, which stays so until the transaction ends; what a rejudge runs is on no board."""
+    found = transactions.get(connection, submission_id, lock=True)
+    if found.rejudge_id:
+        raise SubmissionNotFound(submission_id)
+    return found
+
+
+def _changed(
+    connection: sa.Connection,
+    now: datetime,
+    found: Submission,
+    kind: ActionKind,
+    user: str,
+    reason: str,
+    values: Mapping[str, object],
+) -> Submission:
+    changing = sa.update(submissions).where(submissions.c.submission_id == found.submission_id).values(values).returning(submissions)
+    row = connection.execute(changing).one()
+    _record(connection, now, found.new.competition_id, kind, user, found.submission_id, reason)
+    return records.submission(row)
+
+
+def _record(connection: sa.Connection, now: datetime, competition_id: str, kind: ActionKind, user: str, subject: str, reason: str) -> None:
+    connection.execute(
+        sa.insert(competition_actions).values(
+            competition_id=competition_id, action=kind, user_name=user, subject=subject, reason=reason, create_time=now
+        )
+    )

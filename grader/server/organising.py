@@ -1,0 +1,125 @@
+"""What the API lets organisers do while a competition runs: withdrawals, bans, announcements, and files that are read again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from grader import access
+from grader.api.competitions import action_to_proto, announcement_to_proto, ban_to_proto
+from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse, parse_announcement
+from grader.errors import FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
+from grader.intake.submission_check import check_request_id
+from grader.ledger import Ledger
+from grader.model import Submission
+from grader.problems.competition_store import Competitions
+from grader.rules.competition_changes import CompetitionChange, changes, check_fair
+from grader.rules.keys import check_user
+from grader.rules.organising import checked_announcement, checked_reason, needs_reason
+from grader.server import caller, paging
+from grader.v1 import competition_pb2
+from grader.v1 import grader_service_pb2 as api
+
+log = structlog.get_logger()
+
+
+class Organising:
+    """Every change is in the ledger's record of actions and in the log."""
+
+    def __init__(self, ledger: Ledger, competitions: Competitions) -> None:
+        self._ledger, self._competitions = ledger, competitions
+        self._actions = ledger.competition_actions
+        self._reloading = asyncio.Lock()
+
+    async def withdraw(self, request: api.WithdrawSubmissionRequest) -> Submission:
+        """Take it off the boards of its competition."""
+        who, found = caller.current(), await self._ledger.get(parse(SUBMISSIONS, request.name))
+        access.check_owned(who, found)
+        reason = checked_reason(request.reason, required=needs_reason(who, found))
+        competition = self._competitions.get(found.new.competition_id) if found.new.competition_id else None
+        withdrawn = await self._actions.withdraw(found.submission_id, competition, who, reason)
+        log.info("submission_withdrawn", submission=found.submission_id, competition=found.new.competition_id, reason=reason)
+        return withdrawn
+
+    async def restore(self, request: api.RestoreSubmissionRequest) -> Submission:
+        """Put it back."""
+        submission_id, reason = parse(SUBMISSIONS, request.name), checked_reason(request.reason, required=False)
+        restored = await self._actions.restore(submission_id, caller.current().user, reason)
+        log.info("submission_restored", submission=submission_id, reason=reason)
+        return restored
+
+    async def ban(self, request: api.BanUserRequest) -> competition_pb2.Ban:
+        """Let a user take no part any more."""
+        competition_id, user = self._competition_id(request.competition), _user(request.user)
+        reason = checked_reason(request.reason, required=True)
+        made = await self._actions.ban(competition_id, user, caller.current().user, reason)
+        log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
+        return ban_to_proto(made)
+
+    async def lift_ban(self, request: api.LiftBanRequest) -> api.LiftBanResponse:
+        """Let a user take part again."""
+        competition_id, user = self._competition_id(request.competition), _user(request.user)
+        reason = checked_reason(request.reason, required=False)
+        lifted = await self._actions.lift_ban(competition_id, user, caller.current().user, reason)
+        log.info("ban_lifted", competition=competition_id, banned_user=user, lifted=lifted)
+        return api.LiftBanResponse(lifted=lifted)
+
+    async def bans(self, request: api.ListBansRequest) -> api.ListBansResponse:
+        """Who is banned."""
+        found = await self._actions.bans(self._competition_id(request.competition))
+        return api.ListBansResponse(bans=[ban_to_proto(one) for one in found])
+
+    async def announce(self, request: api.CreateAnnouncementRequest) -> competition_pb2.Announcement:
+        """Tell everybody something."""
+        if violations := check_request_id(request.request_id):
+            raise InvalidRequest(violations)
+        competition_id, text = self._competition_id(request.competition), checked_announcement(request.text)
+        made = await self._actions.announce(competition_id, text, caller.current().user, request.request_id)
+        log.info("announced", competition=competition_id, announcement=made.announcement_id)
+        return announcement_to_proto(made)
+
+    async def delete_announcement(self, request: api.DeleteAnnouncementRequest) -> api.DeleteAnnouncementResponse:
+        """Remove it."""
+        competition_id, announcement_id = parse_announcement(request.name)
+        self._competitions.get(competition_id)
+        deleted = await self._actions.delete_announcement(competition_id, announcement_id, caller.current().user)
+        log.info("announcement_deleted", competition=competition_id, announcement=announcement_id, deleted=deleted)
+        return api.DeleteAnnouncementResponse(deleted=deleted)
+
+    async def actions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
+        """A page of what was done, newest first."""
+        competition_id, size = self._competition_id(request.competition), paging.page_size(request.page_size)
+        asked = ("actions", competition_id)
+        before = paging.decode(request.page_token, int, *asked)
+        found, following = await self._actions.page(competition_id, size=size, before=before)
+        return api.ListCompetitionActionsResponse(
+            actions=[action_to_proto(one) for one in found], next_page_token=paging.encode(following, *asked)
+        )
+
+    async def reload(self) -> list[CompetitionChange]:
+        """Read the files again, all of them or none. ReloadRefused where one is wrong or unfair."""
+        async with self._reloading:
+            try:
+                fresh = await asyncio.to_thread(self._competitions.read_again)
+            except (ProblemInvalid, OSError) as error:
+                raise ReloadRefused(str(error)) from None
+            before, after = ({one.competition_id: one for one in store.all()} for store in (self._competitions, fresh))
+            check_fair(before, after, self._ledger.now())
+            found = changes(before, after)
+            differences = {one.competition_id: "; ".join([one.kind.value, *map(str, one.keys)]) for one in found}
+            await self._actions.record_reload(caller.current().user, differences)
+            self._competitions.replace(fresh)
+            log.info("competitions_reloaded", changes=differences)
+            return found
+
+    def _competition_id(self, name: str) -> str:
+        return self._competitions.get(parse(COMPETITIONS, name, "competition")).competition_id
+
+
+def _user(user: str) -> str:
+    try:
+        check_user(user)
+    except ValueError as error:
+        raise InvalidRequest([FieldViolation("user", str(error))]) from None
+    return user

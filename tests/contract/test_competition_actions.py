@@ -1,0 +1,168 @@
+"""Withdrawals, bans and announcements in a ledger, on each database: what they change, what they do not, and what is kept of them."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from grader.errors import InvalidRequest, QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
+from grader.ledger.tables import submissions
+from grader.model import ActionKind, Announcement, Caller, Scope, Withdrawal
+from grader.rules import leaderboard
+from grader.rules.organising import ANNOUNCEMENT_LIMIT
+from grader.rules.quotas import HOUR, Quota, Terms
+from sandbox.protocol import wire
+from tests import fakes
+from tests.board_rows import START
+from tests.clock import Clock
+from tests.contract.test_boards import COMPETITION, REAL, SCORE, graded, users
+
+ALICE, ROOT = Caller(user="alice", scopes=frozenset({Scope.SUBMIT, Scope.READ})), Caller(user="root")
+
+
+@pytest.fixture
+def clock():
+    return Clock(START + HOUR)
+
+
+@pytest.fixture
+def actions(ledger):
+    return ledger.competition_actions
+
+
+async def kinds(actions):
+    return [one.kind for one in (await actions.page("spring", size=50))[0]]
+
+
+async def test_a_withdrawn_submission_leaves_the_board_and_the_next_best_counts(ledger, actions, clock):
+    """It stays a graded submission with its score; undone, the board is what it was."""
+    best = await graded(ledger, user="alice")
+    second = await graded(ledger, user="alice", score=replace(SCORE, value=1.5, low=1.4, high=1.6))
+    await graded(ledger, user="bob")
+
+    async def board():
+        found = leaderboard.board(COMPETITION, await ledger.boards.standings(COMPETITION, problem_id="sum"), problem_id="sum")
+        return [(one.user, one.submission_id) for one in found.entries]
+
+    before = await board()
+    assert ("alice", best.submission_id) in before
+    withdrawn = await actions.withdraw(best.submission_id, COMPETITION, ALICE, "a slip")
+    assert withdrawn.withdrawal == Withdrawal(user="alice", reason="a slip", create_time=clock.now) and withdrawn.score == SCORE
+    assert await ledger.get(best.submission_id) == withdrawn
+    (listed,) = [one for one in (await ledger.page(size=9))[0] if one.submission_id == best.submission_id]
+    assert listed.withdrawal == withdrawn.withdrawal
+    assert ("alice", second.submission_id) in await board() and ("alice", best.submission_id) not in await board()
+    assert (await actions.restore(best.submission_id, "root", "")).withdrawal is None
+    assert await board() == before and await kinds(actions) == [ActionKind.RESTORED, ActionKind.WITHDRAWN]
+
+
+async def test_an_owner_withdraws_until_the_end_and_an_administrator_at_any_time(ledger, actions, clock):
+    made = await graded(ledger, user="alice")
+    clock.now = COMPETITION.end_time - timedelta(microseconds=1)
+    await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
+    await actions.restore(made.submission_id, "root", "")
+    clock.now = COMPETITION.end_time
+    with pytest.raises(WithdrawalRefused, match="'spring' ended at 2026-03-03 00:00:00 UTC; ask its organisers"):
+        await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
+    assert await users(ledger) == ["alice"]
+    await actions.withdraw(made.submission_id, COMPETITION, ROOT, "uses a library")
+    assert await users(ledger) == []
+
+
+async def test_an_owner_does_not_replace_what_an_administrator_wrote(ledger, actions):
+    """The other way round an administrator does, and both are in the record. The same once more is no second action."""
+    made = await graded(ledger, user="alice")
+    await actions.withdraw(made.submission_id, COMPETITION, ALICE, "mine")
+    for _ in range(2):
+        found = await actions.withdraw(made.submission_id, COMPETITION, ROOT, "copied")
+    assert (await actions.withdraw(made.submission_id, COMPETITION, ALICE, "a slip")).withdrawal == found.withdrawal
+    recorded, _ = await actions.page("spring", size=9)
+    assert [(one.user, one.subject, one.reason) for one in recorded] == [
+        ("root", made.submission_id, "copied"),
+        ("alice", made.submission_id, "mine"),
+    ]
+
+
+async def test_what_is_on_no_board_is_not_withdrawn(ledger, actions):
+    """A submission to no competition, a run of a rejudge, and none at all."""
+    practice = await graded(ledger, competition_id="")
+    with pytest.raises(WithdrawalRefused, match="in no competition"):
+        await actions.withdraw(practice.submission_id, None, ROOT, "x")
+    run = await graded(ledger)
+    mark = sa.update(submissions).where(submissions.c.submission_id == run.submission_id).values(rejudge_id="r")
+    await ledger._database.write(lambda connection: connection.execute(mark))
+    for submission_id in (run.submission_id, "0" * 16):
+        with pytest.raises(SubmissionNotFound):
+            await actions.withdraw(submission_id, COMPETITION, ROOT, "x")
+        with pytest.raises(SubmissionNotFound):
+            await actions.restore(submission_id, "root", "")
+    assert await kinds(actions) == []
+
+
+async def test_a_withdrawal_gives_no_quota_back_and_stays_while_it_is_graded(ledger, actions):
+    """Also of one that waits: it is graded, and then on no board. Who hands in again has one less."""
+    new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
+    terms = Terms(competition=COMPETITION, quotas=(Quota(limit=1, window=HOUR, period="in an hour"),))
+    made = await ledger.submit(new, fakes.problem(), terms=terms)
+    await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
+    with pytest.raises(QuotaExceeded):
+        await ledger.submit(new, fakes.problem(), terms=terms)
+    held = await ledger.lease("w", ttl_s=30)
+    settled = await ledger.settle(held, replace(fakes.report(), environment=REAL, score=SCORE))
+    assert settled.withdrawal is not None and settled.score == SCORE and await users(ledger) == []
+
+
+async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, actions, clock):
+    """Of this competition only, and until it is lifted. A request that was answered before finds its submission still."""
+    terms = Terms(competition=COMPETITION)
+    new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
+    for user in ("alice", "bob"):
+        await graded(ledger, user=user)
+    first = await ledger.submit(new, fakes.problem(), request_id="r", terms=terms)
+    made = await actions.ban("spring", "alice", "root", "copied a kernel")
+    assert (made.user, made.administrator, made.submission_count, made.create_time) == ("alice", "root", 2, clock.now)
+    assert await users(ledger) == ["bob"] and await actions.bans("spring") == [made] and await actions.bans("autumn") == []
+    with pytest.raises(UserBanned, match="you are banned from competition 'spring': copied a kernel; ask its organisers"):
+        await ledger.submit(new, fakes.problem(), terms=terms)
+    assert (await ledger.submit(new, fakes.problem(), request_id="r", terms=terms)).submission_id == first.submission_id
+    await ledger.submit(replace(new, competition_id=""), fakes.problem())  # elsewhere as before
+    other = Terms(competition=replace(COMPETITION, competition_id="autumn"))
+    await ledger.submit(replace(new, competition_id="autumn"), fakes.problem(), terms=other)
+    await ledger.submit(replace(new, user="bob"), fakes.problem(), terms=terms)
+    assert await actions.lift_ban("spring", "alice", "root", "") and not await actions.lift_ban("spring", "alice", "root", "")
+    await ledger.submit(new, fakes.problem(), terms=terms)
+    assert await users(ledger) == ["alice", "bob"] and await kinds(actions) == [ActionKind.BAN_LIFTED, ActionKind.BANNED]
+
+
+async def test_a_second_ban_replaces_the_reason(ledger, actions):
+    """The same reason again is no second action."""
+    for reason in ("a", "b", "b"):
+        made = await actions.ban("spring", "alice", "root", reason)
+    assert made.reason == "b" and len(await actions.bans("spring")) == 1 and await kinds(actions) == [ActionKind.BANNED] * 2
+
+
+async def test_announcements_are_newest_first_and_asked_for_by_competition(ledger, actions, clock):
+    """The same request makes one; what is removed is in the record still."""
+    first = await actions.announce("spring", "Welcome", "root", "r1")
+    clock.pass_s(1)
+    assert await actions.announce("spring", "Welcome", "root", "r1") == first
+    second = await actions.announce("spring", "The end is\nan hour later", "root")
+    elsewhere = await actions.announce("autumn", "Welcome", "root", "r1")
+    assert await actions.announcements(["spring", "summer"]) == {"spring": [second, first], "summer": []}
+    assert isinstance(second, Announcement) and second.create_time == clock.now and elsewhere.announcement_id != first.announcement_id
+    assert not await actions.delete_announcement("autumn", first.announcement_id, "root")
+    assert await actions.delete_announcement("spring", first.announcement_id, "root")
+    assert (await actions.announcements(["spring"]))["spring"] == [second]
+    recorded, following = await actions.page("spring", size=2)
+    assert [one.kind for one in recorded] == [ActionKind.ANNOUNCEMENT_DELETED, ActionKind.ANNOUNCED]
+    (oldest,), end = await actions.page("spring", size=2, before=following)
+    assert (oldest.reason, oldest.user, oldest.subject, end) == ("Welcome", "root", first.announcement_id, None)
+
+
+async def test_there_are_so_many_announcements_and_no_more(ledger, actions):
+    for number in range(ANNOUNCEMENT_LIMIT):
+        await actions.announce("spring", f"{number}", "root")
+    with pytest.raises(InvalidRequest, match="there are 100 announcements already; delete one first"):
+        await actions.announce("spring", "one more", "root")
+    await actions.announce("autumn", "elsewhere", "root")

@@ -1,0 +1,158 @@
+"""What a competition's file may change after the start, and how changes are told without a secret."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from grader.errors import InvalidRequest, ReloadRefused
+from grader.model import Competition, Ranking, ScoreKind, TieRule, Visibility
+from grader.problems.competition_file import CompetitionFile
+from grader.rules import competition_changes
+from grader.rules.competition_changes import FIXED, UNSHOWN, ChangeKind, changes, check_fair
+from grader.rules.organising import checked_announcement, checked_reason
+from sandbox.protocol import wire
+
+START = datetime(2026, 5, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+END = START + 48 * HOUR
+SECRET = wire.Workload(workload_id="secret-1", axes={"n": 70368}, hidden=True)
+SPRING = Competition(
+    competition_id="spring",
+    title="Spring",
+    problem_ids=("sum", "other"),
+    start_time=START,
+    end_time=END,
+    device_kinds=("cuda",),
+    secret_workloads={"sum": (SECRET,)},
+    secret_seed="ab" * 16,
+)
+UNFAIR = {
+    "start": {"start_time": START + HOUR},
+    "problems": {"problem_ids": ("sum",)},
+    "score": {"ranking": Ranking(score_kind=ScoreKind.TIME)},
+    "baseline": {"ranking": Ranking(baseline="compile")},
+    "processes": {"ranking": Ranking(process_count=5)},
+    "tie_rule": {"tie_rule": TieRule.EARLIEST},
+    "visibility": {"visibility": Visibility.AFTER_END},
+    "secret": {"secret_workloads": {"sum": (replace(SECRET, axes={"n": 7}),)}},
+    "secret_seed": {"secret_seed": "cd" * 16},
+}
+FAIR = {
+    "title": {"title": "Spring sprint"},
+    "statement": {"statement": "Add vectors."},
+    "end": {"end_time": END + HOUR},
+    "freeze": {"freeze_time": END - HOUR},
+    "hourly_limit": {"hourly_limit": 3},
+    "devices": {"device_kinds": ("cuda", "emulated")},
+}
+
+
+def of(*found):
+    return {one.competition_id: one for one in found}
+
+
+def refusal(before, after, now):
+    with pytest.raises(ReloadRefused) as caught:
+        check_fair(of(before), of(*([after] if after else [])), now)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("key", UNFAIR)
+def test_what_competitors_rely_on_stays_from_the_start_on(key):
+    """The refusal names the key. Before the start it is the organiser's: the control."""
+    changed = replace(SPRING, **UNFAIR[key])
+    for now in (START, END + HOUR):
+        text = refusal(SPRING, changed, now)
+        assert f"'{key}' can't change any more" in text and "70368" not in text and "abab" not in text and "cdcd" not in text
+    check_fair(of(SPRING), of(changed), START - HOUR)
+
+
+@pytest.mark.parametrize("key", FAIR)
+def test_the_rest_may_change_and_is_shown(key):
+    changed = replace(SPRING, **FAIR[key])
+    check_fair(of(SPRING), of(changed), START + HOUR)
+    (found,) = changes(of(SPRING), of(changed))
+    assert found.kind is ChangeKind.CHANGED and [one.key for one in found.keys] == [key]
+    assert str(found.keys[0]) == "statement: changed" if key == "statement" else " -> " in str(found.keys[0])
+
+
+def test_a_device_that_submissions_name_stays():
+    """In its order: the first is the one that is taken where none is named."""
+    for kinds in ((), ("emulated",), ("emulated", "cuda")):
+        assert "'devices' can only get more at its end" in refusal(SPRING, replace(SPRING, device_kinds=kinds), START)
+
+
+def test_an_end_moves_to_a_time_to_come():
+    """Earlier too, as long as nothing that was handed in leaves the board."""
+    now = START + 10 * HOUR
+    check_fair(of(SPRING), of(replace(SPRING, end_time=now + HOUR)), now)
+    for time in (now, now - HOUR):
+        assert "'end' of competition 'spring' would be over by now" in refusal(SPRING, replace(SPRING, end_time=time), now)
+
+
+@pytest.mark.parametrize(("visibility", "reopens"), [(Visibility.PRIVATE, True), (Visibility.AFTER_END, False)])
+def test_an_ended_competition_is_reopened_only_where_nobody_has_seen_the_sources(visibility, reopens):
+    before = replace(SPRING, visibility=visibility)
+    after = replace(before, end_time=END + 3 * HOUR)
+    if reopens:
+        check_fair(of(before), of(after), END + HOUR)
+    else:
+        assert "everybody has seen all sources" in refusal(before, after, END + HOUR)
+        check_fair(of(before), of(after), END - HOUR)  # the control: it still runs
+
+
+def test_the_file_of_a_running_competition_stays():
+    """Before its start and after its end it may go; a new one may come."""
+    assert "is gone; put it back" in refusal(SPRING, None, START)
+    check_fair(of(SPRING), {}, START - HOUR)
+    check_fair(of(SPRING), {}, END)
+    assert [(one.competition_id, one.kind) for one in changes(of(SPRING), of(replace(SPRING, competition_id="autumn")))] == [
+        ("autumn", ChangeKind.ADDED),
+        ("spring", ChangeKind.REMOVED),
+    ]
+
+
+def test_a_start_that_moves_by_less_than_a_second_is_another_start():
+    """Though both are shown alike: what was handed in at once would leave the board."""
+    assert "'start' can't change" in refusal(SPRING, replace(SPRING, start_time=START + timedelta(microseconds=1)), START)
+
+
+def test_every_key_of_the_file_is_compared():
+    """A new key would else change without a word, after the start too."""
+    compared = set(competition_changes._values(SPRING))
+    assert compared == set(CompetitionFile.model_fields) - {"name"} and set(FIXED) | set(UNSHOWN) <= compared
+
+
+def test_all_that_is_unfair_is_named_at_once():
+    other = replace(SPRING, competition_id="autumn")
+    with pytest.raises(ReloadRefused) as caught:
+        check_fair(of(SPRING, other), of(replace(SPRING, secret_seed="", title="x"), replace(other, problem_ids=())), START)
+    assert "'autumn'" in str(caught.value) and "'spring'" in str(caught.value)
+
+
+def test_nothing_differs_between_equal_readings():
+    assert changes(of(SPRING), of(replace(SPRING))) == []
+
+
+@pytest.mark.parametrize("reason", ["x" * 401, "two\nlines", "\x1b[2J", "right \u202e to left", "\0"])
+def test_a_reason_is_one_printable_line(reason):
+    with pytest.raises(InvalidRequest, match="reason"):
+        checked_reason(reason, required=False)
+
+
+def test_a_reason_may_be_needed():
+    assert checked_reason("  ", required=False) == "" and checked_reason(" copied ", required=True) == "copied"
+    with pytest.raises(InvalidRequest, match="reason: is missing; say why"):
+        checked_reason(" ", required=True)
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "x" * 2001, "\x1b]0;title\x07", "a\u202eb", "a\u2028b"])
+def test_an_announcement_is_printable_lines(text):
+    with pytest.raises(InvalidRequest, match="text"):
+        checked_announcement(text)
+
+
+def test_an_announcement_keeps_its_lines_and_its_angle_brackets():
+    """Pages escape them."""
+    assert checked_announcement("<b>One</b>\r\n\nTwo\n") == "<b>One</b>\n\nTwo"
