@@ -48,7 +48,7 @@ def web_address(text: str) -> tuple[str, int]:
     """Host and port of `--web ADDRESS`; of a port alone only this host can ask."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdecimal() or int(port) > 65535 or (colon and not host):
-        raise ValueError(f"{text!r} is no address; write PORT, which only this host can reach, or HOST:PORT")
+        raise ValueError(f"{text!r} is not an address; write PORT, which only this host can reach, or HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -94,6 +94,12 @@ class Settings(BaseModel):
     log_format: LogFormat = "console"
     log_level: LogLevel = "info"
     web: str | None = None  # None: no web port
+    public_url: str = ""  # where browsers reach the web port; "": nobody signs in with OpenID Connect
+    oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
+    oidc_client_id: str = ""
+    oidc_client_secret_file: Path | None = None
+    oidc_name: str = ""  # what users call the provider; "": the issuer's host
+    oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as `grader/rules/identities.py` reads them
     notice: str = ""  # shown at the top of every page; of a rehearsal
     hooks_allow_private: bool = False  # whether webhooks may be at addresses that are not public, and at http:// of this host
     trace: str = Field(default_factory=trace_endpoint)  # where OTLP is taken; "": nothing is traced
@@ -108,7 +114,7 @@ class Settings(BaseModel):
     @classmethod
     def _device(cls, value: str) -> str:
         if value != "auto" and not devices.well_formed(value):
-            raise ValueError(f"{value!r} is no device; write auto, {devices.FORMS}")
+            raise ValueError(f"{value!r} is not a device; write auto, {devices.FORMS}")
         return value
 
     @field_validator("fleet", mode="before")
@@ -124,7 +130,7 @@ class Settings(BaseModel):
     @classmethod
     def _database(cls, value: str) -> str:
         if value and not value.startswith(("postgresql://", "postgres://")):  # not quoted: it may hold a password
-            raise ValueError("is no URL of PostgreSQL; write postgresql://USER@HOST/DATABASE, or leave it out for SQLite")
+            raise ValueError("is not a PostgreSQL URL; write postgresql://USER@HOST/DATABASE, or leave it out for SQLite")
         return value
 
     @field_validator("web")
@@ -134,7 +140,16 @@ class Settings(BaseModel):
             web_address(value)
         return value
 
-    @field_validator("state_dir", "cache_dir", "submission_files_dir", "problems", "competitions", "tls_certificate", "tls_key")
+    @field_validator(
+        "state_dir",
+        "cache_dir",
+        "submission_files_dir",
+        "problems",
+        "competitions",
+        "tls_certificate",
+        "tls_key",
+        "oidc_client_secret_file",
+    )
     @classmethod
     def _absolute(cls, value: Path | tuple[Path, ...] | None) -> Path | tuple[Path, ...] | None:
         if value is None or isinstance(value, Path):

@@ -30,7 +30,7 @@ def route(server: str, tls: bool | None = None) -> tuple[str, bool]:
 def _host_and_port(address: str) -> str:
     """The address. SettingsInvalid where it can't be one. Without a port gRPC takes 443."""
     if _RESOLVER.match(address) is None and re.fullmatch(r"(?:\[[^\]]+\]|[^\s:/]+)(?::\d+)?", address) is None:
-        raise SettingsInvalid("server", f"{address!r} is no address of a server; write HOST:PORT, such as localhost:50551")
+        raise SettingsInvalid("server", f"{address!r} is not a server address; write HOST:PORT, such as localhost:50551")
     return address
 
 
@@ -50,7 +50,7 @@ def carry_key(stub: Any, key: str) -> None:
 def check_key(key: str, address: str, *, tls: bool, plain_text: bool) -> None:
     """SettingsInvalid where a key can't travel, or would so that others can read it. The key is never quoted."""
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingsInvalid("key", "what was given is no key; a key is one word, as `grader-server admin keys create` prints it")
+        raise SettingsInvalid("key", "what was given is not a key; a key is one word, as `grader-server admin keys create` prints it")
     if not tls and not plain_text and not loopback(address):
         text = (
             f"the key would travel to {address} in plain text, where others can read it, so it is not sent; "

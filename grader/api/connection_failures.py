@@ -22,17 +22,17 @@ _TLS = {
     "CERTIFICATE_VERIFY_FAILED": "its certificate can't be verified: it is of no authority that is trusted here, or has expired; "
     "name the authority with `grader-cli login --ca FILE`",
     NAME_MISMATCH: "its certificate is not for the name by which it was called",
-    "missing selected ALPN property": "it speaks TLS, but is no grader-server: it takes no HTTP/2; check the port, and a proxy before it",
+    "missing selected ALPN property": "it speaks TLS, but is not a grader-server: no HTTP/2; check the port, and a proxy before it",
     "WRONG_VERSION_NUMBER": "it does not speak TLS; check the port, or write http://HOST:PORT where it is meant to be without",
     "certificate required": "it wants a certificate of the client, which users do not have; check the port",
 }
 _ANY = {
     "Connection refused": "nothing listens there; check host and port, and that grader-server runs",
-    "errors resolving": "there is no host of that name; check how it is spelled",
-    "DNS resolution failed": "there is no host of that name; check how it is spelled",
+    "errors resolving": "no host has that name; check its spelling",
+    "DNS resolution failed": "no host has that name; check its spelling",
     "No route to host": "this host has no route to it; check the network, or a VPN",
     "Network is unreachable": "this host has no route to it; check the network, or a VPN",
-    "No such file or directory": "there is no such socket; check the path, and that grader-server runs",
+    "No such file or directory": "the socket does not exist; check the path, and that grader-server runs",
     "Deadline Exceeded": "it does not answer in time; it is overloaded, or something between drops what is sent",
     "timed out": "it does not answer in time; check host and port, and a firewall between",
 }

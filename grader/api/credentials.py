@@ -97,7 +97,9 @@ class CredentialStore:
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-                raise SettingsInvalid(str(self.path), "is no file of yours; move it away and store your keys again with `grader-cli login`")
+                raise SettingsInvalid(
+                    str(self.path), "is not a file of yours; move it away and store your keys again with `grader-cli login`"
+                )
             if found.st_mode & _OTHERS:
                 text = f"others can read the keys in it; revoke them if somebody did, and run: chmod 600 {self.path}"
                 raise SettingsInvalid(str(self.path), text)

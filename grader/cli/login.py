@@ -90,7 +90,7 @@ async def logout(server: str | None) -> Exit:
         raise Misuse(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
     text = f"{credentials.bare(named)}: forgotten here; an administrator can revoke the key itself"
     if default and not store.default():
-        text += "; there is no default server now, so commands run their own"
+        text += "; no default server is left, so commands run their own"
     stdout_console().print(plain(text), soft_wrap=True)
     return Exit.DONE
 
@@ -120,7 +120,7 @@ def _read_ca(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsInvalid("--ca", f"can't read {path}: {error}; name the authority's certificate, in PEM") from None
     if "-----BEGIN CERTIFICATE-----" not in text or "PRIVATE KEY" in text:
-        raise SettingsInvalid("--ca", f"{path} is no certificate in PEM; name that of the authority, without any private key")
+        raise SettingsInvalid("--ca", f"{path} is not a certificate in PEM; name that of the authority, without any private key")
     return text
 
 

@@ -14,21 +14,10 @@ from grader.cli.exits import Exit
 from grader.cli.jsonout import print_json
 from grader.cli.progress import stdout_console
 from grader.cli.session import Need, Target, connect
+from grader.cli.starter import starter_text
 from grader.cli.text import one_line, plain
 from grader.v1 import grader_service_pb2, problem_pb2
-
-_SCALARS = {"float32": "double", "float64": "double", "float16": "double", "bfloat16": "double", "bool": "bool"}
-_TORCH_EXAMPLE = """\
-// grader: problem={problem}
-#include <torch/extension.h>
-
-{result} forward({arguments}) {{
-    // Make {outputs} on the inputs' device, launch your kernels, and write every element.
-    return {returned};
-}}
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}
-"""
+from sandbox.protocol.signatures import TORCH_EXTENSION
 
 
 async def list_(target: Target, *, json: bool) -> Exit:
@@ -84,7 +73,7 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
         yield Text("\nlanguage cuda: define", style="bold")
         yield plain(f"\n    {problem.cuda_signature}")
         yield Text("\nlanguage torch_extension: for example", style="bold")
-        yield plain("\n" + textwrap.indent(torch_example(problem), "    "))
+        yield plain("\n" + textwrap.indent(starter_text(problem, TORCH_EXTENSION), "    "))
     yield plain(f"then: grader-cli submit FILE --problem {problem_id}")
 
 
@@ -93,19 +82,6 @@ def sweep_range(sweep: problem_pb2.Sweep) -> str:
     change = f"each {sweep.factor:g} times the one before" if sweep.HasField("factor") else f"in steps of {sweep.step}"
     others = "".join(f", with {name} = {size}" for name, size in sorted(sweep.axes.items()))
     return f"{sweep.axis} = {sweep.start} to {sweep.stop}, {change}{others}{f', on {sweep.device_kind}' if sweep.device_kind else ''}"
-
-
-def torch_example(problem: problem_pb2.Problem) -> str:
-    """A torch extension with the problem's arguments, to be filled in."""
-    arguments = [f"{'torch::Tensor' if one.shape else _SCALARS.get(one.dtype, 'int64_t')} {one.name}" for one in problem.inputs]
-    outputs = [one.name for one in problem.outputs]
-    return _TORCH_EXAMPLE.format(
-        problem=resource_id(PROBLEMS, problem.name),
-        result="torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>",
-        arguments=", ".join(arguments),
-        outputs=", ".join(outputs),
-        returned=outputs[0] if len(outputs) == 1 else "{" + ", ".join(outputs) + "}",
-    )
 
 
 def _tensors(problem: problem_pb2.Problem) -> Table:

@@ -32,15 +32,11 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
     if profile.findings:
         yield Text()
         yield _findings(profile.findings)
-    if profile.access_counts.lines:
+    for counts in access_counts.tables(profile.access_counts, row_limit=_MOST_LINES):
         yield Text()
-        yield _access_counts(profile.access_counts)
-        yield plain(access_counts.NOTE, "dim")
-    if profile.access_counts.flops:
-        yield Text()
-        yield plain(access_counts.flop_title(profile.access_counts), "italic")  # wider than its table
-        yield _flops(profile.access_counts)
-        yield plain(access_counts.FLOP_NOTE, "dim")
+        yield plain(counts.title, "italic")  # not the table's own title: it may be wider than the table
+        yield _counts(counts)
+        yield plain(counts.note, "dim")
     if profile.kernels:
         yield Text()
         yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
@@ -71,25 +67,14 @@ def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
     return table
 
 
-def _access_counts(found: report_pb2.AccessCounts) -> Table:
-    table = Table(box=None, pad_edge=False, title=access_counts.title(found), title_justify="left")
-    for number, heading in enumerate(access_counts.HEADINGS):
-        table.add_column(heading.lower(), justify="left" if number < 2 else "right")
-    for one in found.lines[:_MOST_LINES]:
-        table.add_row(*(plain(one_line(cell)) for cell in access_counts.cells(one)))
-    if len(found.lines) > _MOST_LINES:
-        table.add_row(f"and {len(found.lines) - _MOST_LINES} more; --json has them all")
-    return table
-
-
-def _flops(found: report_pb2.AccessCounts) -> Table:
+def _counts(found: access_counts.CountTable) -> Table:
     table = Table(box=None, pad_edge=False)
-    for number, heading in enumerate(access_counts.FLOP_HEADINGS):
-        table.add_column(heading.lower(), justify="right" if number else "left")
-    for one in found.flops[:_MOST_LINES]:
-        table.add_row(*(plain(one_line(cell)) for cell in access_counts.flop_cells(one)))
-    if len(found.flops) > _MOST_LINES:
-        table.add_row(f"and {len(found.flops) - _MOST_LINES} more; --json has them all")
+    for number, heading in enumerate(found.headings):
+        table.add_column(heading.lower(), justify="left" if number < found.text_columns else "right")
+    for row in found.rows:
+        table.add_row(*(plain(one_line(cell)) for cell in row))
+    if found.cut_rows:
+        table.add_row(f"and {found.cut_rows} more; --json has them all")
     return table
 
 

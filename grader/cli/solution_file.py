@@ -96,7 +96,7 @@ def _get(path: Path, table: Mapping[str, Any], key: str, kind: type[_Kind], plac
     if not isinstance(value, kind) or not value:
         raise Misuse(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
     if isinstance(value, str) and not _is_text(value):
-        raise Misuse(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is no character; fix it")
+        raise Misuse(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is not a character; fix it")
     return value
 
 

@@ -22,7 +22,7 @@ def evaluate(text: str, axes: Mapping[str, int]) -> int:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
-        raise ExpressionInvalid(f"{text!r} is no expression; write one such as '4 * (n * n + n)'") from None
+        raise ExpressionInvalid(f"{text!r} is not an expression; write one such as '4 * (n * n + n)'") from None
     value = _value(tree.body, axes)
     if not 0 <= value <= LARGEST:
         raise ExpressionInvalid(f"{text!r} is {value if value < 0 else 'over 2 ** 63'} at {dict(axes)}; it has to be from 0 to 2 ** 63 - 1")
@@ -35,7 +35,7 @@ def _value(node: ast.expr, axes: Mapping[str, int]) -> int:
             return _bounded(value)
         case ast.Name(id=name):
             if name not in axes:
-                raise ExpressionInvalid(f"uses {name!r}, which is no axis; the axes are {', '.join(sorted(axes))}")
+                raise ExpressionInvalid(f"uses {name!r}, which is not an axis; the axes are {', '.join(sorted(axes))}")
             return axes[name]
         case ast.BinOp(left=left, op=operator, right=right):
             return _bounded(_apply(operator, _value(left, axes), _value(right, axes)))

@@ -55,7 +55,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     """Read the problem at path. root: the set, if it is larger than the directory that the format itself has for one."""
     files = files_of(path)
     if files is None:
-        raise ProblemInvalid(str(path), f"is no problem of this format; name {LAYOUT}")
+        raise ProblemInvalid(str(path), f"is not a problem of this format; name {LAYOUT}")
     if root is not None and files.root.resolve().is_relative_to(root.resolve()):
         files = dataclasses.replace(files, root_of_set=root)
     require_inside(files.definition, files.root_of_set, files.definition)
@@ -96,11 +96,11 @@ def _definition(files: DefinitionFiles) -> schema.Definition:
     try:
         definition = schema.Definition.model_validate(json.loads(text))
     except json.JSONDecodeError as error:
-        raise ProblemInvalid(f"{files.definition}:{error.lineno}", f"is no JSON: {error.msg}") from None
+        raise ProblemInvalid(f"{files.definition}:{error.lineno}", f"is not JSON: {error.msg}") from None
     except ValidationError as error:
         raise _invalid(files.definition, text, 1, error) from None
     except (ValueError, RecursionError) as error:
-        raise ProblemInvalid(str(files.definition), f"is no JSON that can be read: {error}") from None
+        raise ProblemInvalid(str(files.definition), f"is not JSON that can be read: {error}") from None
     if not files.sol and definition.op_type is None:
         raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
     if files.sol and (pair := definition.misnamed()):
@@ -125,7 +125,7 @@ def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition
             seen.add(workload_id)
             yield _workload(files, definition, row, workload_id, left)
         except json.JSONDecodeError as error:
-            raise ProblemInvalid(place, f"is no JSON: {error.msg} at column {error.colno}") from None
+            raise ProblemInvalid(place, f"is not JSON: {error.msg} at column {error.colno}") from None
         except ValidationError as error:
             raise _invalid(path, line, number, error) from None
         except (ValueError, RecursionError) as error:
@@ -139,7 +139,7 @@ def _workload(
     if set(row.axes) != var:
         raise ValueError(f"axes: gives {sorted(row.axes)}, and the definition's var axes are {sorted(var)}; give exactly these")
     if unknown := sorted(set(row.inputs) - set(definition.inputs)):
-        raise ValueError(f"inputs: {unknown[0]!r} is no input of the definition; leave it out")
+        raise ValueError(f"inputs: {unknown[0]!r} is not an input of the definition; leave it out")
     try:
         sizes = definition.sizes(row.axes)
     except ExpressionInvalid as wrong:

@@ -90,7 +90,7 @@ class Definition(_StrictSchema):
             try:
                 ast.parse(text, mode="eval")
             except (SyntaxError, ValueError, RecursionError, MemoryError):
-                raise ValueError(f"constraint {text!r} is no expression; fix it, or leave it out") from None
+                raise ValueError(f"constraint {text!r} is not an expression; fix it, or leave it out") from None
         return self
 
     @model_validator(mode="after")
@@ -210,7 +210,7 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" at its line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise ValueError(f"reference is no Python{line}: {error}; fix it") from None
+        raise ValueError(f"reference is not Python{line}: {error}; fix it") from None
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
@@ -218,7 +218,7 @@ def _plain(name: str, expression: str, axes: dict[str, Any]) -> ast.expr:
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionInvalid(f"axis {name!r}: {expression!r} is no expression; write one such as 'n // 2'") from None
+        raise ExpressionInvalid(f"axis {name!r}: {expression!r} is not an expression; write one such as 'n // 2'") from None
     if unknown := sorted(_names(tree) - set(axes)):
         raise ExpressionInvalid(f"axis {name!r} uses {unknown[0]!r}, which is not in axes; add it there")
     return tree
@@ -250,7 +250,7 @@ class _Whole(ast.NodeTransformer):
             return node
         left, right = (evaluate(ast.unparse(one), self._known) for one in (node.left, node.right))
         if right == 0 or left % right:
-            raise ExpressionInvalid(f"divides {left} by {right}, which is no whole number; write '//', or fix it")
+            raise ExpressionInvalid(f"divides {left} by {right}, which is not a whole number; write '//', or fix it")
         return ast.BinOp(node.left, ast.FloorDiv(), node.right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

@@ -100,7 +100,7 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
 
 
 def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
-    """The spec as a submission's entry takes it: one that is no Python class gets the weights as inputs."""
+    """The spec as a submission's entry takes it: one that is not a Python class gets the weights as inputs."""
     return spec if new.language == PYTHON else without_model(spec)
 
 
@@ -175,7 +175,7 @@ def _title(path: Path, precision: str, adjustments: Adjustments) -> str:
 def _read(path: Path) -> str:
     try:
         if not path.is_file():
-            raise ProblemInvalid(str(path), "is no file; a kernelbench problem is one Python file")
+            raise ProblemInvalid(str(path), "is not a file; a kernelbench problem is one Python file")
         if (size := path.stat().st_size) > SOURCE_LIMIT_BYTES:
             raise ProblemInvalid(
                 str(path), f"has {size:,} bytes, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not the problem"
@@ -191,7 +191,7 @@ def _parse(path: Path, source: str) -> ast.Module:
     try:
         return ast.parse(source, path.name)
     except SyntaxError as error:
-        raise ProblemInvalid(str(path), f"line {error.lineno}: is no Python: {error.msg}; fix the line") from None
+        raise ProblemInvalid(str(path), f"line {error.lineno}: is not Python: {error.msg}; fix the line") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ProblemInvalid(str(path), f"can't be parsed as Python: {error or type(error).__name__}; write it more simply") from None
 

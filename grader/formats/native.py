@@ -206,13 +206,13 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; a native problem is problem.toml and reference.py") from None
     except tomllib.TOMLDecodeError as error:
-        raise ProblemInvalid(str(toml_path), f"is no TOML: {error}") from None
+        raise ProblemInvalid(str(toml_path), f"is not TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         key = _key(first["loc"])
         raise ProblemInvalid(str(toml_path), f"{key}: {describe(first)}" if key else describe(first)) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
-        raise ProblemInvalid(str(toml_path), f"is no TOML that can be read: {error}") from None
+        raise ProblemInvalid(str(toml_path), f"is not TOML that can be read: {error}") from None
     made = Problem(
         problem_id=parsed.name,
         title=parsed.title,

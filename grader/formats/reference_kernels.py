@@ -235,7 +235,7 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
         key = ".".join(str(part) for part in first["loc"] if str(part).isidentifier() or isinstance(part, int)) or path.name
         raise ProblemInvalid(str(path), f"{key}: {describe(first)}") from None
     except yaml.YAMLError as error:
-        raise ProblemInvalid(str(path), f"is no YAML: {' '.join(str(error).split())}") from None
+        raise ProblemInvalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
     except (ValueError, RecursionError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error or 'it is nested too deep'}; fix the value") from None
 
@@ -251,7 +251,7 @@ def _text(task_path: Path, file: _File, root: Path) -> str:
     path = require_inside(task_path.parent / file.source, root, task_path)
     try:
         if not path.is_file() or path.stat().st_size > FILE_LIMIT_BYTES:
-            raise ProblemInvalid(str(task_path), f"files: {file.source!r} is no file of at most {FILE_LIMIT_BYTES} bytes; fix its path")
+            raise ProblemInvalid(str(task_path), f"files: {file.source!r} is not a file of at most {FILE_LIMIT_BYTES} bytes; fix its path")
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; write it as UTF-8 text") from None

@@ -20,7 +20,7 @@ def parsed_file(path: Path, text: str) -> ast.Module:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; fix it") from None
+        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
 
 
 def public(trees: Mapping[str, ast.Module]) -> list[str]:

@@ -99,7 +99,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     """Read the problem in the file path. root: the set, outside of which no file is read; None: the file's directory."""
     direction = _direction(path)
     if direction is None:
-        raise ProblemInvalid(str(path), f"is no problem of this format; name func_forward.py or func_backward.py in {LAYOUT}")
+        raise ProblemInvalid(str(path), f"is not a problem of this format; name func_forward.py or func_backward.py in {LAYOUT}")
     config_path = _config_path(path, direction)
     for one in (path, config_path):
         require_inside(one, root or path.parent, path)
@@ -221,13 +221,13 @@ def _settings(path: Path) -> list[_Setting]:
     try:
         settings = _ConfigFile.model_validate(json.loads(text)).settings()
     except json.JSONDecodeError as error:
-        raise ProblemInvalid(f"{path}:{error.lineno}", f"is no JSON: {error.msg}") from None
+        raise ProblemInvalid(f"{path}:{error.lineno}", f"is not JSON: {error.msg}") from None
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier())
         raise ProblemInvalid(str(path), f"{key or path.name}: {describe(first)}") from None
     except (ValueError, RecursionError) as error:
-        raise ProblemInvalid(str(path), f"is no JSON that can be read: {error}") from None
+        raise ProblemInvalid(str(path), f"is not JSON that can be read: {error}") from None
     if len(settings) > SETTING_LIMIT:
         raise ProblemInvalid(str(path), f"its single settings make {len(settings)} combinations; keep at most {SETTING_LIMIT}")
     return settings
@@ -289,7 +289,7 @@ def _tree(path: Path, source: str) -> ast.Module:
         return ast.parse(source, path.name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is no Python: {error}; fix it") from None
+        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
 
 
 def _text(path: Path) -> str:

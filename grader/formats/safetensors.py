@@ -54,7 +54,7 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Store
     with path.open("rb") as file:
         count = int.from_bytes(file.read(8), "little")
         if not 2 <= count <= HEADER_LIMIT_BYTES:
-            raise SafetensorsInvalid("is no safetensors file; if it is a pointer of git LFS, fetch what it points to by `git lfs pull`")
+            raise SafetensorsInvalid("is not a safetensors file; if it is a pointer of git LFS, fetch what it points to by `git lfs pull`")
         try:
             entry = json.loads(file.read(count))[key]
             begin, end = (8 + count + int(one) for one in entry["data_offsets"])

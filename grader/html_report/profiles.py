@@ -22,26 +22,7 @@ def profile(found: report_pb2.Profile) -> dict[str, Any]:
         "launches": [_launch(one) for one in found.launches][:ROWS],
         "remarks": list(found.remarks)[:ROWS],
         "findings": [_finding(one) for one in found.findings][:ROWS],
-        "counts": _counts(found.access_counts) if found.access_counts.lines else None,
-        "flops": _flops(found.access_counts) if found.access_counts.flops else None,
-    }
-
-
-def _counts(found: report_pb2.AccessCounts) -> dict[str, Any]:
-    return {
-        "title": access_counts.title(found),
-        "headings": access_counts.HEADINGS,
-        "note": access_counts.NOTE,
-        "rows": [access_counts.cells(one) for one in found.lines][:ROWS],
-    }
-
-
-def _flops(found: report_pb2.AccessCounts) -> dict[str, Any]:
-    return {
-        "title": access_counts.flop_title(found),
-        "headings": access_counts.FLOP_HEADINGS,
-        "note": access_counts.FLOP_NOTE,
-        "rows": [access_counts.flop_cells(one) for one in found.flops][:ROWS],
+        "counts": access_counts.tables(found.access_counts, row_limit=ROWS),
     }
 
 

@@ -124,7 +124,7 @@ def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:
         if not source.content.strip() and PurePosixPath(source.path).name != "__init__.py":  # it makes its directory a package
             violations.append(FieldViolation(f"sources[{index}].content", "is empty; leave the file out, or send what it holds"))
         elif "\0" in source.content:
-            violations.append(FieldViolation(f"sources[{index}].content", "holds a NUL character, so it is no text; send source code"))
+            violations.append(FieldViolation(f"sources[{index}].content", "holds a NUL character, so it is not text; send source code"))
         seen.setdefault(source.path, index)
     size = sum(len(source.content.encode()) for source in sources)
     if size > SOURCE_LIMIT_BYTES:
@@ -168,14 +168,16 @@ def check_request_id(request_id: str) -> list[FieldViolation]:
     except ValueError:
         pass
     return [
-        FieldViolation("request_id", f"{request_id!r} is no UUID; write one such as '{uuid.UUID(int=1 << 78 | 1 << 63)}', or leave it out")
+        FieldViolation(
+            "request_id", f"{request_id!r} is not a UUID; write one such as '{uuid.UUID(int=1 << 78 | 1 << 63)}', or leave it out"
+        )
     ]
 
 
 def _entry_name(entry: str) -> list[FieldViolation]:
     if len(entry) <= ENTRY_LIMIT_CHARS and (not entry or (entry.isidentifier() and entry.isascii())):
         return []
-    return [FieldViolation("entry", f"{entry[:40]!r} is no function name; write letters, digits and '_', or leave it out")]
+    return [FieldViolation("entry", f"{entry[:40]!r} is not a function name; write letters, digits and '_', or leave it out")]
 
 
 def _mode(mode: submission_pb2.Mode) -> tuple[wire.Mode, list[FieldViolation]]:

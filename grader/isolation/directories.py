@@ -148,7 +148,7 @@ def _empty(top: int) -> None:
 
 
 def _remove_files(descriptor: int) -> list[str]:
-    """Remove what is no directory; open to us, and name, what is one."""
+    """Remove what is not a directory; open to us, and name, what is one."""
     directories = []
     with os.scandir(descriptor) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]

@@ -101,7 +101,7 @@ def sweep(place: Path = PLACE) -> int:
 def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
     """Why a copy of this size can't be kept in `place`; None where it can."""
     if not place.is_dir() or _kind(place) != TMPFS_MAGIC:
-        return f"{place} is no tmpfs; mount one there"
+        return f"{place} is not a tmpfs; mount one there"
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
         return f"{place} is mounted noexec; remount it with exec"
     if Path("/proc/swaps").read_text().count("\n") > 1:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from grader.errors import RegistrationRefused
 from grader.ledger.database import Database
-from grader.ledger.tables import bans, keys, submissions
+from grader.ledger.tables import bans, identities, keys, submissions
 from grader.model import Scope
 from grader.rules.keys import Key, new
 
@@ -82,10 +82,16 @@ def every(connection: sa.Connection) -> list[Key]:
     return [_key(row) for row in connection.execute(sa.select(keys).order_by(keys.c.create_time, keys.c.key_id))]
 
 
+def read(connection: sa.Connection, key_id: str) -> Key:
+    """A key that there is."""
+    return _key(connection.execute(sa.select(keys).where(keys.c.key_id == key_id)).one())
+
+
 def revoke(connection: sa.Connection, now: datetime, key_id: str) -> Key | None:
-    """The first time counts."""
+    """The first time counts. With the key of a user's sessions goes the key that the user made in one."""
     this = keys.c.key_id == key_id
-    connection.execute(sa.update(keys).where(this, keys.c.revoke_time.is_(None)).values(revoke_time=now))
+    own = sa.select(identities.c.api_key_id).where(identities.c.session_key_id == key_id)
+    connection.execute(sa.update(keys).where(this | keys.c.key_id.in_(own), keys.c.revoke_time.is_(None)).values(revoke_time=now))
     row = connection.execute(sa.select(keys).where(this)).one_or_none()
     return None if row is None else _key(row)
 

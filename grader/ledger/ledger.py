@@ -19,6 +19,7 @@ from grader.ledger.changes import Changes
 from grader.ledger.competition_actions import CompetitionActions
 from grader.ledger.database import Database, open_database
 from grader.ledger.hooks import WebhookOutbox
+from grader.ledger.identities import Identities
 from grader.ledger.keys import Keys
 from grader.ledger.queue import QueueEntry
 from grader.ledger.queue_depth import depths, device_demands
@@ -62,6 +63,7 @@ class Ledger:
         self.boards = Boards(database)
         self.competition_actions = CompetitionActions(database, now)
         self.hooks = WebhookOutbox(database, now)
+        self.identities = Identities(database, now)
         self.keys = Keys(database, now)
         self.rejudges = Rejudges(database, now)
         self.retention = Retention(database)

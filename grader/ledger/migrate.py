@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 
 from grader.errors import LedgerNewer
 
-HEAD = "0009"
+HEAD = "0010"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 

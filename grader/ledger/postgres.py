@@ -70,7 +70,7 @@ def connection_words(url: str) -> dict[str, Any]:
     try:
         return dict(conninfo_to_dict(url))
     except psycopg.ProgrammingError:  # it may quote the URL, password and all
-        raise SettingsInvalid("database", "is no URL that libpq reads; write postgresql://USER@HOST/DATABASE") from None
+        raise SettingsInvalid("database", "is not a URL that libpq reads; write postgresql://USER@HOST/DATABASE") from None
 
 
 def shown_url(url: str) -> str:

@@ -190,6 +190,19 @@ keys = sa.Table(
     sa.Column("registered_for", sa.String(64), nullable=False, server_default=""),  # the competition whose code made it; "": none
 )
 
+# Users of an identity provider. session_key_id: of a key whose secret nobody knows, which carries the user's sessions; api_key_id: of the
+# newest key that the user made.
+identities = sa.Table(
+    "identities",
+    metadata,
+    sa.Column("issuer", sa.String(500), primary_key=True),
+    sa.Column("subject", sa.String(255), primary_key=True),
+    sa.Column("user_name", sa.String(64), nullable=False, unique=True),
+    sa.Column("session_key_id", sa.ForeignKey("keys.key_id"), nullable=False, unique=True),
+    sa.Column("api_key_id", sa.ForeignKey("keys.key_id")),
+    sa.Column("create_time", UtcTime, nullable=False),
+)
+
 # What each user took of the devices recently, for fair shares: log2 of a sum of seconds, each times 2 ** (its time / half-life).
 usage = sa.Table(
     "usage",

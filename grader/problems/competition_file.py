@@ -23,7 +23,7 @@ CompetitionIdentifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")
 
 def _zoned(value: object) -> object:
     if not isinstance(value, datetime):
-        raise ValueError("is no time; write a date, a time and an offset without quotes, such as 2026-05-01T18:00:00+02:00")
+        raise ValueError("is not a time; write a date, a time and an offset without quotes, such as 2026-05-01T18:00:00+02:00")
     if value.utcoffset() is None:
         raise ValueError(
             f"{value.isoformat()} has no offset from UTC; write {value.isoformat()}Z, or one such as {value.isoformat()}+02:00"
@@ -134,7 +134,7 @@ def disagreements(file: CompetitionFile) -> Iterator[Disagreement]:
         yield Disagreement(keys=("problems",), message="'problems' names one twice; leave one out")
     for kind in file.devices:
         if not devices.well_formed(kind):
-            yield Disagreement(keys=("devices",), message=f"'devices' has {kind!r}, which is no device; write {devices.FORMS}")
+            yield Disagreement(keys=("devices",), message=f"'devices' has {kind!r}, which is not a device; write {devices.FORMS}")
     if devices.EMULATED in file.devices and file.baseline != "eager":
         text = f"'baseline' is {file.baseline!r}, which the emulated device does not have; take 'eager'"
         yield Disagreement(keys=("baseline", "devices"), message=text)

@@ -153,9 +153,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ProblemInvalid(str(path), f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise ProblemInvalid(str(path), f"is no TOML: {error}") from None
+        raise ProblemInvalid(str(path), f"is not TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
-        raise ProblemInvalid(str(path), "is no TOML that can be read: a number is too long, or it nests too deep") from None
+        raise ProblemInvalid(str(path), "is not TOML that can be read: a number is too long, or it nests too deep") from None
 
 
 def _read(path: Path) -> CompetitionFile:

@@ -48,7 +48,7 @@ def read_kept(path: Path) -> Problem:
     try:
         return _adapter().validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        text = f"is no imported problem of this version ({str(error).splitlines()[0]}); import it again, or remove the file"
+        text = f"is not an imported problem of this version ({str(error).splitlines()[0]}); import it again, or remove the file"
         raise ProblemInvalid(str(path), text) from None
 
 

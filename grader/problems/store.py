@@ -43,7 +43,7 @@ class Problems:
         store = cls(imported=imported, report=report)
         for root in roots:
             if not root.is_dir() and not store._format(root):
-                raise ProblemInvalid(str(root), "is no directory; name a problem's directory or file, or a directory that holds such")
+                raise ProblemInvalid(str(root), "is not a directory; name a problem's directory or file, or a directory that holds such")
             found = [root] if store._format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and store._format(path)]
             if not found:
                 raise ProblemInvalid(str(root), "holds no problem; a native one is a directory with problem.toml and reference.py")
@@ -58,7 +58,7 @@ class Problems:
         """
         plug_in = self._format(path)
         if plug_in is None:
-            raise ProblemInvalid(str(path), f"is no problem of a known format ({', '.join(self._formats)})")
+            raise ProblemInvalid(str(path), f"is not a problem of a known format ({', '.join(self._formats)})")
         problem = load_adjusted(plug_in, path, root=root, adjustments=UNCHANGED)
         before = self._by_id.get(problem.problem_id)
         if before is not None and before.digest != problem.digest:
@@ -226,7 +226,7 @@ def _read(
     if plug_in is None:
         plug_in = next((one for one in formats.values() if getattr(one, "EXPLAINS_SUFFIX", None) == path.suffix), None)
     if plug_in is None:
-        raise ProblemInvalid(str(path), f"is no problem of a known format; looked for {expected_layouts(formats)}")
+        raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
     if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
         taking = ", ".join(one.NAME for one in known_formats().values() if getattr(one, "ACCEPTS_PRECISION", False))
         raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")

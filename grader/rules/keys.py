@@ -67,7 +67,7 @@ def opens(secret: str, key: Key | None) -> bool:
 def check_user(user: str) -> None:
     """ValueError where nobody may be called so."""
     if _USER.fullmatch(user) is None:
-        raise ValueError(f"{user[:80]!r} is no user name; write {USER_FORM}")
+        raise ValueError(f"{user[:80]!r} is not a user name; write {USER_FORM}")
 
 
 def check_note(note: str) -> None:

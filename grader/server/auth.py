@@ -195,11 +195,11 @@ def _sent(metadata: Iterable[tuple[str, Any]]) -> tuple[str, str]:
     """The id and the secret that came; nothing of them is quoted, for it may be a key with a slip in it."""
     sent = [value for name, value in metadata if name == "authorization"]
     if not sent:
-        raise Unauthenticated("this server asks for a key, and none came")
+        raise Unauthenticated("no API key was sent; this server requires one")
     scheme, _, text = str(sent[0]).partition(" ")
     found = split(text.strip()) if len(sent) == 1 and scheme.lower() == "bearer" else None
     if found is None:
-        raise Unauthenticated("what came is no key of a grader server; one begins with 'grader_', and is sent as 'Bearer KEY'")
+        raise Unauthenticated("what was sent is not a grader key; a key begins with 'grader_', and is sent as 'Bearer KEY'")
     return found
 
 

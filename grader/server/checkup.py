@@ -29,6 +29,7 @@ from grader.observability.tracing import missing_packages
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.commands.check import reading
+from grader.server.identity_provider import identity_provider
 from grader.server.tls import server_credentials, usable_until
 
 DISK_WARNING_BYTES, DISK_LEAST_BYTES = 5 * 1024**3, 200 * 1024**2
@@ -77,6 +78,7 @@ def look(settings: Settings, now: datetime | None = None) -> Iterator[CheckupFin
     yield ok("server", f"process {holder} has {settings.state_dir}" if holder else f"none runs on {settings.state_dir}")
     yield from ledger(settings, now)
     yield _tls(settings, now)
+    yield from _sign_in(settings)
     yield from _contents(settings)
     yield from space(settings)
     yield _port("gRPC port", "--listen", settings.listen, holder)
@@ -184,6 +186,16 @@ def _tls(settings: Settings, now: datetime) -> CheckupFinding:
     if end_time - now < TLS_SOON:
         return warning("TLS", detail, "renew it; the server takes the new files without a restart")
     return ok("TLS", detail)
+
+
+def _sign_in(settings: Settings) -> Iterator[CheckupFinding]:
+    try:
+        provider = identity_provider(settings)
+    except SettingsInvalid as error:
+        yield wrong("sign-in", str(error))
+        return
+    if provider is not None:
+        yield ok("sign-in", f"with {provider.issuer}, which has to know the redirect URI {provider.redirect_uri}")
 
 
 def _contents(settings: Settings) -> Iterator[CheckupFinding]:

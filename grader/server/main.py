@@ -92,6 +92,17 @@ def parser() -> argparse.ArgumentParser:
     add("--health-address-limit", type=int, metavar="N", help="the same from one address (64)")
     add_process_options(made)
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
+    add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org; for OpenID Connect")
+    add("--oidc-issuer", metavar="URL", help="let users sign in to pages with this OpenID Connect provider, which has a discovery document")
+    add("--oidc-client-id", metavar="ID", help="this server's client id at the provider")
+    add("--oidc-client-secret-file", metavar="FILE", help="the client's secret; the file must not be readable for everybody")
+    add("--oidc-name", metavar="NAME", help="what users call the provider: 'Sign in with NAME' (the issuer's host)")
+    add(
+        "--oidc-allow",
+        metavar="RULE",
+        nargs="+",
+        help="which of its users may sign in, by one rule of several: @DOMAIN for verified e-mail addresses, CLAIM=VALUE, or anyone",
+    )
     add(
         "--hooks-allow-private",
         action="store_true",

@@ -276,13 +276,15 @@ def _violations(order: RejudgeOrder) -> list[FieldViolation]:
     if not order.cause:
         found.append(FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again"))
     elif len(order.cause) > CAUSE_CHARS or "\0" in order.cause:
-        found.append(FieldViolation("cause", f"is no text of at most {CAUSE_CHARS} characters; shorten it"))
+        found.append(FieldViolation("cause", f"is not text of at most {CAUSE_CHARS} characters; shorten it"))
     if not (order.problem_id or order.competition_id or order.submission_ids):
         found.append(FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three"))
     if len(order.submission_ids) > NAMED_LIMIT:
         found.append(FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition"))
     if not 0 <= order.top_count <= TOP_LIMIT:
-        found.append(FieldViolation("top_count", f"{order.top_count} is no rank; take one from 1 to {TOP_LIMIT}, or leave it out for all"))
+        found.append(
+            FieldViolation("top_count", f"{order.top_count} is not a rank; take one from 1 to {TOP_LIMIT}, or leave it out for all")
+        )
     elif order.top_count and (not order.competition_id or order.submission_ids):
         text = "is counted on the boards of a competition; name one, and no submissions"
         found.append(FieldViolation("top_count", text))
@@ -292,7 +294,7 @@ def _violations(order: RejudgeOrder) -> list[FieldViolation]:
     if order.fresh_sizes and order.sizes_of:
         found.append(FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out"))
     if order.device_kind and not devices.well_formed(order.device_kind):
-        found.append(FieldViolation("device_kind", f"{order.device_kind[:64]!r} is no device; write {devices.FORMS}, or leave it out"))
+        found.append(FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out"))
     return found
 
 

@@ -28,12 +28,14 @@ from grader.observability.observer import Observer
 from grader.peers import loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
+from grader.rules.identities import IdentityProvider
 from grader.rules.quotas import of_server
 from grader.server.artifacts import OwnedArtifacts
 from grader.server.auth import Authenticator, Security, security_for
 from grader.server.calls import CallsInterceptor
 from grader.server.connections import grpc_options, health_limits, stream_limits
 from grader.server.grading import Grading, Wiring
+from grader.server.identity_provider import identity_provider
 from grader.server.interceptors import ErrorInterceptor
 from grader.server.lock import state_lock, worker_prefix
 from grader.server.open_calls import KnownHealth, OpenCalls
@@ -101,12 +103,13 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger))
         door = await security_for(settings, ledger.keys, lambda code: competitions.of_registration_code(code, ledger.now()) is not None)
+        provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
         operation = ServerTelemetry(settings)
         watch = SubmissionWatch(ledger, competitions, lane_count=lambda: len(grading.lanes()) or grading.capacity())
         from_pages = PageSubmissions(grading.device_kinds)
-        pages = partial(_pages, settings, ledger, problems, competitions, watch, door.gate, from_pages)
+        pages = partial(_pages, settings, ledger, problems, competitions, watch, door.gate, from_pages, provider)
         await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
@@ -182,6 +185,7 @@ def _pages(
     watch: SubmissionWatch,
     gate: Authenticator | None,
     from_pages: PageSubmissions,
+    provider: IdentityProvider | None,
 ) -> Iterable[Any]:
     """What the web port shows; imported only where there is one."""
     host, _ = web_address(settings.web or "")
@@ -198,6 +202,7 @@ def _pages(
         asks_keys=settings.asks_keys,
         gate=gate,
         submitter=from_pages,
+        provider=provider,
         notice=settings.notice,
     )
     return routes

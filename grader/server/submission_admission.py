@@ -86,7 +86,7 @@ class SubmissionAdmission:
         def find(problem_id: str) -> Problem:
             if problem_id not in competition.problem_ids:
                 known = ", ".join(full_name(PROBLEMS, one) for one in competition.problem_ids)
-                text = f"{problem_id!r} is no problem of competition {competition.competition_id!r}; take one of: {known}"
+                text = f"{problem_id!r} is not a problem of competition {competition.competition_id!r}; take one of: {known}"
                 raise InvalidSubmission([FieldViolation("problem", text)])
             return problem_for(competition, self.problems.get(problem_id))
 
@@ -98,7 +98,7 @@ def _device_kind(competition: Competition, asked: str) -> str:
     kind = asked or competition.device_kinds[0]
     if kind not in competition.device_kinds:
         known = ", ".join(competition.device_kinds)
-        text = f"{kind!r} is no device of competition {competition.competition_id!r}; leave it out, or take one of: {known}"
+        text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {known}"
         raise InvalidSubmission([FieldViolation("device_kind", text)])
     return kind
 

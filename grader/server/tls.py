@@ -107,7 +107,7 @@ def usable_until(certificate: Path, key: Path) -> datetime:
     try:
         server.load_cert_chain(certificate, key, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
-        text = f"{certificate} and {key} are no certificate and its key in PEM without a password: {_tls_reason(error)}"
+        text = f"{certificate} and {key} are not a certificate and its key in PEM without a password: {_tls_reason(error)}"
         raise SettingsInvalid("tls_certificate", text) from None
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False

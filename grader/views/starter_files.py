@@ -43,29 +43,46 @@ def starter_files(problem: Problem) -> list[StarterFile]:
     """One for each of the problem's languages, in its order, but for those whose arguments are not known and those of other packages."""
     found = []
     for language in problem.languages:
-        make = _MAKERS.get(language)
-        content = make(problem) if make else ""
+        content = starter(problem.spec, language, cuda=cuda_signature(problem.spec), title=problem.title)
         if content:
             found.append(StarterFile(language=language, name=f"{problem.problem_id}{_ENDINGS[language]}", content=content))
     return found
 
 
-def _cuda(problem: Problem) -> str:
-    signature, spec = cuda_signature(problem.spec), without_model(problem.spec)
+def starter(spec: wire.ProblemSpec, language: str, *, cuda: str, title: str) -> str:
+    """The text for one language; "" where the arguments are not known, or the language is none of ours. cuda: the signature in raw CUDA."""
+    match language:
+        case "cuda":
+            lines = _cuda(without_model(spec), cuda)
+        case "torch_extension":
+            lines = _torch_extension(without_model(spec), torch_signature(spec))
+        case "python":
+            lines = _python(spec)
+        case _:
+            lines = []
+    return "\n".join([*_head(spec, title, "#" if language == PYTHON else "//"), *lines]) + "\n" if lines else ""
+
+
+def _head(spec: wire.ProblemSpec, title: str, mark: str) -> list[str]:
+    tensors = [(role, one) for role, several in (("input", spec.inputs), ("output", spec.outputs)) for one in several]
+    lines = [f"grader: problem={spec.problem_id}", title]
+    lines += [f"{role} {one.name}: {one.dtype}, {' x '.join(map(str, one.shape)) or 'by value'}" for role, one in tensors]
+    return [f"{mark} {line}" for line in lines if line]
+
+
+def _cuda(spec: wire.ProblemSpec, signature: str) -> list[str]:
     if not signature:
-        return ""
+        return []
     dtypes = {one.dtype for one in (*spec.inputs, *spec.outputs)}
-    headers = ["cuda_runtime.h", *(header for dtype, header in C_HEADERS.items() if dtype in dtypes)]
-    includes = "\n".join(f"#include <{one}>" for one in headers)
+    headers = ["cstdint", "cuda_runtime.h", *(header for dtype, header in C_HEADERS.items() if dtype in dtypes)]
     outputs = " and ".join(one.name for one in spec.outputs)
     todo = f"    // Launch your kernels on the stream, and write every element of {outputs}."
-    return f"// grader: problem={problem.problem_id}\n#include <cstdint>\n\n{includes}\n\n{signature} {{\n{todo}\n}}\n"
+    return [*(f"#include <{one}>" for one in headers), "", f"{signature} {{", todo, "}"]
 
 
-def _torch_extension(problem: Problem) -> str:
-    signature, spec = torch_signature(problem.spec), without_model(problem.spec)
+def _torch_extension(spec: wire.ProblemSpec, signature: str) -> list[str]:
     if not signature:
-        return ""
+        return []
     tensors = [one for one in spec.inputs if one.shape]
     options = f"{tensors[0].name}.options()" if tensors else "torch::TensorOptions().device(torch::kCUDA)"
     lines = []
@@ -77,16 +94,15 @@ def _torch_extension(problem: Problem) -> str:
             lines.append(f"auto {one.name} = torch::empty({{{', '.join(sizes)}}}, {options}.dtype(torch::{TORCH_DTYPES[one.dtype]}));")
     names = [one.name for one in spec.outputs]
     lines += [f"// {_TODO}", f"return {names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'};"]
-    body = "\n".join(f"    {one}" for one in lines)
     module = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
-    return f"// grader: problem={problem.problem_id}\n#include <torch/extension.h>\n\n{signature} {{\n{body}\n}}\n\n{module}\n"
+    return ["#include <torch/extension.h>", "", f"{signature} {{", *(f"    {one}" for one in lines), "}", "", module]
 
 
-def _python(problem: Problem) -> str:
-    spec, head = problem.spec, f"# grader: problem={problem.problem_id}\nimport torch\n\n\n"
+def _python(spec: wire.ProblemSpec) -> list[str]:
+    function = _python_function(spec.entry, spec.inputs, spec)
     if spec.convention is wire.Convention.MODEL:
         forward = _python_function("forward", spec.inputs, spec, first="self")
-        lines = [
+        function = [
             f"class {spec.entry}(torch.nn.Module):",
             "    def __init__(self, *arguments):",
             "        super().__init__()",
@@ -94,8 +110,7 @@ def _python(problem: Problem) -> str:
             "",
             *(f"    {line}" if line else "" for line in forward),
         ]
-        return head + "\n".join(lines) + "\n"
-    return head + "\n".join(_python_function(spec.entry, spec.inputs, spec)) + "\n"
+    return ["import torch", "", "", *function]
 
 
 def _python_function(name: str, inputs: Sequence[wire.TensorSpec], spec: wire.ProblemSpec, first: str = "") -> list[str]:
@@ -134,6 +149,3 @@ def _size(axis: str | int, inputs: Sequence[wire.TensorSpec], form: str) -> str:
 
 def _words(one: wire.TensorSpec) -> str:
     return f"{one.dtype} of shape ({', '.join(map(str, one.shape))})"
-
-
-_MAKERS = {CUDA: _cuda, TORCH_EXTENSION: _torch_extension, PYTHON: _python}

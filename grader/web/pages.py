@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
+from grader.rules.identities import CALLBACK, IdentityProvider
 from grader.v1 import submission_pb2
 from grader.web import board_views, live_views, views
 from grader.web.artifacts import ArtifactSource, NoArtifacts, attachment, rows
@@ -35,7 +37,7 @@ from grader.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
 from grader.web.own_submissions import OwnSubmissions
 from grader.web.problem_pages import ProblemPages
 from grader.web.sessions import KeyGate, Sessions
-from grader.web.sign_in import SIGN_IN_LIMITS, SignInPages
+from grader.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
 from grader.web.site import STANDINGS_S, Answer, PageAbsent, Site, page_number
 from grader.web.submit_page import SubmitPage, Submitter
 from grader.web.views import PagePosition
@@ -69,13 +71,14 @@ def routes(
     asks_keys: bool = False,
     gate: KeyGate | None = None,
     submitter: Submitter | None = None,
+    provider: IdentityProvider | None = None,
     notice: str = "",
 ) -> list[web.RouteDef]:
     """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
 
     events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
     gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
-    notice: at the top of every page.
+    provider: that users may sign in with, next to a key. notice: at the top of every page.
     """
     site = Site(
         ledger=ledger,
@@ -111,13 +114,28 @@ def routes(
     if live is not None:  # a HEAD request would never end
         made.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
     if site.sessions is not None:
-        signing = SignInPages(site, site.sessions, sign_in_limits)
+        signing = SignInPages(site, site.sessions, sign_in_limits, "" if provider is None else provider.name)
         made += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
         made += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
+        if provider is not None:
+            made += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
     if submitter is not None:
         submitting = SubmitPage(site, submitter)
         made += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
     return [*made, web.get("/{rest:.*}", site.answered(_absent))]
+
+
+def _provider_routes(
+    site: Site, sessions: Sessions, provider: IdentityProvider, signing: SignInPages, limits: PeerLimits
+) -> list[web.RouteDef]:
+    """Of signing in with an identity provider; its library is imported only where there is one."""
+    openid_connect, provider_sign_in = (import_module(f"grader.web.{name}") for name in ("openid_connect", "provider_sign_in"))
+    pages = provider_sign_in.ProviderSignIn(site, sessions, openid_connect.OpenIdProvider(provider, site.now), limits)
+    return [
+        web.get(BEGIN, site.answered(pages.begin), allow_head=False),
+        web.get(CALLBACK, site.answered(pages.callback), allow_head=False),
+        web.post("/account/key", site.answered(signing.make_key)),
+    ]
 
 
 def _static(path: Path, content_type: str) -> Answer:

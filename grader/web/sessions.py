@@ -1,4 +1,4 @@
-"""Who has signed in: sessions, kept in memory, each of one API key.  A session ends with its key, and after twelve hours."""
+"""Who has signed in: sessions, kept in memory, each of one key.  A session ends with its key, and after twelve hours."""
 
 from __future__ import annotations
 
@@ -63,7 +63,15 @@ class Sessions:
 
     async def begin(self, key: str) -> tuple[str, Session]:
         """A new session of the user with this key, and its token; Unauthenticated. The oldest ones make room."""
-        caller, now = await self._gate.open_with(key), self._now()
+        return self._begun(await self._gate.open_with(key))
+
+    async def begin_for(self, caller: Caller) -> tuple[str, Session]:
+        """The same for a user whom an identity provider has named; Unauthenticated where the user's key was revoked."""
+        await self._gate.check_key(caller)
+        return self._begun(caller)
+
+    def _begun(self, caller: Caller) -> tuple[str, Session]:
+        now = self._now()
         end_time = now + LASTS if caller.expire_time is None else min(now + LASTS, caller.expire_time)
         session = Session(caller=caller, end_time=end_time, form_token=secrets.token_urlsafe(32))
         self._remove(lambda one: one.end_time <= now)
@@ -116,15 +124,20 @@ def read_cookie(request: web.Request, name: str) -> str:
     return request.cookies.get(cookie_name(request, name), "")
 
 
-def set_cookie(request: web.Request, response: web.Response, name: str, value: str, lasts: timedelta) -> None:
-    """Keep it in the browser: for no script, for no other site's requests, and over TLS for no other host and no plain connection."""
+def set_cookie(
+    request: web.Request, response: web.Response, name: str, value: str, lasts: timedelta, *, from_other_sites: bool = False
+) -> None:
+    """Keep it in the browser: for no script, for no other site's requests, and over TLS for no other host and no plain connection.
+
+    from_other_sites: it goes with a link or a redirect of another site that leads here, too; never with a form of one.
+    """
     response.set_cookie(
         cookie_name(request, name),
         value,
         path=_PATH,
         max_age=int(lasts.total_seconds()),
         httponly=True,
-        samesite="Strict",
+        samesite="Lax" if from_other_sites else "Strict",
         secure=transport(request) is Transport.TLS,
     )
 

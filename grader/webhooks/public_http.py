@@ -80,7 +80,7 @@ def target(url: str) -> WebhookTarget:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UrlRefused(f"it is no URL: {error}") from None
+        raise UrlRefused(f"it is not a URL: {error}") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise UrlRefused("write https://HOST/PATH")
     if parts.username is not None or parts.password is not None or parts.fragment:
@@ -97,7 +97,7 @@ def why_not(to: WebhookTarget, address: str, *, allow_private: bool) -> str | No
         return "http:// goes to this host only, and only from a server with --hooks-allow-private; use https://"
     if allow_private:
         return "it is a multicast address" if found.is_multicast else None
-    return None if _public(found) else "it is no public address, and this server runs without --hooks-allow-private"
+    return None if _public(found) else "it is not a public address, and this server runs without --hooks-allow-private"
 
 
 def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

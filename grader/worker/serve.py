@@ -118,11 +118,13 @@ def channel_credentials(address: str, certificate: Path | None) -> grpc.ChannelC
         content = certificate.read_bytes()
         ssl.create_default_context().load_cert_chain(certificate)  # whether key and certificate belong together
     except (OSError, ssl.SSLError) as error:
-        raise SettingsInvalid("certificate", f"{certificate} is no worker's file: {error.strerror or error}") from None
+        raise SettingsInvalid("certificate", f"{certificate} is not a worker's file: {error.strerror or error}") from None
     mark = b"-----BEGIN CERTIFICATE-----"
     key, *certificates = content.split(mark)
     if len(certificates) != 2:
-        text = f"{certificate} is no worker's file: it has {len(certificates)} certificates and not 2; make it again on the server's host"
+        text = (
+            f"{certificate} is not a worker's file: it has {len(certificates)} certificates and not 2; make it again on the server's host"
+        )
         raise SettingsInvalid("certificate", text)
     own, authority = (mark + one for one in certificates)
     return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=own)

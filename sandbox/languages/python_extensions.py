@@ -44,7 +44,7 @@ class Extension:
 
     def __post_init__(self) -> None:
         if not (self.name.isidentifier() and self.name.isascii()):
-            raise ValueError(f"load_inline: name {self.name!r} is no identifier; write letters, digits and '_'")
+            raise ValueError(f"load_inline: name {self.name!r} is not an identifier; write letters, digits and '_'")
         flags = [self.cflags, self.cuda_cflags, self.ldflags]
         message = json.dumps([self.name, sorted(self.files.items()), flags, self.is_module])
         object.__setattr__(self, "key", hashlib.sha256(message.encode("utf-8", "surrogatepass")).hexdigest()[:20])

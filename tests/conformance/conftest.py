@@ -21,21 +21,22 @@ def compile_emulated(source: Path, folder: Path, *flags: str) -> subprocess.Comp
     return subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False, timeout=120)
 
 
+def program_of(source: Path | str, folder: Path, *flags: str) -> Path:
+    """The program that a file, or a text as `kernel.cu`, is compiled to in `folder`."""
+    if isinstance(source, str):
+        path = folder / "kernel.cu"
+        path.write_text(source)
+    else:
+        path = source
+    done = compile_emulated(path, folder, *flags)
+    assert done.returncode == 0, done.stderr
+    return folder / "program"
+
+
 @pytest.fixture
 def build(tmp_path: Path) -> Build:
-    """Build a program from a file, or from text as `kernel.cu`."""
-
-    def build(source: Path | str, *flags: str) -> Path:
-        if isinstance(source, str):
-            path = tmp_path / "kernel.cu"
-            path.write_text(source)
-        else:
-            path = source
-        done = compile_emulated(path, tmp_path, *flags)
-        assert done.returncode == 0, done.stderr
-        return tmp_path / "program"
-
-    return build
+    """`program_of` in the test's directory."""
+    return lambda source, *flags: program_of(source, tmp_path, *flags)
 
 
 def compile_sanitized(source: Path, folder: Path, *flags: str) -> Path:

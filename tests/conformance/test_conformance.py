@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Build, compile_emulated
+from tests.conformance.conftest import Build, compile_emulated, program_of
 from tests.sampling import every
 
 HERE = Path(__file__).parent
@@ -65,10 +65,7 @@ def straying(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kernels = "".join(f"__global__ void stray{index}(int* x) {{ {body} }}\n" for index, (body, _, _) in enumerate(FAULTS.values()))
     cases = "".join(f"case {index}: stray{index}<<<1, 32, 64>>>(x); break; " for index in range(len(FAULTS)))
     main = f"int main(int, char** words) {{ int* x; cudaMalloc(&x, 128); switch (words[1][0] - '0') {{ {cases} }} }}\n"
-    (directory / "kernel.cu").write_text(kernels + main)
-    done = compile_emulated(directory / "kernel.cu", directory)
-    assert done.returncode == 0, done.stderr
-    return directory / "program"
+    return program_of(kernels + main, directory)
 
 
 @pytest.mark.parametrize(("number", "where"), list(enumerate(FAULTS)), ids=list(FAULTS))

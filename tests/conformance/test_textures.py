@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Build, compile_emulated
+from tests.conformance.conftest import Build, program_of
 
 pytestmark = pytest.mark.slow  # seconds of g++ each
 
@@ -135,24 +135,21 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def straying(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that does what has the number that it is given."""
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that commits the fault of the number that it is given."""
     directory = tmp_path_factory.mktemp("textures")
     cases = "".join(f"case {number}: {{ {code} break; }}\n" for number, (code, _, _) in enumerate(FAULTS.values()))
     main = "float *x, *out; cudaMalloc(&x, 512); cudaMalloc(&out, 4); for (int i = 0; i < 128; ++i) x[i] = i;\n"
     main += "cudaTextureObject_t made = texture(over(x, 512));\n"
     text = f"{HEAD}int main(int, char** words) {{ {main} switch (atoi(words[1])) {{\n{cases} }} }}\n"
-    (directory / "kernel.cu").write_text(text)
-    done = compile_emulated(directory / "kernel.cu", directory)
-    assert done.returncode == 0, done.stderr
-    return directory / "program"
+    return program_of(text, directory)
 
 
 @pytest.mark.parametrize(("number", "case"), list(enumerate(FAULTS)), ids=list(FAULTS))
-def test_a_wrong_texture_object_ends_the_launch_with_a_line(number: int, case: str, straying: Path) -> None:
+def test_a_wrong_texture_object_ends_the_launch_with_a_line(number: int, case: str, faulty: Path) -> None:
     """A handle that was forged or destroyed is none; memory that is gone is a fault. With nothing wrong there is none."""
     _, kernel, what = FAULTS[case]
-    done = run(straying, str(number))
+    done = run(faulty, str(number))
     if not what:
         assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
         return

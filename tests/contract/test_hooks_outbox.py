@@ -45,7 +45,7 @@ async def test_every_final_state_is_told_of_once(ledger):
 
 
 async def test_a_hook_is_told_only_of_what_it_is_for(ledger):
-    """By user, by competition, by both; a hook that was made or removed too late for it is not told."""
+    """By user, by competition, by both; a hook that was made or removed too late for it is not sent."""
     by_ann, _ = await ledger.hooks.create(URL, user="ann")
     by_cup, _ = await ledger.hooks.create(URL, competition_id="cup")
     by_both, _ = await ledger.hooks.create(URL, user="ann", competition_id="cup")

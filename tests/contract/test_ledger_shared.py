@@ -107,7 +107,7 @@ async def test_one_request_at_two_servers_makes_one_submission(pair):
 
 
 async def test_the_queue_limit_holds_for_all_servers_together(pair):
-    """Thirty at once, five places: five are taken, and the others are told."""
+    """Thirty at once, five places: five are taken, and the others are refused."""
     answers = await outcomes(*(submit(pair[index % 2], queue_limit=5) for index in range(30)))
     assert Counter(type(one) for one in answers) == {list: 5, QueueFull: 25}
     assert await pair[0].queued_count() == 5
@@ -177,7 +177,7 @@ async def test_a_verdict_and_a_reaper_never_both_win(pair):
 
 
 async def test_a_cancellation_and_a_lease_never_miss_each_other(pair):
-    """Whoever is told RUNNING has its worker told, and whoever is told CANCELLED was never leased."""
+    """A cancel that answers RUNNING reaches the worker; one that answers CANCELLED is of a submission that was never leased."""
     made = await submit(pair[0], 20)
     leases = [pair[1].lease("w1", ttl_s=60) for _ in made]
     answers = await outcomes(*(call for both in zip(map(pair[0].cancel, made), leases, strict=True) for call in both))
@@ -231,7 +231,7 @@ async def test_a_watcher_at_another_server_is_woken(two_servers):
 
 
 async def test_listening_goes_on_after_its_connection_was_cut(url):
-    """Everybody is told that something may have been missed, and then hears again."""
+    """Everybody learns that something may have been missed, and then hears again."""
     heard = asyncio.Queue()
     async with Ledger.open(url) as writer, Ledger.open(url) as reader:
         with reader.changes.elsewhere(heard.put_nowait):

@@ -220,7 +220,7 @@ async def test_a_run_is_graded_like_any_other_and_decides(ledger):
 
 
 async def test_a_run_is_nobodys_submission(ledger):
-    """It is on no list, takes no room in the queue, comes after everybody, is charged to nobody, and no webhook is told."""
+    """It is on no list, takes no room in the queue, comes after everybody, is charged to nobody, and no webhook is sent."""
     one = await graded(ledger, user="ann")
     await ledger.hooks.create("https://example.org/h")
     await create(ledger, BY_RUNS)
@@ -275,7 +275,7 @@ async def test_a_run_that_we_fail_at_three_times_is_said_and_can_be_tried_again(
 
 
 async def test_what_has_no_sources_any_more_can_not_be_run(ledger):
-    """That is told as a failure, and nothing waits for it for ever."""
+    """That is reported as a failure, and nothing waits for it for ever."""
     one = await graded(ledger)
     empty = sa.update(submissions).where(submissions.c.submission_id == one.submission_id).values(sources="")
     await ledger._database.write(lambda connection: connection.execute(empty))

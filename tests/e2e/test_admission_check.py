@@ -87,7 +87,7 @@ def test_an_example_is_admitted_as_it_is(cli: Cli, tmp_path: Path) -> None:
     assert "workloads not checked: " in ended.stdout and "n4096" in ended.stdout
 
 
-@pytest.mark.parametrize(("path", "said"), [("nowhere", "nowhere"), ("broken", "is no TOML"), ("empty", "holds no problem")])
+@pytest.mark.parametrize(("path", "said"), [("nowhere", "nowhere"), ("broken", "is not TOML"), ("empty", "holds no problem")])
 def test_what_is_no_problem_is_misuse(cli: Cli, tmp_path: Path, path: str, said: str) -> None:
     """Exit code 2, and nothing is executed."""
     broken = write(tmp_path, MEAN, "broken")

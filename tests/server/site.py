@@ -1,59 +1,35 @@
 """A ledger with a competition in it, and its pages on a port."""
 
+import html
 import json
 import random
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
-from grader.config import Settings
-from grader.ledger import Ledger
 from grader.model import Score, SourceFile
-from grader.problems.competition_store import Competitions, problem_for
-from grader.problems.store import Problems
-from grader.server.auth import Authenticator
-from grader.server.submission_watch import SubmissionWatch
-from grader.web import pages
-from grader.web.serving import application, web_serving
+from grader.problems.competition_store import problem_for
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server.signed_in import reader
+from tools.website.page_site import END, FREEZE, START, TIMES, PageSite, page_site
 
-START = datetime(2026, 5, 1, tzinfo=UTC)
-END = START + timedelta(days=2)
-FREEZE = END - timedelta(hours=1)
+__all__ = ["END", "FREEZE", "START", "Site", "read_site", "site", "timed"]
+
 COMPETITION = """
 name = "spring"
 title = {title}
 problems = ["sum", "other"]
 devices = ["emulated", "cuda"]
-start = 2026-05-01T00:00:00Z
-end = 2026-05-03T00:00:00Z
-freeze = 2026-05-02T23:00:00Z
 visibility = "{visibility}"
-secret_seed = "00112233445566778899aabbccddeeff"
-
+{times}
 [[secret]]
 problem = "sum"
 axes = {{ n = 70368 }}
 """
 
 
-class Clock:
-    def __init__(self, now=START):
-        self.now = now
-
-    def __call__(self):
-        return self.now
-
-
-class Site:
+class Site(PageSite):
     """What tests put in and look at."""
-
-    def __init__(self, ledger, problems, competitions, clock):
-        self.ledger, self.problems, self.competitions, self.clock, self.address = ledger, problems, competitions, clock, ""
-
-    def url(self, path=""):
-        return f"http://{self.address}{path}"
 
     async def enter(
         self, user, score, *, problem_id="sum", half=0.02, device="H200", official=True, at=None, competition_id="spring",
@@ -92,28 +68,23 @@ def timed(workload_id="n64"):
 
 
 @asynccontextmanager
-async def site(
-    place, *, title='"Spring sprint"', visibility="after_end", open_server=False, web="127.0.0.1:0", problem_title="A sum", **options
-):
+async def site(place, *, title='"Spring sprint"', visibility="after_end", problem_title="A sum", **options):
     """A site whose clock stands at the competition's start; ledger, files and all below place."""
     for name in ("sum", "other"):
         fakes.write_problem(place / "problems", name, fakes.PROBLEM_TOML.format(name=name).replace('"A sum"', json.dumps(problem_title)))
-    (place / "competition.toml").write_text(COMPETITION.format(title=title, visibility=visibility))
-    problems = Problems.load((place / "problems",), place / "imported")
-    competitions = Competitions.load((place / "competition.toml",), problems)
-    clock = Clock()
-    async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
-        made = Site(ledger, problems, competitions, clock)
-        made.watch = SubmissionWatch(ledger, competitions)
-        made.gate = None if open_server else Authenticator(ledger.keys)
-        usual = {"standings_s": 0, "events": made.watch, "gate": made.gate, **options}
-        routes = pages.routes(ledger, problems, competitions, open_server=open_server, **usual)
+    competition = COMPETITION.format(title=title, visibility=visibility, times=TIMES)
+    async with page_site(Site, place, competition, **options) as made:
+        yield made
 
-        async def scrape():
-            return b""
 
-        async def unready():
-            return ()
+@asynccontextmanager
+async def read_site(place, *, unescaped=False, **options):
+    """The site, with `get` of its pages without a session: the answer, also where it is a redirect, and its text."""
+    async with site(place, **options) as made, reader(made.url()) as stranger:
 
-        async with web_serving(web, application(scrape=scrape, unready=unready, routes=routes)) as made.address:
-            yield made
+        async def get(path, **headers):
+            answer, text = await stranger.get(path, **headers)
+            return answer, html.unescape(text) if unescaped else text
+
+        made.get = get
+        yield made

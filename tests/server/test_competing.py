@@ -75,9 +75,9 @@ async def test_a_submission_is_for_an_open_competition(serve, competitions, kern
 async def test_a_submission_is_of_the_competition_s_problems_and_devices(serve, competitions, kernel, finished):
     """The device is its first where none is asked for; every mode that leaves no files may be submitted."""
     async with serve(competitions=competitions(one=toml("one"))) as client:
-        with pytest.raises(InvalidRequest, match="'other' is no problem of competition 'one'; take one of: problems/sum"):
+        with pytest.raises(InvalidRequest, match="'other' is not a problem of competition 'one'; take one of: problems/sum"):
             await client.submit(kernel(problem="other", competition_id="one"))
-        with pytest.raises(InvalidRequest, match="'cuda' is no device of competition 'one'; leave it out, or take one of: emulated"):
+        with pytest.raises(InvalidRequest, match="'cuda' is not a device of competition 'one'; leave it out, or take one of: emulated"):
             await client.submit(kernel(competition_id="one", device_kind="cuda"))
         for mode in (wire.Mode.TEST, wire.Mode.RANKED):
             made = await client.submit(kernel(competition_id="one", mode=mode))
@@ -116,7 +116,7 @@ async def test_a_problem_is_graded_with_secret_workloads_only_in_its_competition
 
 
 async def place_of(client, submission):
-    """Told at once, unless the queue was read just before, which is not done again and again."""
+    """Refused at once, unless the queue was read just before: it is not read again for each."""
     while not (found := await client.get_submission(submission.name)).HasField("queue_position"):
         await asyncio.sleep(0.05)
     return found.queue_position.ahead_count

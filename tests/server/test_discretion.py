@@ -1,4 +1,4 @@
-"""When events of secret workloads are told."""
+"""When events of secret workloads are shown."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ async def test_the_end_tells_everything(ledger, held):
 
 @pytest.mark.parametrize("after", [3, 4, 5, 9])
 async def test_to_watch_again_and_again_tells_no_more(ledger, held, after):
-    """From within a run, or from behind what is there, nothing of it is told at once."""
+    """From within a run, or from behind what is there, nothing of it is shown at once."""
     await ledger.append(held, [BEGIN, TRIAL])
     watching = await watcher(ledger, held, after=after)
     await ledger.append(held, [TRIAL] * 8)

@@ -115,7 +115,7 @@ async def test_what_is_not_there_is_said(serve, competition):
 
 
 async def test_a_frozen_board_shows_administrators_what_it_keeps_from_others(settings, competition, now):
-    """Also from whom the entry is of. Both are told until when was counted, if not all."""
+    """Also from whom the entry is of. Both show until when was counted, if not all."""
     freeze = now - HOUR
     early, late = rows(2, start=now - 2 * HOUR)
     early |= {"user_name": "ann", "problem_id": "sum", "device": "NVIDIA H200"}

@@ -5,7 +5,8 @@ import pytest
 
 from tests.server.test_site_crawl import PAGE_LIMIT_BYTES
 from tools.website import reports
-from tools.website.filled_site import END, OWNER, filled_site
+from tools.website.filled_site import OWNER, filled_site
+from tools.website.page_site import END
 from tools.website.weight import page_weight, signed_in
 
 pytestmark = pytest.mark.slow

@@ -1,10 +1,10 @@
 """Pages as they come over HTTP: what they show, to whom, and how."""
 
-import contextlib
 import html
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import aiohttp
 import pytest
@@ -23,25 +23,14 @@ from grader.web.visibility import asked_from_here, viewer
 from sandbox.protocol import wire
 from tests import fakes
 from tests.board_rows import FAST_GPU, SLOW_GPU, filled, rows_on_gpus
-from tests.server.site import END, FREEZE, START, site
+from tests.server.site import END, FREEZE, START, read_site
 
 BOARD = "/competitions/spring"
 
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as made, aiohttp.ClientSession() as session:
-
-            async def get(path, **headers):
-                async with session.get(made.url(path), headers=headers, allow_redirects=False) as answer:
-                    return answer, await answer.text()
-
-            made.get = get
-            yield made
-
-    return start
+    return partial(read_site, tmp_path)
 
 
 def rows(text):

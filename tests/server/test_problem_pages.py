@@ -1,33 +1,20 @@
 """Pages of problems: what they show, to whom, and which commands they give."""
 
-import contextlib
-import html
 import re
+from functools import partial
 
-import aiohttp
 import pytest
 
 from grader.v1 import problem_pb2, submission_pb2
 from grader.web import problem_views
-from tests.server.site import END, site
+from tests.server.site import END, read_site
 
 PAGE = "/problems/sum"
 
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as made, aiohttp.ClientSession() as session:
-
-            async def get(path, **headers):
-                async with session.get(made.url(path), headers=headers, allow_redirects=False) as answer:
-                    return answer, html.unescape(await answer.text())
-
-            made.get = get
-            yield made
-
-    return start
+    return partial(read_site, tmp_path, unescaped=True)
 
 
 async def test_a_problem_page_has_all_that_an_author_needs(open_site):

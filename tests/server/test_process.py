@@ -113,7 +113,7 @@ async def test_a_job_that_outlives_the_drain_goes_back_to_the_queue_uncounted(st
 
 
 async def test_a_state_directory_has_one_server(settings, place):
-    """The second is told who has it, or waits, as it asks."""
+    """The second says which process has it, or waits, as it was asked to."""
     said = []
     other = settings.model_copy(update={"listen": f"unix:{place}/other"})
     async with serving(settings, fakes.wiring()):
@@ -209,4 +209,4 @@ def test_a_wrong_setting_or_problem_ends_with_2_and_a_sentence(tmp_path):
     done = run_server("--lanes", "0")
     assert done.returncode == 2 and "--lanes" in done.stderr and "Traceback" not in done.stderr
     done = run_server("--problems", str(tmp_path / "none"), "--state-dir", str(tmp_path))
-    assert done.returncode == 2 and "is no directory" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "is not a directory" in done.stderr and "Traceback" not in done.stderr

@@ -231,7 +231,7 @@ async def test_runs_survive_the_server(serve, handed_in, competition):
 
 
 async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, competition):
-    """What the grader failed at is told; asking again with the same id runs only that, in the same rejudge."""
+    """What the grader failed at is reported; asking again with the same id runs only that, in the same rejudge."""
     await handed_in("ann")
     grade, request_id = Regrade(accept="fault"), str(uuid.uuid4())
     asked = {"competition": "competitions/spring", "method": rejudge_pb2.REJUDGE_METHOD_RUN, "request_id": request_id}

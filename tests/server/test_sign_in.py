@@ -15,7 +15,7 @@ from grader.model import Caller, Scope
 from grader.observability import log
 from grader.peers import PeerLimits
 from grader.web.sessions import COOKIE, LASTS, Sessions
-from grader.web.sign_in import _inside
+from grader.web.sign_in import local_path
 from grader.web.visibility import Transport, transport
 from tests.server.signed_in import SAME_SITE, hidden, key_of, reader
 from tests.server.site import START, site
@@ -238,7 +238,7 @@ async def test_sign_ins_that_are_looked_at_are_limited(open_site):
 ])  # fmt: skip
 def test_after_signing_in_one_stays_on_this_site(path, goes):
     """Whatever the address of the form asked for."""
-    assert _inside(path) == goes
+    assert local_path(path) == goes
 
 
 async def test_a_page_with_a_form_may_send_it_here_only(open_site):

@@ -56,7 +56,7 @@ def paths_of(submission_id):
 
 @contextlib.asynccontextmanager
 async def keyed_site(settings, place, auth="keys"):
-    """A server with pages, a competition with secrets and everybody's key; alice's submissions are told all that is secret."""
+    """A server with pages, a competition with secrets and everybody's key; alice's submissions hold all that is secret."""
     (place / "competitions").mkdir()
     (place / "competitions" / "competition.toml").write_text(toml("one", more=SECRET))
     there = settings.model_copy(update={"competitions": (place / "competitions",), "web": "127.0.0.1:0", "auth": auth})

@@ -132,8 +132,8 @@ def bad_files(place, authority):
         "not there": ({**files, "tls_certificate": place / "none"}, "can't read .*none"),
         "key not there": ({**files, "tls_key": place / "none"}, "can't read .*none"),
         "a directory": ({**files, "tls_key": place}, "can't read"),
-        "no certificate": ({**files, "tls_certificate": place / "text"}, "no certificate and its key"),
-        "another's key": ({**files, "tls_key": other["tls_key"]}, "no certificate and its key"),
+        "no certificate": ({**files, "tls_certificate": place / "text"}, "not a certificate and its key"),
+        "another's key": ({**files, "tls_key": other["tls_key"]}, "not a certificate and its key"),
         "expired": (write(place, past, "past"), "expired"),
         "not yet": (write(place, future, "future"), "not yet valid"),
         "no key": ({**files, "tls_key": None}, "name both"),
@@ -248,7 +248,7 @@ async def test_a_broken_new_certificate_leaves_the_old_one_and_is_logged_once(se
 
 @pytest.mark.slow
 async def test_a_server_with_tls_speaks_nothing_else(settings, files, authority):
-    """A client without TLS, or with another authority, gets no answer, and is told why."""
+    """A client without TLS, or with another authority, gets no answer, and an error that says why."""
     there = settings.model_copy(update={"listen": HERE, "auth": "keys", **files})
     key = await make_key(there)
     async with serving(there, fakes.wiring()) as running:

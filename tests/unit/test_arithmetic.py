@@ -26,8 +26,8 @@ def test_an_expression_has_its_value(text, value):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("4 *", "is no expression"),
-        ("n * k", "'k', which is no axis; the axes are m, n"),
+        ("4 *", "is not an expression"),
+        ("n * k", "'k', which is not an axis; the axes are m, n"),
         ("n / 2", "another operator"),
         ("n // (m - 3)", "divides by 0"),
         ("n - 6", "is -1 at"),
@@ -45,12 +45,12 @@ def test_an_expression_has_its_value(text, value):
         ("'n'", "may hold"),
         ("n << 2", "another operator"),
         ("n % (m - 3)", "divides by 0"),
-        ("", "is no expression"),
-        ("n\nn", "is no expression"),
+        ("", "is not an expression"),
+        ("n\nn", "is not an expression"),
         ("__import__('os').system('true')", "may hold"),
         ("[n for n in (1,)][0]", "may hold"),
         ("n +" * 100 + "n", "longer than"),
-        ("n\0", "is no expression"),
+        ("n\0", "is not an expression"),
     ],
 )
 def test_what_is_no_such_expression_says_why(text, said):

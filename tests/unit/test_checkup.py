@@ -89,6 +89,22 @@ def test_a_certificate_is_told_about_before_it_ends(settings, tmp_path, days, st
     assert found(settings, "TLS", tls_certificate=certificate, tls_key=key).standing is standing
 
 
+def test_sign_in_with_a_provider_is_looked_at(settings, tmp_path):
+    """The settings as the server itself would, and what to register there; without a provider there is nothing to say."""
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    given = {
+        "auth": "keys", "web": "0", "public_url": "https://grader.example.org", "oidc_issuer": "https://login.example.org",
+        "oidc_client_id": "grader", "oidc_client_secret_file": secret, "oidc_allow": ("anyone",),
+    }  # fmt: skip
+    one = found(settings, "sign-in", **given)
+    assert one.standing is CheckupStatus.OK and "https://grader.example.org/sign-in/provider/callback" in one.detail
+    secret.chmod(0o644)
+    assert "chmod 600" in found(settings, "sign-in", **given).detail
+    assert "sign-in" not in [one.name for one in checkup.look(settings)]
+
+
 def test_a_wrong_problem_is_said_with_its_path(settings, tmp_path):
     """As the server itself would."""
     (tmp_path / "problems" / "sum" / "problem.toml").write_text("nonsense")

@@ -166,7 +166,7 @@ def test_without_a_server_nothing_can_be_left(kernel: Path) -> None:
 
 
 def test_a_running_submission_can_be_cancelled(address: str, tmp_path: Path) -> None:
-    """And whoever watches it is told, with exit 3: there is no verdict."""
+    """A watch ends with exit 3: there is no verdict."""
     name = json.loads(run("submit", write(tmp_path, "hang"), "--server", address, "--no-wait", "--json").stdout)["name"]
     assert run("cancel", name, "--server", address).exit_code == 0
     ended = run("watch", name, "--server", address)

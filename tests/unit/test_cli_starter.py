@@ -8,6 +8,7 @@ from grader.api.messages import problem_to_proto
 from grader.cli.exits import Misuse
 from grader.cli.starter import languages, starter
 from grader.v1 import problem_pb2
+from grader.views.starter_files import starter_files
 from tests import fakes
 from tests.unit.test_cli_commands import address, run  # noqa: F401  # address is a fixture
 
@@ -36,15 +37,15 @@ def test_a_python_file_makes_the_outputs_whose_sizes_an_input_has():
     assert function.name == "solve" and [one.arg for one in function.args.args] == ["t_float16"]
     assert "torch.empty((3, t_float16.shape[1]), dtype=torch.int32, device=t_float16.device)" in text
     unknown = problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["n"])])
-    assert "raise NotImplementedError" in starter(unknown, "python")
+    assert "y = None  # int32 of shape (n)" in starter(unknown, "python")
     assert "(t_float16.shape[0],)" in starter(problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["rows"])]), "python")
 
 
 def test_a_torch_extension_makes_them_too():
-    """Otherwise it is the example of `problems show`."""
+    """Of others the file says dtype and shape."""
     assert "torch::empty({3, t_float16.size(1)}, t_float16.options().dtype(torch::kInt32));" in starter(problem(), "torch_extension")
     unknown = problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["n"])])
-    assert "Make y on the inputs' device" in starter(unknown, "torch_extension")
+    assert "torch::Tensor y;  // int32 of shape (n)" in starter(unknown, "torch_extension")
 
 
 @pytest.mark.parametrize(
@@ -77,11 +78,12 @@ def test_a_language_without_a_starter_is_refused_with_those_there_are():
         starter(problem(), "pyton")
 
 
-def test_the_problem_of_the_tests_can_be_begun_in_every_language():
-    """With scalars and hidden sizes."""
-    message = problem_to_proto(fakes.problem())
-    for language in message.languages:
-        assert "sum" in starter(message, language)
+def test_a_file_is_the_one_of_the_pages():
+    """Though it is made from what the server sends. With scalars and hidden sizes."""
+    found = fakes.problem()
+    pages = {one.language: one.content for one in starter_files(found)}
+    message = problem_to_proto(found)
+    assert pages.keys() == set(message.languages) and pages == {language: starter(message, language) for language in message.languages}
 
 
 def test_a_file_is_written_once_and_can_be_submitted(address, tmp_path, monkeypatch):  # noqa: F811

@@ -10,6 +10,7 @@ from grader import errors
 from grader.api.statuses import failure_to_status
 from grader.cli import problems, report
 from grader.cli.exits import Exit, Misuse, exit_of_error
+from grader.cli.starter import starter_text
 from grader.cli.submit import exit_of
 from grader.cli.timeline import Timeline
 from grader.model import Failure
@@ -317,7 +318,7 @@ def test_scalars_and_several_outputs_are_in_the_example() -> None:
         inputs=[problem_pb2.Tensor(name="x", dtype="float32", shape=["n"]), problem_pb2.Tensor(name="scale", dtype="float32")],
         outputs=[problem_pb2.Tensor(name=name, dtype="float32", shape=["n"]) for name in ("indices", "values")],
     )
-    text = problems.torch_example(problem)
+    text = starter_text(problem, "torch_extension")
     assert "std::vector<torch::Tensor> forward(torch::Tensor x, double scale) {" in text
     assert "return {indices, values};" in text
 

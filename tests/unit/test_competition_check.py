@@ -45,7 +45,7 @@ FOUND = [
     "3: problems.0: there is no problem 'vector_ad'; take one of: vector_add",
     "3: problems.1: 'row_softmax' is not timed against 'max-autotune'; add it",
     "4: start: 2026-05-01T18:00:00 has no offset from UTC; write",
-    "5: end: is no time; write",
+    "5: end: is not a time; write",
     "6: visiblity: is not a key here; did you mean 'visibility'?",
     "7: hourly_limit: Input should be a valid integer; write it without quotes",
     "8: processes: Input should be less than or equal to 10; write a whole number from 1 to 10",

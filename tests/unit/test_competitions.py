@@ -57,7 +57,7 @@ def test_a_path_is_a_file_its_directory_or_the_one_above(problems, path):
 
 
 def test_the_same_file_twice_is_one_competition(problems):
-    """And a name that is not there is told with those that are."""
+    """A name that is not there is answered with those that are."""
     loaded = Competitions.load([FIXTURES, FIXTURES / "spring"], problems)
     with pytest.raises(CompetitionNotFound, match="take one of: spring"):
         loaded.get("autumn")
@@ -65,8 +65,8 @@ def test_the_same_file_twice_is_one_competition(problems):
 
 MISTAKES = [
     ("start = 2026-05-01T18:00:00+02:00", "start = 2026-05-01T18:00:00", ":8: start: 2026-05-01T18:00:00 has no offset from UTC"),
-    ("end = 2026-05-03T18:00:00+02:00", "end = 2026-05-03", ":9: end: is no time; write a date, a time and an offset"),
-    ("end = 2026-05-03T18:00:00+02:00", 'end = "2026-05-03T18:00:00+02:00"', ":9: end: is no time"),
+    ("end = 2026-05-03T18:00:00+02:00", "end = 2026-05-03", ":9: end: is not a time; write a date, a time and an offset"),
+    ("end = 2026-05-03T18:00:00+02:00", 'end = "2026-05-03T18:00:00+02:00"', ":9: end: is not a time"),
     ("end = 2026-05-03T18:00:00+02:00", "end = 2026-05-01T16:00:00Z", "'end' is not after 'start'"),
     ("freeze = 2026-05-03T17:00:00+02:00", "freeze = 2026-05-03T18:00:00+02:00", "'freeze' is not between 'start' and 'end'"),
     ('"row_softmax"]', '"row_softmacks"]', ":6: problems.1: there is no problem 'row_softmacks'"),
@@ -74,7 +74,7 @@ MISTAKES = [
     ("hourly_limit = 10", 'hourly_limit = "10"', ":12: hourly_limit: Input should be a valid integer"),
     ("hourly_limit = 10", "hourly_limits = 10", ":12: hourly_limits: is not a key here; did you mean"),
     ('mode = "ranked"', 'mode = "benchmark"', ":11: mode: Input should be 'ranked'"),
-    ('devices = ["emulated"]', 'devices = ["gpu"]', "'devices' has 'gpu', which is no device"),
+    ('devices = ["emulated"]', 'devices = ["gpu"]', "'devices' has 'gpu', which is not a device"),
     ('baseline = "eager"', 'baseline = "compile"', "which the emulated device does not have"),
     ('secret_seed = "00112233445566778899aabbccddeeff"', "", "'secret_seed' is missing"),
     ("axes = { n = 70368 }", "axes = { m = 70368 }", ":23: secret.0.axes: must give exactly the axes ['n']"),

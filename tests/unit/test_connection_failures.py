@@ -65,7 +65,7 @@ async def test_the_cause_of_a_failed_handshake_comes_with_its_remedy(names, time
 @pytest.mark.slow
 async def test_what_is_no_grader_server_is_told():
     """TLS without HTTP/2, and plain text where TLS was meant."""
-    assert "no grader-server" in await refused(context(AUTHORITY.issue_cert(*HERE), alpn="http/1.1"))
+    assert "not a grader-server" in await refused(context(AUTHORITY.issue_cert(*HERE), alpn="http/1.1"))
     assert "does not speak TLS" in await refused(None, greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
@@ -81,7 +81,7 @@ async def test_nothing_that_listens_and_no_such_host_are_told():
             with pytest.raises(ServerUnreachable, match=f"no answer from {free}: nothing listens there; check host and port"):
                 await client.get_caller()
     async with GraderClient("unix:/nowhere/s") as client:
-        with pytest.raises(ServerUnreachable, match="no such socket"):
+        with pytest.raises(ServerUnreachable, match="socket does not exist"):
             await client.get_caller()
 
 

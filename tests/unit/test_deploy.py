@@ -52,7 +52,7 @@ def unit():
 
 
 def settings_of(words):
-    """What a server started with these words would be told."""
+    """The settings of a server that is started with these words."""
     return Settings(**{name: value for name, value in vars(parser().parse_args(words)).items() if value is not None})
 
 
@@ -84,7 +84,7 @@ def test_the_unit_has_no_mount_namespace_of_its_own():
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_unit(tmp_path):
-    """Every setting is one that it knows; a misspelled one is told, which is the control."""
+    """Every setting is one that it knows; a misspelled one is an error, which is the control."""
     text = UNIT.read_text().replace(PROGRAM, sys.executable)
     for name, given in (("good", text), ("bad", text.replace("KillMode=mixed", "KilMode=mixed"))):
         path = tmp_path / f"{name}.service"
@@ -159,7 +159,7 @@ def test_compose_is_patient_for_longer_than_a_drain(compose):
 def test_compose_names_what_is_there(compose):
     """Files, build targets, services that are waited for, volumes, and the ports that are published."""
     targets = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
-    made = {"./tls", "./problems", "./competitions"}  # by whoever follows its first lines
+    made = {"./tls", "./problems", "./competitions"}  # made by a reader who follows its first lines
     for service in compose["services"].values():
         assert "build" not in service or ((DEPLOY / service["build"]["context"]).is_dir() and service["build"]["target"] in targets)
         assert set(service.get("depends_on", ())) <= set(compose["services"])

@@ -57,7 +57,7 @@ def test_too_little_device_memory_is_a_limit() -> None:
 
 @pytest.mark.parametrize("end", [{"exit_code": 79}, {"signal": 31}, {"signal": 11}])
 def test_how_a_process_ended_on_a_hidden_workload_is_not_told_to_the_bit(end: dict[str, int]) -> None:
-    """A kernel that learns a size could end with it; on a public workload the number helps, and is told."""
+    """A kernel that learns a size could end with it; on a public workload the number helps, and is shown."""
     how = wire.RunEnd(cause="exited", **end)  # type: ignore[arg-type]
     hidden, public = (trial_failed(failed(wire.TrialOutcome.CRASHED, hidden=kept), how) for kept in (True, False))
     assert hidden[:2] == public[:2] and "hidden workload" in hidden[2]

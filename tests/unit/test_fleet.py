@@ -194,7 +194,7 @@ async def test_one_bad_answer_costs_a_judge_and_no_lane(make, judges, illness) -
 
 
 async def test_a_device_that_is_unwell_twice_is_quarantined(make, judges) -> None:
-    """Jobs go to the others; who asks for this one alone is told why."""
+    """Jobs go to the others; a request for this one alone is refused with the reason."""
     fleet = make(gpus=FOUR[:2])
     judges.order("0", "well", "unwell", "unwell")
     assert (await judged(fleet))[0] == 0
@@ -234,7 +234,7 @@ async def test_a_judge_that_dies_with_a_job_is_started_anew(make, judges) -> Non
 
 
 async def test_a_line_that_does_not_fit_is_the_judges_fault() -> None:
-    """It is told like all else that a judge does wrong, and the process is ended."""
+    """It is reported like all else that a judge does wrong, and the process is ended."""
     judge = JudgeProcess("emulated", command=(sys.executable, "-c", f"print('x' * {2 * wire.LINE_LIMIT_BYTES})"))
     try:
         with pytest.raises(JudgeBroken, match=f"a line of over {wire.LINE_LIMIT_BYTES} bytes"):
@@ -306,7 +306,7 @@ async def test_as_many_are_taken_in_as_can_be_run_and_built(make) -> None:
 
 
 async def test_a_cordoned_lane_ends_its_job_and_gets_no_other(make) -> None:
-    """The others of its kind get them; who asks for it alone is told, and it works again afterwards."""
+    """The others of its kind get them; a request for it alone is refused, and it works again afterwards."""
     fleet = make(gpus=FOUR[:2])
     with fleet.seat("cuda:0") as first:
         async with first.lane():

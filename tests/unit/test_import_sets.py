@@ -121,10 +121,10 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
     found = found_in(tmp_path / "set")
     assert found.pop("sum") == "sum"
     assert found.keys() == {"bad.yaml", "worse.yaml", "nowhere", "task", "model.py"}
-    assert "name: Field required" in found["bad.yaml"] and "is no YAML" in found["worse.yaml"]
+    assert "name: Field required" in found["bad.yaml"] and "is not YAML" in found["worse.yaml"]
     assert "does not exist; missing.yaml names it" in found["nowhere"] and "class Model has no method forward" in found["model.py"]
     (named,) = import_all(tmp_path / "set" / "eval_config.yaml")
-    assert "is no problem of a known format; looked for native: a directory with problem.toml" in named.reason
+    assert "is not a problem of a known format; looked for native: a directory with problem.toml" in named.reason
 
 
 def test_a_refusal_names_the_file_and_line_in_a_directory(tmp_path: Path) -> None:

@@ -132,9 +132,9 @@ def test_a_missing_part_is_named(tmp_path: Path, without: str, said: str) -> Non
         ({"model": "def Model():\n    pass\n"}, "has no class Model"),
         ({"get_inputs": "def get_inputs(size):\n    return []\n"}, "get_inputs takes arguments"),
         ({"get_inputs": "def get_inputs(*, size):\n    return []\n"}, "get_inputs takes arguments"),
-        ({"more": "\nif :\n"}, "is no Python"),
+        ({"more": "\nif :\n"}, "is not Python"),
         ({"more": "\nx = " + "-" * 100_000 + "1\n"}, "can't be parsed"),
-        ({"more": "\nx = " + "(" * 1000 + ")" * 1000 + "\n"}, "is no Python"),
+        ({"more": "\nx = " + "(" * 1000 + ")" * 1000 + "\n"}, "is not Python"),
         ({"more": "\nx = '\0'\n"}, "Python"),
         ({"more": "\nimport transformers\n"}, "imports transformers"),
         ({"more": "\nfrom transformers.models import x\n"}, "imports transformers"),
@@ -150,7 +150,7 @@ def test_what_is_no_text_or_no_file_is_said(tmp_path: Path) -> None:
     binary = tmp_path / "1_x.py"
     binary.write_bytes(b"class Model:\n\xff")
     assert "is not UTF-8" in refusal(binary)
-    assert "is no file" in refusal(tmp_path)
+    assert "is not a file" in refusal(tmp_path)
     nameless = write(tmp_path, "_.py")
     assert "rename it" in refusal(nameless)
 

@@ -46,7 +46,7 @@ def get_init_inputs():
 open({mark!r}, "w")
 """
 BROKEN = {
-    13: ("def get_inputs(:\n", "line 1: is no Python"),
+    13: ("def get_inputs(:\n", "line 1: is not Python"),
     29: ("class Model:\n    def forward(self):\n        pass\n", "has no function get_inputs"),
     57: ("def get_inputs():\n    return []\n", "has no class Model"),
     88: ("class Model:\n    pass\n", "has no method forward"),
@@ -88,7 +88,7 @@ def test_a_level_is_imported_and_every_broken_file_told(tmp_path: Path, level: P
 
 def test_the_table_names_files_problems_reasons_and_a_total(tmp_path: Path, level: Path) -> None:
     text = run("import", level, "--no-check", "--state-dir", tmp_path / "state").stdout
-    assert "level1/7_Thing_7.py" in text and "kb_7_thing_7" in text and "is no Python" in text
+    assert "level1/7_Thing_7.py" in text and "kb_7_thing_7" in text and "is not Python" in text
     assert "96 imported, 4 refused" in text and "1 refused: has no class Model" in text and "run.py" not in text
 
 
@@ -170,7 +170,7 @@ def test_a_submission_may_name_a_problems_file(tmp_path: Path, monkeypatch: pyte
     fakes.write_problem(tmp_path)
     assert problem_at("sum") == ("sum", None)
     assert problem_at("./sum") == ("sum", Path("sum"))
-    with pytest.raises(ProblemInvalid, match="is no problem of a known format"):
+    with pytest.raises(ProblemInvalid, match="is not a problem of a known format"):
         problem_at("./")
 
 

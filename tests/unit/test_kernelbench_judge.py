@@ -379,7 +379,7 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
         ((model("return x * 2"), "def get_inputs():\n    return [torch.rand(())]\n", NONE), "'x' is a tensor without axes"),
         ((model("return x"), "def get_inputs():\n    return 1 / 0\n", NONE), "get_inputs() raised ZeroDivisionError"),
         ((model("return x"), ROW, "def get_init_inputs():\n    return [object()]\n"), "raised TypeError"),
-        (("class Model:\n    def forward(self, x):\n        return x\n", ROW, NONE), "is no torch.nn.Module"),
+        (("class Model:\n    def forward(self, x):\n        return x\n", ROW, NONE), "is not a torch.nn.Module"),
         (("raise KeyError('k')", model("return x"), ROW, NONE), "the file raised KeyError"),
         ((MANY, "def get_inputs():\n    return [torch.rand(2) for _ in range(128)]\n", NONE), "128 inputs and 1 outputs; 128 can be sent"),
         (("import nothing_of_that_name", model("return x"), ROW, NONE), "ModuleNotFoundError"),

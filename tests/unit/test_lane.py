@@ -254,7 +254,7 @@ def test_a_runner_that_leaves_is_a_crash(tmp_path: Path) -> None:
 
 
 def test_a_reference_that_raises_is_not_the_kernels_fault(tmp_path: Path) -> None:
-    """The problem's author is told, and the submission is not judged."""
+    """The error is the problem's, and the submission is not judged."""
     broken = wire.ProblemSpec(
         **{
             **{name: getattr(PROBLEM, name) for name in PROBLEM.__dataclass_fields__},

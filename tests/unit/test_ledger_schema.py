@@ -34,7 +34,7 @@ async def test_a_locked_ledger_is_busy_and_no_mystery(tmp_path, monkeypatch):
 
 
 async def test_a_full_disk_is_busy_until_there_is_room(tmp_path):
-    """What does not fit is told, and a server that polls goes on."""
+    """What does not fit is an error, and a server that polls goes on."""
     async with Ledger.open(tmp_path / "l") as ledger:
         await ledger._database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1"))  # no more than now
         with pytest.raises(LedgerBusy, match="full; make room"):

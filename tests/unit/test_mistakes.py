@@ -1,4 +1,4 @@
-"""What pydantic finds wrong is told in our own words, wherever it is told."""
+"""What pydantic finds wrong is shown in our own words, everywhere."""
 
 import pytest
 
@@ -20,11 +20,11 @@ def test_a_problem_s_mistake_is_a_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (lambda: serve.run({"device": "tpu"}), "grader-server: --device: 'tpu' is no device"),
+        (lambda: serve.run({"device": "tpu"}), "grader-server: --device: 'tpu' is not a device"),
         (lambda: serve.run({"fleet": "ray"}), "grader-server: --fleet: Ray runs in another process: start this server with --fleet remote"),
-        (lambda: doctor.main(["--device", "tpu"]), "grader-server doctor: --device: 'tpu' is no device"),
-        (lambda: backup.main(["--database", "mysql://x", "copy"]), "grader-server: --database: is no URL of PostgreSQL"),
-        (lambda: admin_hooks.main(["list", "--database", "mysql://x"]), "grader-server admin hooks: --database: is no URL of PostgreSQL"),
+        (lambda: doctor.main(["--device", "tpu"]), "grader-server doctor: --device: 'tpu' is not a device"),
+        (lambda: backup.main(["--database", "mysql://x", "copy"]), "grader-server: --database: is not a PostgreSQL URL"),
+        (lambda: admin_hooks.main(["list", "--database", "mysql://x"]), "grader-server admin hooks: --database: is not a PostgreSQL URL"),
     ],
 )
 def test_an_option_s_mistake_is_a_sentence(capsys, command, told):

@@ -50,7 +50,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ('id = "secret33"', 'id = "n64"', "same id"),
         ('title = "A sum"', 'titel = "A sum"', "title"),
         ('name = "sum"', 'name = "../sum"', "name"),
-        ('name = "sum"', "name =", "is no TOML"),
+        ('name = "sum"', "name =", "is not TOML"),
     ],
 )
 def test_a_wrong_problem_names_file_and_key(tmp_path, old, new, said):
@@ -112,7 +112,7 @@ def test_amounts_are_worked_out_for_every_workload(tmp_path):
 @pytest.mark.parametrize(
     ("new", "said"),
     [
-        ('moved_bytes = "4 * m"\naxes = ["n"]', "moved_bytes uses 'm', which is no axis"),
+        ('moved_bytes = "4 * m"\naxes = ["n"]', "moved_bytes uses 'm', which is not an axis"),
         ('flops = "n - 64"\naxes = ["n"]', "flops 'n - 64' is -31 at {'n': 33}"),
         ('flops = "open(n)"\naxes = ["n"]', "flops holds 'open(n)'"),
         ('moved_bytes = 512\naxes = ["n"]', "moved_bytes: Input should be a valid string"),
@@ -189,7 +189,7 @@ def test_a_directory_of_problems_is_loaded_whole(tmp_path):
 
 def test_a_root_without_problems_is_a_mistake(tmp_path):
     """Nobody serves nothing by a typing error."""
-    for root, said in ((tmp_path / "missing", "is no directory"), (tmp_path, "holds no problem")):
+    for root, said in ((tmp_path / "missing", "is not a directory"), (tmp_path, "holds no problem")):
         with pytest.raises(ProblemInvalid, match=said):
             Problems.load([root])
 

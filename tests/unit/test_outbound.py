@@ -24,7 +24,7 @@ PUBLIC = ("8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "::ffff:8.8.8.8", 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_addresses_that_are_not_public_are_refused(address):
     """This host, its networks, cloud metadata, and every other way to write them; with the switch on they are let through (the control)."""
-    assert "no public address" in why_not(target("https://a.example/"), address, allow_private=False)
+    assert "not a public address" in why_not(target("https://a.example/"), address, allow_private=False)
     multicast = address in ("224.0.0.1", "ff02::1")
     assert (why_not(target("https://a.example/"), address, allow_private=True) is None) is not multicast
 
@@ -160,7 +160,7 @@ async def test_a_name_of_a_private_address_is_refused_before_anything_is_sent(ad
         return addresses
 
     async with answering(b"HTTP/1.1 200 OK\r\n\r\n") as (port, read):
-        with pytest.raises(UrlRefused, match="no public address"):
+        with pytest.raises(UrlRefused, match="not a public address"):
             await send(port, scheme="https", host="site.example", resolve=resolve, allow_private=False)
         assert read == []
         if addresses == ["127.0.0.1"]:
@@ -172,7 +172,7 @@ async def test_numbers_that_mean_this_host_are_resolved_and_refused():
     for host in ("0x7f.1", "2130706433", "127.1", "localhost"):
         with pytest.raises((UrlRefused, PostFailed)) as raised:
             await post(target(f"https://{host}/"), {}, b"", limit_s=5)
-        assert "no public address" in str(raised.value) or "gaierror" in str(raised.value)
+        assert "not a public address" in str(raised.value) or "gaierror" in str(raised.value)
 
 
 async def test_a_certificate_of_another_name_is_refused():

@@ -175,7 +175,7 @@ async def test_the_device_is_looked_at_when_the_box_is_gone(make, boxes, judges)
 
 
 async def test_a_device_that_falls_ill_after_a_job_leaves_its_verdict(make, judges) -> None:
-    """What was graded was graded; the next one is told what is wrong with the device."""
+    """What was graded was graded; the next one is refused with what is wrong with the device."""
     fleet = make(gpus=(H200,))
     well = fold(await graded(fleet, lease("s0"))).verdict
     await until(lambda: judges.log("0")[-1] == "Check well")  # what is ordered now is for the next one

@@ -80,7 +80,7 @@ def test_names_of_megabytes_fit_into_a_fact(tmp_path: Path) -> None:
 
 
 def test_names_that_differ_after_the_cut_are_one(tmp_path: Path) -> None:
-    """No more of them are told than fit, and short ones are told as they are."""
+    """No more of them are shown than fit, and short ones are shown as they are."""
     names = ["cublas" + "x" * 300, "cublas" + "x" * 301, "cublasSgemm"]
     artifact = built(tmp_path, names)
     assert set(from_symbols(artifact)[0]) == {"cublas" + "x" * (NAME_LIMIT - 6) + "...", "cublasSgemm"}
@@ -103,7 +103,7 @@ def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
 
 @pytest.mark.parametrize("hidden", [True, False])
 def test_no_name_that_a_runner_made_up_on_a_hidden_workload_is_told(hidden: bool) -> None:
-    """Only that there is one which public workloads did not show; of a public one the name is told."""
+    """Only that there is one which public workloads did not show; of a public one the name is shown."""
 
     def seen(told: str, known: tuple[str, ...] = ()) -> tuple[str, ...]:
         subject = SimpleNamespace(call=lambda *_: Answer(status=Status.OK, message=told))
@@ -119,7 +119,7 @@ def test_no_name_that_a_runner_made_up_on_a_hidden_workload_is_told(hidden: bool
 
 
 def test_only_a_problem_that_forbids_disqualifies() -> None:
-    """Labelled is told in the report; a hint decides nothing."""
+    """A label is shown in the report; a hint decides nothing."""
     found = {"imported": ("at::matmul",), "seen": ("torch.mm",)}
     decision = forbidden(wire.Evidence(policy=wire.Libraries.FORBIDDEN, **found))
     assert decision is not None and decision[:2] == ("DISQUALIFIED", "POLICY") and "at::matmul" in decision[2]

@@ -1,4 +1,4 @@
-"""A plotting library that is not installed does nothing when a submission is imported; everybody else is told that it is not there."""
+"""A plotting library that is not installed does nothing when a submission is imported; to everybody else it is not there."""
 
 from __future__ import annotations
 

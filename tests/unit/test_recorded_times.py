@@ -217,7 +217,7 @@ def test_the_replay_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_is_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """By file or directory; anything else is told how."""
+    """By file or directory; anything else is an error that says how."""
     assert main([str(RECORD)]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| add_n")]
     assert len(rows) == 2 + 2 + 50 and all(" 25 |" in row for row in rows[:4])

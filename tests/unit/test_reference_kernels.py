@@ -114,9 +114,9 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ({"files": [{"name": "../a.py", "source": "task.py"}]}, "files.0.name"),
         ({"files": [{"name": "task.py", "source": "task.py"}]}, "files has no reference.py"),
         ({"files": [{"name": "reference.py", "source": "reference.py"}] * 2}, "files has a name twice"),
-        ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "'nowhere.py' is no file"),
+        ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "'nowhere.py' is not a file"),
         ({"files": [{"name": "reference.py", "source": "/dev/zero"}]}, "/dev/zero is outside the problem set"),
-        ({"files": [{"name": "reference.py", "source": "missing.py"}]}, "'missing.py' is no file"),
+        ({"files": [{"name": "reference.py", "source": "missing.py"}]}, "'missing.py' is not a file"),
         ({"lang": "cu"}, "only 'py' is"),
         ({"lang": "rust"}, "lang: Input should be 'py' or 'cu'"),
         ({"config": {"main": "eval.py", "sources": []}}, "config of lang 'py' has the key main"),
@@ -143,8 +143,8 @@ def test_a_wrong_task_names_file_and_key(tmp_path, changes, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("files: [", "is no YAML"),
-        ("files: !!python/object/apply:os.system ['true']", "is no YAML"),
+        ("files: [", "is not YAML"),
+        ("files: !!python/object/apply:os.system ['true']", "is not YAML"),
         ("[" * 5000, "can't be read"),
         ("size: " + "9" * 5000, "can't be read"),
         ("- a\n- b", "valid dictionary"),
@@ -166,7 +166,7 @@ def test_what_is_no_task_says_so(tmp_path, text, said):
         ("def ref_kernel", "def other", "defines no 'ref_kernel'"),
         ("def generate_input", "def other", "defines no 'generate_input'"),
         ("check_implementation =", "other =", "defines no 'check_implementation'"),
-        ("import torch", "import torch torch", "line 1: is no Python"),
+        ("import torch", "import torch torch", "line 1: is not Python"),
     ],
 )
 def test_a_wrong_reference_names_file_and_function(tmp_path, old, new, said):

@@ -81,7 +81,7 @@ def test_a_dead_servers_copy_is_removed_and_a_live_ones_is_not(tmp_path: Path) -
 async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none_where_not(tmp_path: Path) -> None:
     """A directory on disk is no place for it."""
     settings = BoxSettings(state_id="a", runtime_dir=tmp_path / "run")
-    with pytest.raises(ResidentCopyImpossible, match="no tmpfs"):
+    with pytest.raises(ResidentCopyImpossible, match="not a tmpfs"):
         async with resident(settings, wanted=True, place=tmp_path):
             pass
     for wanted in (None, False):

@@ -137,7 +137,7 @@ def test_a_wrong_config_names_its_key(task: Path, changes: dict[str, object], ex
         ("def forward_fn", "def forward_function", "func_forward.py: has no forward_fn; define it at the top level"),
         ("class Model", "class Module", "func_forward.py: has no Model"),
         ("def get_inputs", "def inputs", "func_forward.py: has no get_inputs"),
-        ("def get_inputs(", "def get_inputs((", "is no Python"),
+        ("def get_inputs(", "def get_inputs((", "is not Python"),
         ("columns: int, gain", "columns: int, gate, gain", "does not give Model 'gate', which it needs"),
     ],
 )
@@ -149,9 +149,9 @@ def test_a_wrong_file_says_what_is_missing(task: Path, old: str, new: str, expec
 
 def test_a_config_that_is_no_json_names_its_line(task: Path) -> None:
     (task / "config_forward.json").write_text("{\n]")
-    assert "config_forward.json:2: is no JSON" in refusal(task / "func_forward.py")
+    assert "config_forward.json:2: is not JSON" in refusal(task / "func_forward.py")
     (task / "config_forward.json").write_text("[" * 100_000)
-    assert "config_forward.json: is no JSON that can be read" in refusal(task / "func_forward.py")
+    assert "config_forward.json: is not JSON that can be read" in refusal(task / "func_forward.py")
 
 
 def test_a_backward_task_needs_its_function(task: Path) -> None:

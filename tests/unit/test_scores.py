@@ -106,7 +106,7 @@ def test_the_speedup_of_the_report_is_the_score() -> None:
     ],
 )
 def test_a_workload_without_a_figure_leaves_no_score(spoiled: wire.Measurement) -> None:
-    """In any process: else the workload that a kernel is worst at would best not be told."""
+    """In any process: else the workload that a kernel is worst at should not be shown."""
     good = [measured("a", ratio(2.0)), measured("b", ratio(2.0))]
     assert score([good, good, [good[0], spoiled]], RANKING) is None
     assert score([good, good, good], RANKING) is not None
@@ -128,7 +128,7 @@ def test_a_time_is_scored_by_its_certified_median() -> None:
 
 @pytest.mark.parametrize("row", [measured("a", ratio(2.0), times=(-5, 0, 5)), measured("a", times=(1000, 1000))])
 def test_a_time_that_is_not_resolved_scores_nothing(row: wire.Measurement) -> None:
-    """At or below the protocol's own time, or so short that no speedup could be told."""
+    """At or below the protocol's own time, or so short that no speedup could be measured."""
     assert score([[row]], TIMES) is None
 
 

@@ -10,7 +10,7 @@ from grader.observability import log
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_traceback_has_no_values_of_variables(log_format, capsys):
-    """Sources, keys and secret sizes are among them; the file, the line and the exception are told."""
+    """Sources, keys and secret sizes are among them; the file, the line and the exception are shown."""
     log.configure(log_format)
     source = "planted-" + "token"
     try:

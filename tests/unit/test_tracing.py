@@ -92,7 +92,7 @@ async def test_a_failure_of_ours_is_an_error_and_each_attempt_a_trace_of_its_own
 
 
 async def test_traces_hold_no_source_and_no_workload(traced, spans, graded):
-    """Whoever runs the collector is not told what was handed in, nor what is secret."""
+    """The collector gets neither sources nor secrets."""
     await graded(traced, "wrong")
     told = "".join(span.to_json() for span in spans.get_finished_spans())
     assert "grader.problem" in told and "solve" not in told and "secret33" not in told

@@ -10,45 +10,33 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from grader.config import Settings
 from grader.errors import FieldViolation, InvalidSubmission
-from grader.ledger import Ledger
 from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile
-from grader.problems.competition_store import Competitions, problem_for
-from grader.problems.store import Problems
-from grader.server.auth import Authenticator
-from grader.server.submission_watch import SubmissionWatch
+from grader.problems.competition_store import problem_for
 from grader.v1 import grader_service_pb2 as api
-from grader.web import pages
-from grader.web.serving import application, web_serving
 from sandbox.protocol import wire
 from tools.page import ROOT
 from tools.website import reports
+from tools.website.page_site import START, TIMES, PageSite, page_site
 
 EXAMPLES = ROOT / "kernels_examples"
 OWNER, PROBLEM, OTHER_PROBLEM, COMPETITION = "team-003", "row_softmax", "vector_add", "spring"
-START = datetime(2026, 5, 1, tzinfo=UTC)
-FREEZE, END = START + timedelta(hours=47), START + timedelta(hours=48)
-COMPETITION_TOML = """
+COMPETITION_TOML = f"""
 name = "spring"
 title = "Spring sprint"
 statement = "Two kernels, two days. Your best accepted submission to each problem counts."
 problems = ["row_softmax", "vector_add"]
 devices = ["cuda"]
-start = 2026-05-01T00:00:00Z
-end = 2026-05-03T00:00:00Z
-freeze = 2026-05-02T23:00:00Z
 hourly_limit = 10
 visibility = "after_end"
-secret_seed = "00112233445566778899aabbccddeeff"
-
+{TIMES}
 [[secret]]
 problem = "row_softmax"
-axes = { rows = 64, cols = 1001 }
+axes = {{ rows = 64, cols = 1001 }}
 """
 SHORT_SOURCE = 'extern "C" void solve(const float* x, float* y, long rows, long cols, void* stream) {}\n'
 
@@ -65,32 +53,12 @@ class FormSubmitter:
         return ("cuda", "emulated")
 
 
-class MovableClock:
-    """A time that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        """The time."""
-        return self.now
-
-
 @dataclass(kw_only=True)
-class FilledSite:
+class FilledSite(PageSite):
     """key: of OWNER. paths: of every kind of page, by name."""
 
-    ledger: Ledger
-    problems: Problems
-    competitions: Competitions
-    clock: MovableClock
-    address: str = ""
     key: str = ""
     paths: dict[str, str] = field(default_factory=dict)
-
-    def url(self, path: str = "") -> str:
-        """The address of a path."""
-        return f"http://{self.address}{path}"
 
     async def enter(
         self, user: str, report: Report, *, source: str = SHORT_SOURCE, problem_id: str = PROBLEM, competition_id: str = COMPETITION
@@ -127,18 +95,10 @@ async def filled_site(
     pages' routes."""
     for name in (PROBLEM, OTHER_PROBLEM):
         shutil.copytree(EXAMPLES / name, place / "problems" / name)
-    (place / "competition.toml").write_text(COMPETITION_TOML)
-    problems = Problems.load((place / "problems",), place / "imported")
-    competitions = Competitions.load((place / "competition.toml",), problems)
-    clock = MovableClock()
-    async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
-        here = FilledSite(ledger=ledger, problems=problems, competitions=competitions, clock=clock)
+    usual: dict[str, Any] = {"submitter": FormSubmitter(), "api_address": "0.0.0.0:50551", **options}
+    async with page_site(FilledSite, place, COMPETITION_TOML, **usual) as here:
         await fill(here, entry_count, flags)
-        usual: dict[str, Any] = {"standings_s": 0, "submitter": FormSubmitter(), "api_address": "0.0.0.0:50551"}
-        events, gate = SubmissionWatch(ledger, competitions), Authenticator(ledger.keys)
-        routes = pages.routes(ledger, problems, competitions, events=events, gate=gate, **{**usual, **options})
-        async with web_serving("127.0.0.1:0", application(scrape=_scrape, unready=_unready, routes=routes)) as here.address:
-            yield here
+        yield here
 
 
 async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None:
@@ -184,11 +144,3 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
         "running": f"/submissions/{running}",
         "compare": f"/compare?a={older}&b={finished}",
     }
-
-
-async def _scrape() -> bytes:
-    return b""
-
-
-async def _unready() -> tuple[str, ...]:
-    return ()

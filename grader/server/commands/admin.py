@@ -9,7 +9,7 @@ from importlib import import_module
 # A module `grader/server/commands/admin_SUBJECT.py` each, with a `main(arguments) -> int`.
 SUBJECTS = {
     "keys": "API keys: who may call this server, and for what",
-    "queue": "the queue: who waits, who is next, and whether it stands still",
+    "queue": "the queue: who waits, who is next, and whether it is paused",
     "lanes": "lanes and workers: which get no work for now",
     "workers": "workers of a fleet: which hosts may join, and their certificates",
     "hooks": "webhooks: URLs that the server notifies of finished submissions",

@@ -105,7 +105,7 @@ class _ModelSource:
             torch.manual_seed(self.seed)
             model = getattr(self.module, _MODEL)(*given)
             if not isinstance(model, torch.nn.Module):
-                raise references.ReferenceFailed(f"{_MODEL} is no torch.nn.Module; derive it from that")
+                raise references.ReferenceFailed(f"{_MODEL} is not a torch.nn.Module; derive it from that")
             return _moved(model, self.dtype)
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:

@@ -1,0 +1,105 @@
+"""Users who sign in with an identity provider: which user here belongs to which subject of which issuer, and the keys of that user.
+
+Each has a key whose secret nobody knows. It carries the scopes, lists the user with all others, and ends the user's sessions when it is
+revoked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from grader.errors import Unauthenticated
+from grader.ledger import keys as key_rows
+from grader.ledger.database import Database
+from grader.ledger.tables import identities, keys, submissions
+from grader.model import Caller, Scope
+from grader.rules.keys import Key, new
+
+SCOPES = frozenset({Scope.SUBMIT, Scope.READ})
+API_KEY_NOTE = "made on the account page"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderUser:
+    """session_key_id: of the key that carries the user's sessions. api_key: the newest that the user has made."""
+
+    issuer: str
+    subject: str
+    user: str
+    session_key_id: str
+    api_key: Key | None
+
+
+class Identities:
+    """Finds and makes them. Reached as `ledger.identities`."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database, self._now = database, now
+
+    async def enter(self, issuer: str, subject: str, names: Sequence[str], note: str) -> Caller:
+        """The user of this subject. At the first time one is made, with the first of the names that nobody has; note: of its key."""
+
+        def work(connection: sa.Connection) -> Caller:
+            found = _of_subject(connection, issuer, subject)
+            if found is None:
+                free = [name for name in names if not _taken(connection, name)]
+                if not free:
+                    raise ValueError(f"every name for this user is taken, up to {names[-1]!r}")
+                user = free[0]
+                key, _ = new(user, SCOPES, self._now(), note=note)
+                key_rows.insert(connection, key)
+                row = {"issuer": issuer, "subject": subject, "user_name": user, "session_key_id": key.key_id, "create_time": self._now()}
+                connection.execute(sa.insert(identities).values(row))
+                return Caller(user=user, scopes=key.scopes, key_id=key.key_id)
+            key = key_rows.read(connection, found.session_key_id)
+            return Caller(user=found.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
+
+        return await self._database.write(work)
+
+    async def of_session_key(self, key_id: str) -> ProviderUser | None:
+        """Whose sessions this key carries; None for a key that a user has."""
+        return await self._database.read(lambda connection: _of_session_key(connection, key_id))
+
+    async def replace_api_key(self, session_key_id: str, expire_time: datetime) -> str:
+        """Make the user's API key, in place of the one before, and return its text. Unauthenticated once the session key is revoked."""
+
+        def work(connection: sa.Connection) -> str:
+            found, now = _of_session_key(connection, session_key_id), self._now()
+            if found is None or not (session_key := key_rows.read(connection, session_key_id)).valid(now):
+                raise Unauthenticated("this key was revoked")
+            if found.api_key is not None:
+                key_rows.revoke(connection, now, found.api_key.key_id)
+            made, text = new(found.user, session_key.scopes, now, expire_time=expire_time, note=API_KEY_NOTE)
+            key_rows.insert(connection, made)
+            this = identities.c.session_key_id == session_key_id
+            connection.execute(sa.update(identities).where(this).values(api_key_id=made.key_id))
+            return text
+
+        return await self._database.write(work)
+
+
+def _of_subject(connection: sa.Connection, issuer: str, subject: str) -> ProviderUser | None:
+    return _one(connection, identities.c.issuer == issuer, identities.c.subject == subject)
+
+
+def _of_session_key(connection: sa.Connection, key_id: str) -> ProviderUser | None:
+    return _one(connection, identities.c.session_key_id == key_id)
+
+
+def _one(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> ProviderUser | None:
+    row: Any = connection.execute(sa.select(identities).where(*conditions)).one_or_none()
+    if row is None:
+        return None
+    api_key = None if row.api_key_id is None else key_rows.read(connection, row.api_key_id)
+    return ProviderUser(issuer=row.issuer, subject=row.subject, user=row.user_name, session_key_id=row.session_key_id, api_key=api_key)
+
+
+def _taken(connection: sa.Connection, user: str) -> bool:
+    """Whether there is a user of this name, with a key or with submissions."""
+    found = (sa.exists().where(keys.c.user_name == user), sa.exists().where(submissions.c.user_name == user))
+    return bool(connection.scalar(sa.select(sa.or_(*found))))

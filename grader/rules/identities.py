@@ -1,0 +1,116 @@
+"""Users of an identity provider: which may sign in, and what they are called here.  Pure.
+
+A claim is a statement of the provider about a user, from an ID token whose signature was verified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from grader.peers import loopback
+
+CALLBACK = "/sign-in/provider/callback"  # where the provider sends browsers back to
+ANYONE = "anyone"
+URL_CHARS = 500  # of an issuer
+RULE_FORMS = f"@DOMAIN for verified e-mail addresses, CLAIM=VALUE, or {ANYONE}"
+SUFFIX_DIGITS = range(6, 25)  # hexadecimal digits after a user's name: more where the shorter name is taken
+_STEM_CHARS = 39  # with "-" and the longest suffix: 64, as many as a user name has
+_DOMAIN = re.compile(r"@[a-z0-9-]+(\.[a-z0-9-]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRule:
+    """Who may sign in: those whose claim has this value. domain: the claim is an e-mail address that has to be verified and in it."""
+
+    claim: str
+    value: str
+
+    @property
+    def domain(self) -> bool:
+        """Whether value is a domain of e-mail addresses."""
+        return self.value.startswith("@")
+
+    def holds(self, claims: Mapping[str, Any]) -> bool:
+        """Whether the claim has the value, or a list that contains it."""
+        if self.domain:
+            return _verified_email(claims).lower().endswith(self.value)
+        found = claims.get(self.claim)
+        return self.value in found if isinstance(found, list) else found == self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityProvider:
+    """The provider that users may sign in with. rules: one of them is enough; None: all its users may. public_url: where browsers reach
+    our pages, without a path."""
+
+    name: str
+    issuer: str
+    client_id: str
+    client_secret: str
+    public_url: str
+    rules: tuple[ClaimRule, ...] | None
+
+    @property
+    def redirect_uri(self) -> str:
+        """What is registered with the provider. It is not made from a request's Host header, which anybody can choose."""
+        return f"{self.public_url}{CALLBACK}"
+
+    def __repr__(self) -> str:  # without the secret
+        return f"IdentityProvider({self.issuer!r})"
+
+    def allows(self, claims: Mapping[str, Any]) -> bool:
+        """Whether the user with these claims may sign in."""
+        return self.rules is None or any(rule.holds(claims) for rule in self.rules)
+
+
+def claim_rules(texts: Iterable[str]) -> tuple[ClaimRule, ...] | None:
+    """The rules in these texts; None where one of them lets all users in. ValueError."""
+    found = []
+    for text in texts:
+        claim, equals, value = text.partition("=")
+        if text.startswith("@"):
+            if _DOMAIN.fullmatch(text.lower()) is None:
+                raise ValueError(f"{text!r} is not a domain; write it such as @example.org")
+            found.append(ClaimRule(claim="email", value=text.lower()))
+        elif equals and claim and value and not value.startswith("@"):
+            found.append(ClaimRule(claim=claim, value=value))
+        elif text != ANYONE:
+            raise ValueError(f"{text!r} is not a rule; write {RULE_FORMS}")
+    return None if ANYONE in texts else tuple(found)
+
+
+def user_names(issuer: str, subject: str, claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """What this user may be called here, the best name first.
+
+    Each ends in a digest of issuer and subject: users choose the rest themselves at many providers, and must not be able to choose the
+    name of a user who has a key, or will get one.
+    """
+    wanted = claims.get("preferred_username")
+    text = wanted if isinstance(wanted, str) and wanted else _verified_email(claims)
+    plain = unicodedata.normalize("NFKD", text.partition("@")[0]).encode("ascii", "ignore").decode().lower()
+    stem = re.sub(r"[^a-z0-9._-]+", "-", plain)[:_STEM_CHARS].strip("-._") or "user"
+    digest = hashlib.sha256(f"{issuer}\n{subject}".encode()).hexdigest()
+    return tuple(f"{stem}-{digest[:digits]}" for digits in SUFFIX_DIGITS)
+
+
+def safe_url(url: str) -> bool:
+    """Whether what is sent to this URL stays secret: https, or http of this host, for trials. It names a host and nobody's password."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.port is None or parts.port else None
+    except ValueError:
+        return False
+    plain = re.fullmatch(rf"[!-~]{{1,{URL_CHARS}}}", url) is not None and not parts.fragment and "@" not in parts.netloc
+    return plain and bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and loopback(f"{host}:0")))
+
+
+def _verified_email(claims: Mapping[str, Any]) -> str:
+    """The e-mail address, if the provider has verified it; else ""."""
+    email = claims.get("email")
+    return email if isinstance(email, str) and claims.get("email_verified") is True else ""

@@ -1,0 +1,106 @@
+"""A small identity provider on loopback, as OpenID Connect describes one, which can be told to do a thing wrong."""
+
+import base64
+import hashlib
+import secrets
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from aiohttp import web
+from joserfc import jwk, jwt
+
+CLIENT_ID, CLIENT_SECRET = "grader", "a secret: of +the client"
+EMAIL = {"email": "ann@example.org", "email_verified": True}
+
+
+class FakeProvider:
+    """What it does is in its attributes: tests change one.
+
+    claims: of its user, over those that belong in a token (None: leave it out). sign: makes a token of claims. discovery: over what its
+    document says. answer: of the token endpoint, in place of a token. in_authorization: over the parameters that a browser comes back with.
+    """
+
+    def __init__(self, now=None):
+        self.now, self.url = now, ""
+        self.keys = [jwk.RSAKey.generate_key(2048, {"kid": "first", "use": "sig", "alg": "RS256"})]
+        self.claims, self.discovery, self.answer, self.in_authorization = {"sub": "248289761001", **EMAIL}, {}, None, {}
+        self.sign, self.down, self.signed_in = self.signed, False, True
+        self.asked = []  # paths
+        self._codes = {}
+
+    def signed(self, claims):
+        return jwt.encode({"alg": "RS256", "kid": "first"}, claims, self.keys[0])
+
+    async def discover(self, request):
+        found = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        found |= {f"{one}_endpoint": f"{self.url}/{one}" for one in ("authorization", "token")}
+        return web.json_response(found | self.discovery)
+
+    async def publish(self, request):
+        return web.json_response(jwk.KeySet(self.keys).as_dict(private=False))
+
+    async def authorize(self, request):
+        """As if the user had typed a password. The code is of the client, the redirect and the challenge that were asked with."""
+        asked = dict(request.query)
+        assert asked["client_id"] == CLIENT_ID and asked["response_type"] == "code" and asked["code_challenge_method"] == "S256"
+        assert "openid" in asked["scope"].split()
+        code = secrets.token_urlsafe()
+        self._codes[code] = asked
+        found = {"state": asked["state"], **({"code": code} if self.signed_in else {"error": "access_denied"}), **self.in_authorization}
+        raise web.HTTPFound(f"{asked['redirect_uri']}?{urlencode({name: value for name, value in found.items() if value is not None})}")
+
+    async def exchange(self, request):
+        """A token for a code, to the client that proves itself and that has the verifier."""
+        sent = dict(parse_qsl(await request.text()))
+        pair = base64.b64decode(request.headers.get("Authorization", "Basic ").removeprefix("Basic ")).decode()
+        in_body = f"{sent.get('client_id')}:{sent.get('client_secret')}"
+        if pair != "grader:a+secret%3A+of+%2Bthe+client" and in_body != f"{CLIENT_ID}:{CLIENT_SECRET}":
+            return web.json_response({"error": "invalid_client"}, status=401)
+        asked = self._codes.pop(sent.get("code"), None)  # it can be used once
+        digest = base64.urlsafe_b64encode(hashlib.sha256(sent.get("code_verifier", "").encode()).digest()).decode().rstrip("=")
+        if asked is None or sent.get("redirect_uri") != asked["redirect_uri"] or digest != asked["code_challenge"]:
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        if self.answer is not None:
+            return self.answer
+        now = int(self.now().timestamp())
+        claims = {"iss": self.url, "aud": CLIENT_ID, "iat": now, "exp": now + 300, "nonce": asked["nonce"], **self.claims}
+        token = self.sign({name: value for name, value in claims.items() if value is not None})
+        return web.json_response({"access_token": "x", "token_type": "Bearer", "id_token": token})
+
+    @web.middleware
+    async def remember(self, request, handler):
+        self.asked.append(request.path)
+        if self.down:
+            raise web.HTTPServiceUnavailable
+        return await handler(request)
+
+
+@asynccontextmanager
+async def fake_provider(now=None):
+    """One that serves, with the clock now, which may be set later."""
+    made = FakeProvider(now)
+    app = web.Application(middlewares=[made.remember])
+    app.add_routes(
+        [
+            web.get("/.well-known/openid-configuration", made.discover),
+            web.get("/keys", made.publish),
+            web.get("/authorization", made.authorize),
+            web.post("/token", made.exchange),
+        ]
+    )
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        listening = web.TCPSite(runner, "127.0.0.1", 0)
+        await listening.start()
+        made.url = f"http://localhost:{listening._server.sockets[0].getsockname()[1]}"  # another site than 127.0.0.1, as a browser sees it
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+async def allowed_by(session, url):
+    """Where the provider sends a browser back to: path and query."""
+    async with session.get(url, allow_redirects=False) as answer:
+        back = urlsplit(answer.headers["Location"])
+    return f"{back.path}?{back.query}"
