@@ -141,7 +141,7 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
         "--warm-boxes",
         type=int,
         metavar="N",
-        help="run boxes that wait, with everything imported, for the next job; 160 MB each (two more than --lanes; 0 where there is a GPU)",
+        help="run boxes that wait, with everything imported, for the next job; 160 MB each, 320 MB next to a GPU (two more than lanes)",
     )
     add("--builders", type=int, metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
 
