@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from sandbox.languages import python_libdevice
+from sandbox.languages import python_libdevice, triton_interpreter
 
 WARP_SIZE = 32
 SHARED_BYTES = 227 << 10
@@ -26,6 +26,7 @@ def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
         set_driver(torch, capability=capability, cores=cores)
         _return_kernels()
         python_libdevice.install()
+        triton_interpreter.patch_once_a_launch()
 
 
 def set_driver(torch: Any, *, capability: tuple[int, int], cores: int) -> None:

@@ -324,6 +324,31 @@ def test_the_interpreter_has_mathematical_functions(made, loaded):
     assert loaded(made(WITH_LIBDEVICE).artifact) == [11.0, 22.0, 33.0]
 
 
+PATCHES = """import torch
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+calls, look = [], interpreter._patch_builtin
+interpreter._patch_builtin = lambda *words: calls.append(words) or look(*words)
+@triton.jit
+def add_kernel(a, b, c, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(c + tl.program_id(0), tl.sum(tl.load(a + at)) + tl.max(tl.load(b + at)))
+def solve(a, b):
+    c = torch.empty_like(a)
+    calls.clear()
+    for _ in range(2):
+        add_kernel[(3,)](a, b, c, 1)
+    assert len(calls) <= 40, f"{len(calls)} modules"  # Triton's own interpreter: 77
+    return c
+"""
+
+
+def test_the_interpreter_prepares_the_language_once_a_launch(made, loaded):
+    """Not in each program: two launches of three programs look through the same modules twice."""
+    assert loaded(made(PATCHES).artifact) == [11.0, 22.0, 33.0]
+
+
 def test_a_benchmark_at_the_top_of_a_module_is_not_run(made, loaded):
     """A report of Triton's, in the module or for its `__main__`; a remark says so."""
     text = """import torch, triton
