@@ -150,9 +150,9 @@ class LocalFleet:
         """A run box: one that waits, or a new one."""
         return self._warm.run_box(spec)
 
-    def times(self, attempt: object, *, busy: bool) -> None:
-        """Start no box that can wait while an attempt times something."""
-        self._warm.times(attempt, busy=busy)
+    def times(self, attempt: object, *, busy: bool, by_host_clock: bool) -> None:
+        """Start no box that would disturb what an attempt times."""
+        self._warm.times(attempt, busy=busy, by_host_clock=by_host_clock)
 
     @contextmanager
     def _warm_place(self) -> Iterator[WarmPlace]:

@@ -4,8 +4,8 @@ Each is started and has imported everything by itself: its own address layout, i
 removed. Nothing of a submission is in it until it is taken. A box is kept ready of each specification that was asked for last, and at least
 twice, and several of the very last one, for those who submit again and again. A box for a GPU does not open it while it waits.
 
-Boxes are started one at a time, and not next to a measurement that would feel it. An import slows a job that runs: while jobs come with
-pauses in between, boxes are started in the pauses; a second one of a kind is in any case.
+Boxes are started one at a time, and not next to a measurement that they would disturb. An import slows a job that runs: while jobs come
+with pauses in between, boxes are started in the pauses; a second one of a kind is in any case.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class WarmBoxes:
         self._waiting: dict[WarmKey, list[_WarmBox]] = {}  # no list is empty
         self._job_count, self._idle_from_s, self._room_left = 0, clock(), False
         self._hurried = True  # the last job came soon after the one before
-        self._timing: set[object] = set()
+        self._timing: dict[object, bool] = {}  # the attempts that time something, and whether the host's clock times it
         self._changed = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -142,14 +142,15 @@ class WarmBoxes:
         """What waits, and how many jobs got one that did."""
         return WarmNow(waiting_count=self._waiting_count, hit_count=self.hit_count, miss_count=self.miss_count)
 
-    def times(self, attempt: object, *, busy: bool) -> None:
-        """An attempt times something on this host, or no longer: meanwhile no box is started, and one that still imports is ended."""
+    def times(self, attempt: object, *, busy: bool, by_host_clock: bool = True) -> None:
+        """An attempt times something on this host, or no longer: meanwhile no box is started that would disturb it, and one that still
+        imports is ended."""
         if busy is (attempt in self._timing):  # as after most facts
             return
         if busy:
-            self._timing.add(attempt)
+            self._timing[attempt] = by_host_clock
         else:
-            self._timing.discard(attempt)
+            del self._timing[attempt]
         self._changed.set()
 
     async def _take(self, spec: BoxSpec) -> _WarmBox | None:
@@ -249,12 +250,17 @@ class WarmBoxes:
             await asyncio.sleep(PAUSE_S)
 
     def _disturbs(self, key: WarmKey) -> bool:
-        """Whether an import would be next to something that is timed and feels it. A GPU does not, on a host with cores to spare: the boxes
-        and the builds of jobs that wait for the GPU are next to what is timed there, too."""
-        return bool(self._timing) and (key.spec.gpu is None or self._cores < CORES_TO_SPARE)
+        """Whether an import would disturb something that is timed.
+
+        It does not where a GPU's clock times on a host with cores to spare: the boxes and the builds of jobs that wait for the GPU run next
+        to its measurements, too.
+        """
+        if key.spec.gpu is None or self._cores < CORES_TO_SPARE:
+            return bool(self._timing)
+        return any(self._timing.values())
 
     async def _imported(self, box: _WarmBox, key: WarmKey) -> bool:
-        """Whether it has imported everything before something is timed that feels it."""
+        """Whether it has imported everything before something is timed that it would disturb."""
         imported = asyncio.create_task(box.imported())
         try:
             async with asyncio.timeout(IMPORT_S):

@@ -56,10 +56,10 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
         try:
             async for fact in facts:
                 steps.follow(fact)
-                host.times(steps, busy=steps.times)
+                host.times(steps, busy=steps.times, by_host_clock=steps.by_host_clock)
                 yield fact
         finally:
-            host.times(steps, busy=False)
+            host.times(steps, busy=False, by_host_clock=steps.by_host_clock)
     yield steps.timeline()
 
 
@@ -256,11 +256,11 @@ async def _judged(lane: Lane, job: wire.Job, taken: RunBox, *, met_before: bool)
 async def started_early(
     seat: LaneReservation, start: Callable[[], AbstractAsyncContextManager[RunBox]]
 ) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[RunBox]]]:
-    """Start the run box while the kernel is being built, if its device is free, or is a GPU, which it leaves alone until it has a job; else
-    when it is first asked for.
+    """Start the run box while the kernel is being built if its device is free or a GPU; else when it is first asked for.
 
-    The box holds nothing of the submission until the judge hands it the artifact. It is gone when the context that gives it is left. One
-    that has waited for too long, or for another GPU, is replaced; anybody who takes a second one gets a new one.
+    The box leaves a GPU alone until it has a job, and holds nothing of the submission until the judge hands it the artifact. It is gone
+    when the context that gives it is left. One that has waited for too long, or for another GPU, is replaced; anybody who takes a second
+    one gets a new one.
     """
     early = _EarlyBox(start)
     if seat.idle or seat.gpu is not None:

@@ -145,8 +145,11 @@ class Host(BuildHost, Protocol):
     def run_box(self, spec: BoxSpec) -> AbstractAsyncContextManager[RunBox]:
         """A run box of this specification, which waits for its job. Leaving ends it."""
 
-    def times(self, attempt: object, *, busy: bool) -> None:
-        """An attempt times something, or no longer: meanwhile nothing is started on this host that can wait."""
+    def times(self, attempt: object, *, busy: bool, by_host_clock: bool) -> None:
+        """An attempt times something, or no longer: meanwhile nothing is started on this host that can wait and would disturb it.
+
+        by_host_clock: whether the host's clock times it, and not that of a GPU.
+        """
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         """Sit down at a lane of that kind, where the fewest sit."""

@@ -24,6 +24,7 @@ class StepClock:
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
         self._origin_ns = clock()
+        self.by_host_clock = True  # whether the host's clock times kernels, and not that of a GPU
         self._begun: list[tuple[Step, int]] = []  # each step, and when it began
 
     def enter(self, step: Step) -> None:
@@ -35,6 +36,8 @@ class StepClock:
         """Enter the step that a judge's fact begins. When it was found and when it arrives is the same to a millisecond."""
         if isinstance(fact, wire.Progress) and fact.stage in _STEPS:
             self.enter(_STEPS[fact.stage])
+        elif isinstance(fact, wire.Environment):
+            self.by_host_clock = fact.clock is wire.Clock.HOST
         elif isinstance(fact, wire.Finished):
             self.enter(Step.CLOSE)
 

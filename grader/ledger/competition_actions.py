@@ -10,7 +10,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
+from grader.errors import FieldViolation, InvalidRequest, RequestIdReused, SubmissionNotFound
 from grader.ledger import records, transactions
 from grader.ledger.database import Database
 from grader.ledger.tables import announcements, bans, competition_actions, submissions
@@ -62,7 +62,8 @@ class CompetitionActions:
         return await self._database.read(lambda connection: every_ban(connection, competition_id))
 
     async def announce(self, competition_id: str, text: str, user: str, request_id: str = "") -> Announcement:
-        """Add an announcement; the same request id finds the one that it made. InvalidRequest where there are too many."""
+        """Add an announcement; the same request id finds the one that it made. InvalidRequest where there are too many;
+        RequestIdReused where the same id came with another text."""
         now = self._now()
         return await self._database.write(lambda connection: announce(connection, now, competition_id, text, user, request_id))
 
@@ -168,6 +169,8 @@ def announce(connection: sa.Connection, now: datetime, competition_id: str, text
     announcement_id = hashlib.sha256(key).hexdigest()[:12] if request_id else secrets.token_hex(6)
     known = every_announcement(connection, [competition_id])
     if (same := next((one for one in known if one.announcement_id == announcement_id), None)) is not None:
+        if same.text != text:
+            raise RequestIdReused(request_id)
         return same
     if len(known) >= ANNOUNCEMENT_LIMIT:
         raise InvalidRequest([FieldViolation("text", f"there are {len(known)} announcements already; delete one first")])

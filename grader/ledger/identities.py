@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from grader.errors import Unauthenticated
 from grader.ledger import keys as key_rows
 from grader.ledger.database import Database
-from grader.ledger.tables import identities, keys, submissions
+from grader.ledger.tables import identities
 from grader.model import Caller, Scope
 from grader.rules.keys import Key, new
 
@@ -47,7 +47,7 @@ class Identities:
         def work(connection: sa.Connection) -> Caller:
             found = _of_subject(connection, issuer, subject)
             if found is None:
-                free = [name for name in names if not _taken(connection, name)]
+                free = [name for name in names if not key_rows.taken(connection, name)]
                 if not free:
                     raise ValueError(f"every name for this user is taken, up to {names[-1]!r}")
                 user = free[0]
@@ -97,9 +97,3 @@ def _one(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> Prov
         return None
     api_key = None if row.api_key_id is None else key_rows.read(connection, row.api_key_id)
     return ProviderUser(issuer=row.issuer, subject=row.subject, user=row.user_name, session_key_id=row.session_key_id, api_key=api_key)
-
-
-def _taken(connection: sa.Connection, user: str) -> bool:
-    """Whether there is a user of this name, with a key or with submissions."""
-    found = (sa.exists().where(keys.c.user_name == user), sa.exists().where(submissions.c.user_name == user))
-    return bool(connection.scalar(sa.select(sa.or_(*found))))

@@ -67,14 +67,18 @@ def insert(connection: sa.Connection, key: Key, *, registered_for: str = "") -> 
 
 
 def register(connection: sa.Connection, key: Key, competition_id: str, limit: int) -> None:
-    """See `Keys.register`. A name that was ever used is somebody's: what is kept under it would be shown to who takes it."""
-    for used in (keys, submissions, bans):
-        if connection.execute(sa.select(used.c.user_name).where(used.c.user_name == key.user).limit(1)).first() is not None:
-            raise RegistrationRefused(f"the name {key.user!r} is taken; choose another")
+    """See `Keys.register`."""
+    if taken(connection, key.user):
+        raise RegistrationRefused(f"the name {key.user!r} is taken; choose another")
     made = sa.select(sa.func.count()).select_from(keys).where(keys.c.registered_for == competition_id)
     if connection.execute(made).scalar_one() >= limit:
         raise RegistrationRefused(f"{limit} have registered for competition {competition_id!r}, which is its limit; ask its organisers")
     insert(connection, key, registered_for=competition_id)
+
+
+def taken(connection: sa.Connection, user: str) -> bool:
+    """Whether this name was ever used, by a key, a submission or a ban: what is kept under it would be shown to a new user of the name."""
+    return bool(connection.scalar(sa.select(sa.or_(*(sa.exists().where(used.c.user_name == user) for used in (keys, submissions, bans))))))
 
 
 def every(connection: sa.Connection) -> list[Key]:

@@ -41,7 +41,7 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompetitionChange:
-    """How a competition differs. keys: where it was there before and still is."""
+    """How a competition differs. keys: those that differ; empty where it was added or removed."""
 
     competition_id: str
     kind: ChangeKind

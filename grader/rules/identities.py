@@ -16,17 +16,18 @@ from urllib.parse import urlsplit
 from grader.peers import loopback
 
 CALLBACK = "/sign-in/provider/callback"  # where the provider sends browsers back to
-ANYONE = "anyone"
+ANYONE, EMAIL = "anyone", "email"
 URL_CHARS = 500  # of an issuer
 RULE_FORMS = f"@DOMAIN for verified e-mail addresses, CLAIM=VALUE, or {ANYONE}"
 SUFFIX_DIGITS = range(6, 25)  # hexadecimal digits after a user's name: more where the shorter name is taken
 _STEM_CHARS = 39  # with "-" and the longest suffix: 64, as many as a user name has
+_PROVIDER_USER = re.compile(rf".*-[0-9a-f]{{{SUFFIX_DIGITS.start},{SUFFIX_DIGITS.stop - 1}}}")
 _DOMAIN = re.compile(r"@[a-z0-9-]+(\.[a-z0-9-]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRule:
-    """Who may sign in: those whose claim has this value. domain: the claim is an e-mail address that has to be verified and in it."""
+    """Who may sign in: those whose claim has this value. An e-mail address has to be verified by the provider."""
 
     claim: str
     value: str
@@ -38,8 +39,9 @@ class ClaimRule:
 
     def holds(self, claims: Mapping[str, Any]) -> bool:
         """Whether the claim has the value, or a list that contains it."""
-        if self.domain:
-            return _verified_email(claims).lower().endswith(self.value)
+        if self.claim == EMAIL:  # many providers let users write an address that they do not have
+            address = _verified_email(claims).lower()
+            return address.endswith(self.value) if self.domain else address == self.value
         found = claims.get(self.claim)
         return self.value in found if isinstance(found, list) else found == self.value
 
@@ -77,9 +79,9 @@ def claim_rules(texts: Iterable[str]) -> tuple[ClaimRule, ...] | None:
         if text.startswith("@"):
             if _DOMAIN.fullmatch(text.lower()) is None:
                 raise ValueError(f"{text!r} is not a domain; write it such as @example.org")
-            found.append(ClaimRule(claim="email", value=text.lower()))
+            found.append(ClaimRule(claim=EMAIL, value=text.lower()))
         elif equals and claim and value and not value.startswith("@"):
-            found.append(ClaimRule(claim=claim, value=value))
+            found.append(ClaimRule(claim=claim, value=value.lower() if claim == EMAIL else value))
         elif text != ANYONE:
             raise ValueError(f"{text!r} is not a rule; write {RULE_FORMS}")
     return None if ANYONE in texts else tuple(found)
@@ -99,6 +101,11 @@ def user_names(issuer: str, subject: str, claims: Mapping[str, Any]) -> tuple[st
     return tuple(f"{stem}-{digest[:digits]}" for digits in SUFFIX_DIGITS)
 
 
+def like_provider_user(name: str) -> bool:
+    """Whether a user of an identity provider may be called so: nobody else takes such a name, or that user could not sign in."""
+    return _PROVIDER_USER.fullmatch(name) is not None
+
+
 def safe_url(url: str) -> bool:
     """Whether what is sent to this URL stays secret: https, or http of this host, for trials. It names a host and nobody's password."""
     try:
@@ -108,6 +115,12 @@ def safe_url(url: str) -> bool:
         return False
     plain = re.fullmatch(rf"[!-~]{{1,{URL_CHARS}}}", url) is not None and not parts.fragment and "@" not in parts.netloc
     return plain and bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and loopback(f"{host}:0")))
+
+
+def safe_endpoint(url: str, issuer: str) -> bool:
+    """Whether a provider may name this URL as one of its own. One that is asked over https names no plain address: it would have this
+    server send codes and the client's secret to another program of this host."""
+    return safe_url(url) and (urlsplit(url).scheme == "https" or urlsplit(issuer).scheme != "https")
 
 
 def _verified_email(claims: Mapping[str, Any]) -> str:

@@ -54,5 +54,5 @@ def check_withdrawal(caller: Caller, submission: Submission, competition: Compet
 
 
 def needs_reason(caller: Caller, submission: Submission) -> bool:
-    """Whether it is somebody else's, who is to read why."""
+    """Whether the submission is another user's, who has to be told why."""
     return caller.user != submission.new.user

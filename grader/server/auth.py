@@ -114,9 +114,9 @@ class Authenticator:
             await asyncio.sleep(RECHECK_S)
 
     def _newcomer(self, code: str) -> Caller:
-        """Who has a registration code, and so may do nothing but register."""
+        """The caller with this registration code, who may only register."""
         if not code:
-            raise Unauthenticated("a registration code is needed, and none came")
+            raise Unauthenticated("no registration code was sent; Register takes one in place of a key")
         if not self._opens_registration(code):
             raise Unauthenticated("this registration code is not known here, or its competition has ended; ask its organisers")
         return Caller(scopes=frozenset())
@@ -185,7 +185,7 @@ async def _gate(settings: Settings, keys: Keys, opens_registration: Callable[[st
 
 
 def bearer(metadata: Iterable[tuple[str, Any]]) -> str:
-    """What came in place of a user's name and password; "" where nothing did, or more than one."""
+    """The bearer token of a call: a key or a registration code; "" where none was sent, or more than one."""
     sent = [value for name, value in metadata if name == "authorization"]
     scheme, _, text = str(sent[0]).partition(" ") if len(sent) == 1 else ("", "", "")
     return text.strip() if scheme.lower() == "bearer" else ""

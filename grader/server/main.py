@@ -141,7 +141,7 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
         "--warm-boxes",
         type=int,
         metavar="N",
-        help="run boxes that wait, with everything imported, for the next job; 160 MB each, 320 MB next to a GPU (two more than lanes)",
+        help="run boxes that wait for the next job, with everything imported; 160 MB each, 320 MB on a GPU (two more than lanes and GPUs)",
     )
     add("--builders", type=int, metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
 

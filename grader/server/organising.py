@@ -11,6 +11,7 @@ from grader.api.competitions import action_to_proto, announcement_to_proto, ban_
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse, parse_announcement
 from grader.errors import FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
 from grader.intake.submission_check import check_request_id
+from grader.isolation.cancellation import finish_despite_cancel
 from grader.ledger import Ledger
 from grader.model import Submission
 from grader.problems.competition_store import Competitions
@@ -108,10 +109,15 @@ class Organising:
             check_fair(before, after, self._ledger.now())
             found = changes(before, after)
             differences = {one.competition_id: "; ".join([one.kind.value, *map(str, one.keys)]) for one in found}
-            await self._actions.record_reload(caller.current().user, differences)
-            self._competitions.replace(fresh)
-            log.info("competitions_reloaded", changes=differences)
+            # A caller that goes away must not leave a record of what was not done.
+            await finish_despite_cancel(self._take(fresh, differences))
             return found
+
+    async def _take(self, fresh: Competitions, differences: dict[str, str]) -> None:
+        """Record a reading, and then have all calls see it."""
+        await self._actions.record_reload(caller.current().user, differences)
+        self._competitions.replace(fresh)
+        log.info("competitions_reloaded", changes=differences)
 
     def _competition_id(self, name: str) -> str:
         return self._competitions.get(parse(COMPETITIONS, name, "competition")).competition_id

@@ -150,10 +150,9 @@ def _builders(settings: Settings, gpu_count: int, emulated_count: int) -> int:
 
 def _warm_count(asked: int | None, lane_count: int, gpu_count: int) -> int:
     """How many run boxes wait for a job: as many as were asked for, else two more than there are lanes; none without a lane."""
-    lanes = lane_count + gpu_count
-    if lanes == 0 or asked is not None:
-        return asked or 0 if lanes else 0
-    return lanes + WARM_MORE
+    if lane_count + gpu_count == 0:
+        return 0
+    return lane_count + gpu_count + WARM_MORE if asked is None else asked
 
 
 async def _toolchain(isolation: Isolation, boxes: BoxSettings) -> str:

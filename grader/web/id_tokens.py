@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from joserfc import jwk, jwt
-from joserfc.errors import ClaimError, ExpiredTokenError, InvalidKeyIdError, JoseError
+from joserfc.errors import BadSignatureError, ClaimError, ExpiredTokenError, InvalidKeyIdError, JoseError
 from joserfc.jws import JWSRegistry
 
 # Public-key signatures only. With "none", or with HS256 and the public key as its secret, anybody could sign.
@@ -22,7 +22,7 @@ class IdTokenInvalid(Exception):
 
 
 class SigningKeyUnknown(IdTokenInvalid):
-    """The key that signed the token is not among the provider's. It may be new."""
+    """The key that signed the token is not among the provider's, or not the one of its id. It may be new."""
 
 
 def signing_keys(document: Mapping[str, Any]) -> jwk.KeySet:
@@ -47,6 +47,8 @@ def verified_claims(
         claims = jwt.decode(token, keys, registry=registry).claims
     except InvalidKeyIdError:
         raise SigningKeyUnknown("it is signed with a key that the provider does not publish") from None
+    except BadSignatureError:  # a provider may change its key and not the id, or give no id
+        raise SigningKeyUnknown("its signature is not of the provider's key") from None
     except (JoseError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise IdTokenInvalid(f"its signature can't be verified ({type(error).__name__})") from None
     _check(claims, issuer, client_id, nonce, now)

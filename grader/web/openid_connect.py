@@ -15,7 +15,7 @@ import aiohttp
 import structlog
 from joserfc.jwk import KeySet
 
-from grader.rules.identities import IdentityProvider, safe_url
+from grader.rules.identities import IdentityProvider, safe_endpoint
 from grader.web.id_tokens import IdTokenInvalid, SigningKeyUnknown, signing_keys, verified_claims
 
 log = structlog.get_logger()
@@ -80,6 +80,8 @@ class OpenIdProvider:
 
     async def claims(self, code: str, *, verifier: str, nonce: str) -> dict[str, Any]:
         """The verified claims of the user who got this code; ProviderFailed, CodeRefused, IdTokenInvalid."""
+        if not code:
+            raise CodeRefused
         token = await self._token(code, verifier)
         metadata = await self._metadata()
         try:
@@ -130,16 +132,19 @@ class OpenIdProvider:
             )
         urls = {name: found.get(name) for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")}
         for name, url in urls.items():
-            if not isinstance(url, str) or not safe_url(url):
+            if not isinstance(url, str) or not safe_endpoint(url, self.settings.issuer):
                 raise ProviderFailed(f"{where} has no {name} with https://")
         methods = found.get("token_endpoint_auth_methods_supported")
         methods = methods if isinstance(methods, list) else ["client_secret_basic"]  # as OpenID Connect Discovery has it
         if "client_secret_basic" not in methods and "client_secret_post" not in methods:
             raise ProviderFailed(f"{where} takes neither client_secret_basic nor client_secret_post")
+        keys = signing_keys(await self._document(str(urls["jwks_uri"])))
+        if not keys:
+            raise ProviderFailed(f"{urls['jwks_uri']} has no public key for signatures")
         return ProviderMetadata(
             authorization_endpoint=str(urls["authorization_endpoint"]),
             token_endpoint=str(urls["token_endpoint"]),
-            keys=signing_keys(await self._document(str(urls["jwks_uri"]))),
+            keys=keys,
             in_body="client_secret_basic" not in methods,
             names_issuer=found.get("authorization_response_iss_parameter_supported") is True,
             read_time=self._now(),
@@ -165,7 +170,7 @@ class OpenIdProvider:
                     if len(body) > ANSWER_BYTES:
                         raise ProviderFailed(f"{url} answered with more than {ANSWER_BYTES} bytes")
                 status = answer.status
-        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is one
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # a TimeoutError is an OSError; a host's name may not be encodable
             raise ProviderFailed(f"{url} does not answer: {str(error) or type(error).__name__}") from None
         try:
             found = json.loads(body)

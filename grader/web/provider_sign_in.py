@@ -47,7 +47,7 @@ class SignInRefused(Exception):
 
 
 class ProviderSignIn:
-    """Answers the two addresses. limits: of sign-ins that are looked at; not those with keys, which wait for no provider."""
+    """Answers the two addresses. limits: of sign-ins with the provider at a time; those with keys have limits of their own."""
 
     def __init__(self, site: Site, sessions: Sessions, provider: OpenIdProvider, limits: PeerLimits) -> None:
         self._site, self._sessions, self._provider, self._count = site, sessions, provider, PeerCount(limits)

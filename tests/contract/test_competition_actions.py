@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader.errors import InvalidRequest, QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
+from grader.errors import InvalidRequest, QuotaExceeded, RequestIdReused, SubmissionNotFound, UserBanned, WithdrawalRefused
 from grader.ledger.tables import submissions
 from grader.model import ActionKind, Announcement, Caller, Scope, Withdrawal
 from grader.rules import leaderboard
@@ -147,6 +147,8 @@ async def test_announcements_are_newest_first_and_asked_for_by_competition(ledge
     first = await actions.announce("spring", "Welcome", "root", "r1")
     clock.pass_s(1)
     assert await actions.announce("spring", "Welcome", "root", "r1") == first
+    with pytest.raises(RequestIdReused):
+        await actions.announce("spring", "Welcome to all", "root", "r1")
     second = await actions.announce("spring", "The end is\nan hour later", "root")
     elsewhere = await actions.announce("autumn", "Welcome", "root", "r1")
     assert await actions.announcements(["spring", "summer"]) == {"spring": [second, first], "summer": []}

@@ -31,13 +31,14 @@ async def test_a_subject_is_the_same_user_each_time(ledger, location):
 
 
 async def test_a_name_that_somebody_has_is_not_given(ledger):
-    """Of a key, also one that was revoked, or of a submission; without a free name nobody is entered."""
+    """Of a key, also one that was revoked, of a submission, or of a ban; without a free name nobody is entered."""
     key, _ = await ledger.keys.create("ann-1", SCOPES)
     await ledger.keys.revoke(key.key_id)
     await ledger.submit(fakes.new_submission(user="ann-12"), fakes.problem())
+    await ledger.competition_actions.ban("one", "ann-123", "root", "copied")
     with pytest.raises(ValueError, match="taken"):
-        await ledger.identities.enter(ISSUER, "1", NAMES[:2], NOTE)
-    assert (await ledger.identities.enter(ISSUER, "1", NAMES, NOTE)).user == "ann-123" and len(await ledger.keys.all()) == 2
+        await ledger.identities.enter(ISSUER, "1", NAMES, NOTE)
+    assert (await ledger.identities.enter(ISSUER, "1", (*NAMES, "ann-1234"), NOTE)).user == "ann-1234" and len(await ledger.keys.all()) == 2
 
 
 async def test_two_that_enter_at_once_are_two_users_or_one(ledger, location):

@@ -267,8 +267,8 @@ class _ConditionedHost:
         # Its slot may be another box's by now, so that a new process with its uid is not its own.
         self.isolation.leftovers += [line for line in processes_of(uids, self._daemon) if line in alive]
 
-    def times(self, attempt: object, *, busy: bool) -> None:
-        self._fleet.times(attempt, busy=busy)
+    def times(self, attempt: object, *, busy: bool, by_host_clock: bool) -> None:
+        self._fleet.times(attempt, busy=busy, by_host_clock=by_host_clock)
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
         return self._fleet.seat(device_kind)

@@ -266,6 +266,8 @@ BROKEN = {
     "an endpoint in plain text": lambda one: one.discovery.update(token_endpoint="http://evil.example/token"),
     "no endpoint": lambda one: one.discovery.update(authorization_endpoint=None),
     "keys in plain text": lambda one: one.discovery.update(jwks_uri="http://evil.example/keys"),
+    "no keys": lambda one: one.discovery.update(jwks_uri=f"{one.url}/.well-known/openid-configuration"),
+    "a host that has no name": lambda one: one.discovery.update(jwks_uri=f"https://{'x' * 64}.example/keys"),
     "no way to send the secret": lambda one: one.discovery.update(token_endpoint_auth_methods_supported=["tls_client_auth"]),
 }
 
@@ -324,6 +326,25 @@ async def test_a_new_key_of_the_provider_is_found(open_site):
             assert provider.asked.count("/keys") == count, later_s
 
 
+@pytest.mark.parametrize("header", [{"alg": "RS256", "kid": "first"}, {"alg": "RS256"}])
+async def test_a_new_key_without_a_new_id_is_found(open_site, header):
+    """Of a provider that gives each key the same id, or none."""
+    async with open_site() as (here, ann, provider):
+        assert (await sign_in(ann))[0].status == 200
+        provider.keys = [jwk.RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})]
+        provider.sign = lambda claims: jwt.encode(header, claims, provider.keys[0])
+        here.clock.now += timedelta(seconds=10)
+        assert (await sign_in(ann))[0].status == 200 and provider.asked.count("/keys") == 2
+
+
+async def test_without_a_code_the_provider_is_not_asked(open_site):
+    """Else anybody could fill the log with warnings about a provider that works."""
+    async with open_site() as (_, ann, provider):
+        provider.in_authorization = {"code": None}
+        answer, text = await sign_in(ann)
+        assert refused(answer, text) and "did not accept this sign-in" in text and "/token" not in provider.asked
+
+
 async def test_the_secret_goes_as_the_provider_asks(open_site):
     """In the header, or in the body where the provider takes no other; never to a browser."""
     async with open_site() as (_here, ann, provider):
@@ -344,6 +365,7 @@ async def test_the_policy_of_the_pages_is_as_narrow_as_before(open_site):
     async with open_site() as (_, ann, provider):
         answer, _ = await sign_in(ann)
         policies = [answer.headers["Content-Security-Policy"], (await ann.get("/sign-in"))[0].headers["Content-Security-Policy"]]
+        assert answer.headers["Referrer-Policy"] == "no-referrer"  # the code is in the page's address
         assert "form-action 'none'" in policies[0] and "form-action 'self';" in f"{policies[1]};" and provider.url not in str(policies)
         assert not any("script-src" in one or "unsafe" in one for one in policies)
 

@@ -13,7 +13,10 @@ from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Caller, Scope
+from grader.problems.competition_store import Competitions
+from grader.problems.store import Problems
 from grader.server import serve
+from grader.server.organising import Organising
 from grader.server.running import serving
 from grader.v1 import competition_pb2
 from sandbox.protocol import wire
@@ -320,6 +323,37 @@ async def test_a_reload_tells_no_secret(organised):
             assert {key.key for key in answer.changes[0].keys} == {"secret", "secret_seed"}
             actions = await root.list_competition_actions("competitions/later")
             assert not any(one in f"{answer}{actions}" for one in ("123457", "cdcd"))
+
+
+class SlowRecord:
+    """A ledger that writes the record of a reload when it is told to."""
+
+    def __init__(self):
+        self.competition_actions, self.asked, self.write, self.written = self, asyncio.Event(), asyncio.Event(), []
+
+    def now(self):
+        return NOW
+
+    async def record_reload(self, user, differences):
+        self.asked.set()
+        await self.write.wait()
+        self.written.append(differences)
+
+
+async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
+    """Both or neither: the record says what the server goes by."""
+    fakes.write_problem(place / "problems", "sum")
+    (file := place / "competition.toml").write_text(toml("one"))
+    competitions, ledger = Competitions.load((file,), Problems.load((place / "problems",))), SlowRecord()
+    file.write_text(toml("one").replace('"T"', '"Another title"'))
+    reloading = asyncio.create_task(Organising(ledger, competitions).reload())
+    await ledger.asked.wait()
+    reloading.cancel()
+    await asyncio.sleep(0)
+    ledger.write.set()
+    await asyncio.wait([reloading])
+    assert reloading.cancelled() and [one.title for one in competitions.all()] == ["Another title"]
+    assert ledger.written == [{"one": "changed; title: T -> Another title"}]
 
 
 async def test_a_hang_up_signal_has_files_read_again(organised):

@@ -12,6 +12,7 @@ from grader.ledger import Ledger
 from grader.model import Scope
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
+from grader.rules.identities import user_names
 from grader.server.auth import METHODS
 from grader.server.registering import ADDRESS_LIMIT, Registering
 from grader.server.running import serving
@@ -91,7 +92,7 @@ async def test_a_code_opens_nothing_but_registration(opened):
 
 async def test_a_key_is_no_registration_code(opened):
     """An administrator makes keys by a command of the server."""
-    with pytest.raises(errors.RegistrationRefused, match="a registration code goes in place of a key"):
+    with pytest.raises(errors.RegistrationRefused, match="no registration code was sent; send one in place of a key"):
         await opened.register("ann", await opened.key("root"))
 
 
@@ -135,6 +136,15 @@ async def test_a_name_that_was_ever_used_is_taken(opened):
     for user in ("", "Ann", "x" * 65, "a b", "a\n"):
         with pytest.raises(errors.InvalidRequest, match="user"):
             await opened.register(user)
+
+
+async def test_a_name_of_a_user_of_a_provider_is_not_given(opened):
+    """Else whoever knows a subject could take all names of that user, who then can't sign in. The control: fewer digits, other letters."""
+    for user in user_names("https://login.example.org", "1", {"preferred_username": "ann"}):
+        with pytest.raises(errors.RegistrationRefused, match="ends like the name of a user of an identity provider"):
+            await opened.register(user)
+    for user in ("ann-12345", "ann-123456x", "ann123456"):
+        assert (await opened.register(user)).user == user
 
 
 async def test_two_who_want_one_name_at_once_get_it_once(opened):

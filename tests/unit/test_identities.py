@@ -8,7 +8,7 @@ from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.ledger.identities import SCOPES
 from grader.model import Scope
-from grader.rules.identities import claim_rules, safe_url, user_names
+from grader.rules.identities import claim_rules, safe_endpoint, safe_url, user_names
 from grader.rules.keys import check_user
 from grader.server.identity_provider import identity_provider
 
@@ -47,11 +47,14 @@ def test_the_digest_is_of_issuer_and_subject():
     ("@example.org", {**VERIFIED, "email_verified": 1}, False), ("@example.org", {"email": VERIFIED["email"]}, False),
     ("@example.org", {**VERIFIED, "email": "ann@example.org.evil.example"}, False),
     ("@example.org", {**VERIFIED, "email": ["x@example.org"]}, False),
+    ("email=Ann.Lee@example.org", VERIFIED, True), ("email=ann.lee@example.org", {**VERIFIED, "email": "Ann.Lee@Example.org"}, True),
+    ("email=ann.lee@example.org", {**VERIFIED, "email_verified": False}, False),
+    ("email=ann.lee@example.org", {"email": VERIFIED["email"]}, False), ("email=lee@example.org", VERIFIED, False),
     ("groups=lab", {"groups": "lab"}, True), ("groups=lab", {"groups": ["a", "lab"]}, True), ("groups=lab", {"groups": "labs"}, False),
     ("groups=lab", {"groups": {"lab": 1}}, False), ("a=b=c", {"a": "b=c"}, True), ("n=1", {"n": 1}, False),
 ])  # fmt: skip
 def test_a_rule_holds_for_a_claim(text, claims, holds):
-    """For a domain, of a verified address only; for another claim, for its value or one of a list."""
+    """For a verified e-mail address, by itself or by its domain; for another claim, for its value or one of a list."""
     (rule,) = claim_rules([text])
     assert rule.holds(claims) is holds
 
@@ -74,6 +77,17 @@ def test_what_is_no_rule_says_how_one_is_written(text):
 def test_a_secret_goes_to_safe_urls_only(url, safe):
     """Encrypted, or on this host."""
     assert safe_url(url) is safe
+
+
+@pytest.mark.parametrize(("url", "issuer", "safe"), [
+    ("https://a.example/token", ISSUER, True), ("https://a.example/token", "http://localhost:9", True),
+    ("http://localhost:9/token", "http://localhost:9", True), ("http://127.0.0.1:9/token", "HTTP://LOCALHOST:8", True),
+    ("http://127.0.0.1:9/token", ISSUER, False), ("HTTP://localhost/token", "HTTPS://login.example.org", False),
+    ("http://a.example/token", "http://localhost:9", False),
+])  # fmt: skip
+def test_a_provider_of_another_host_names_no_address_of_this_one(url, issuer, safe):
+    """It would have this server send codes and the client's secret to a program here. A trial's provider is on this host itself."""
+    assert safe_endpoint(url, issuer) is safe
 
 
 @pytest.fixture

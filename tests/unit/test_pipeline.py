@@ -135,13 +135,14 @@ async def test_a_problem_without_a_workload_for_the_device_is_its_authors_to_men
 
 
 async def test_a_box_waits_on_its_gpu_while_the_kernel_is_built(make, boxes, judges) -> None:
-    """The next job's waits too, but leaves the device alone: it would be in the way of the check, and of the first one's times."""
+    """The next job's waits too. To import for a GPU does not open it, so that box is not in the way of the check or of the first one's
+    times (tests/gpu/test_waiting_boxes.py)."""
     fleet = make(gpus=(H200,))
     boxes.builds.clear()
     first, second = (asyncio.ensure_future(graded(fleet, lease(name))) for name in ("s1", "s2"))
     await until(lambda: [spec.purpose for spec in boxes.open].count(Purpose.BUILD) == 2)
     await until(lambda: len(boxes.runs) == 2)
-    assert {spec.box_id: "--device" in spec.argv for spec in boxes.runs} == {"s1-1-run": True, "s2-1-run": False}
+    assert {spec.box_id: "--device" in spec.argv for spec in boxes.runs} == {"s1-1-run": True, "s2-1-run": True}
     boxes.builds.set()
     assert fold(await first).verdict == fold(await second).verdict
     assert [spec.box_id for spec in boxes.runs] == ["s1-1-run", "s2-1-run"]

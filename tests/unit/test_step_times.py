@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -44,6 +45,15 @@ def test_steps_follow_each_other_without_gaps() -> None:
     assert all(one.begin_ns + one.duration_ns == after.begin_ns for one, after in itertools.pairwise(spans))
     found = wire.decode(wire.encode(wire.AttemptTimeline(spans=spans)))
     assert found == wire.AttemptTimeline(spans=spans)
+
+
+@pytest.mark.parametrize("clock", list(wire.Clock))
+def test_what_times_kernels_is_known_from_the_environment(clock: wire.Clock) -> None:
+    """Until then it is taken for the host's clock, which more things disturb."""
+    steps = StepClock()
+    assert steps.by_host_clock
+    steps.follow(replace(fakes.ENVIRONMENT, clock=clock))
+    assert steps.by_host_clock is (clock is wire.Clock.HOST)
 
 
 def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPatch) -> None:

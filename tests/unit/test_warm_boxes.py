@@ -166,12 +166,12 @@ async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
             assert pool.hit_count == 1
 
 
-@pytest.mark.parametrize(("cores", "filled"), [(16, True), (2, False)])
-async def test_a_box_for_a_gpu_is_started_next_to_a_measurement_where_cores_are_free(make, tmp_path, cores, filled) -> None:
-    """The GPU does not feel it; a judge that shares two cores with it does."""
+@pytest.mark.parametrize(("cores", "by_host_clock", "filled"), [(16, False, True), (2, False, False), (16, True, False)])
+async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(make, tmp_path, cores, by_host_clock, filled) -> None:
+    """It does not disturb what a GPU's clock times; it does where a judge has two cores, or where the host's clock times another kernel."""
     gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=0, triton_dir=tmp_path)
     async with make(cores=cores) as pool:
-        pool.times("a", busy=True)
+        pool.times("a", busy=True, by_host_clock=by_host_clock)
         for _ in range(2):
             await used(pool, replace(of(tmp_path), gpu=gpu))
         await asyncio.sleep(0.05)
