@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope=
 NAMES = ("vector_add/grid_stride.cu", "tril_matmul/stale_memory.cu", "tril_matmul/correct_2d.cu")
 ROUNDS, WARM_COUNT = 3, 3
 READY_S, POLL_S = 60.0, 0.2
-LOAD_LIMIT_S = 1.0  # without the import of PyTorch, which takes three
+LOAD_SHARE = 0.5  # of what it takes with the import of PyTorch
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -38,9 +38,9 @@ async def waiting(request: pytest.FixtureRequest, gpu: Gpu, gpu_report: Report) 
 
 
 async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, section: Section) -> None:
-    """One submission after another, with a pause: the third of a kind loads within a second, and no box is taken for a leftover."""
+    """One submission after another, with a pause: those that find a box load in half the time, and no box is taken for a leftover."""
     table = section.table("kernel", "round", "verdict", "box waited", "load, s", "total, s")
-    loads = []
+    loads: dict[bool, list[float]] = {True: [], False: []}
     for example in _examples():
         for number in range(ROUNDS):
             hits = waiting.fleet.warm().hit_count
@@ -49,13 +49,13 @@ async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, s
             load_s = sum(one.duration_ns for one in graded.report.timeline if one.step in (wire.Step.BOX, wire.Step.LOAD)) / 1e9
             table.add(example.name, number + 1, graded.verdict, "yes" if hit else "no", f"{load_s:.2f}", f"{graded.seconds:.2f}")
             assert graded.is_one_of((example.expected,)), graded.explanation
-            loads += [load_s] if hit else []
+            loads[hit].append(load_s)
             if number > 0:
                 await _until_waiting(waiting, WARM_COUNT)
     await waiting.environment()  # waits for the check that follows every job
     assert [one.state for one in waiting.fleet.lanes() if one.name.startswith("cuda")] == [LaneState.FREE]
-    assert len(loads) >= len(NAMES)
-    assert max(loads) < LOAD_LIMIT_S
+    assert len(loads[True]) >= len(NAMES)
+    assert max(loads[True]) < LOAD_SHARE * min(loads[False])
 
 
 async def test_a_box_that_waits_has_not_opened_the_gpu(waiting: Grading, section: Section) -> None:
