@@ -81,7 +81,7 @@ def bench_of(scalar: wire.TensorSpec) -> WorkloadContext:
     return WorkloadContext(problem=spec, workload=spec.workloads[0], reference=lambda inputs: [inputs[0] * inputs[1]])
 
 
-@pytest.mark.parametrize("how", [{}, {"poison_allocations": True, "stir": True}, {"warm": True}])
+@pytest.mark.parametrize("how", [{}, {"poison_allocations": True, "stir": True}, {"warm_count": 3}])
 def test_a_scalar_that_varies_is_published_with_go(runner: Runner, how: dict[str, bool]) -> None:
     """It is bound in CALL, and never in PLACE; a warm launch gets the value of an earlier run."""
     bench = bench_of(PHASE)
