@@ -36,6 +36,7 @@
     ├── DeliveryNotFound                delivery_id: likewise
     ├── LedgerUnreachable               database, detail: when a server starts
     ├── LedgerNewer                     found, known: likewise
+    ├── LedgerInUse                     found, known, servers: likewise
     ├── ServerUnreachable               address, detail: only in the client
     ├── FleetRefused                    only in a worker
     ├── HostUnfit                       likewise
@@ -528,6 +529,17 @@ class LedgerNewer(GraderError):
         super().__init__(
             f"the ledger has schema version {found!r}, and this program knows versions up to {known!r}: a newer grader wrote it; "
             "run that one, or restore a backup that was made before it"
+        )
+
+
+class LedgerInUse(GraderError):
+    """The ledger's tables have to be upgraded, and servers of an older version use them. servers: as they are shown."""
+
+    def __init__(self, found: str, known: str, servers: Sequence[str]) -> None:
+        self.found, self.known, self.servers = found, known, tuple(servers)
+        super().__init__(
+            f"the ledger has schema version {found!r}, this program upgrades it to {known!r}, and servers of the older version use it: "
+            f"{', '.join(servers)}; stop them (SIGTERM: what runs ends, what waits stays in the queue), make a backup, then start this one"
         )
 
 

@@ -229,8 +229,10 @@ def wiring(
     device_kinds: Sequence[str] = ("emulated",),
     lanes=tuple,
     cordon=lambda _: None,
+    recheck=lambda _: None,
 ):
-    """A wiring that grades with a fake. lanes: what its lanes are said to be doing. cordon: takes the names of those that are cordoned."""
+    """A wiring that grades with a fake. lanes: what its lanes are said to be doing. cordon: takes the names of those that are cordoned.
+    recheck: takes the names of those that are to be looked at."""
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
@@ -243,6 +245,7 @@ def wiring(
             safe=safe,
             lanes=lanes,
             cordon=cordon,
+            recheck=recheck,
         )
 
     return wired

@@ -15,7 +15,7 @@ from grader.api.resource_names import SUBMISSIONS, full_name, resource_id
 from grader.cli import artifacts, extras, report, sources
 from grader.cli.exits import Exit, GraderFailed, Misuse
 from grader.cli.jsonout import print_json
-from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
+from grader.cli.progress import ProgressDisplay, Redrawn, progress, stderr_console, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.short_ids import whole_name
 from grader.cli.standard_input import STDIN, file_name, read_stdin
@@ -224,10 +224,21 @@ async def follow(client: GraderClient, name: str, shown: Sequence[ProgressDispla
             one.say(sentence)
 
     client.on_absence = say
+    if redrawn := [one for one in shown if isinstance(one, Redrawn)]:
+        await _expect(client, name, redrawn)
     async for event in client.watch(name):
         for one in shown:
             one.feed(event)
     return await client.get_submission(name)
+
+
+async def _expect(client: GraderClient, name: str, shown: Sequence[Redrawn]) -> None:
+    """Tell them what is to be done; nothing where that is not known, such as where the problem is not there any more."""
+    with contextlib.suppress(CallRefused):
+        submission = await client.get_submission(name)
+        problem = await client.get_problem(submission.problem)
+        for one in shown:
+            one.expect(submission.mode, problem)
 
 
 async def cancel_quietly(client: GraderClient, name: str) -> None:

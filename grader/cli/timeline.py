@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 
+NOT_RESOLVED = "the time was not resolved"
 _WORDS = {
     submission_pb2.STAGE_BUILDING: "building",
     submission_pb2.STAGE_WAITING: "waiting for the device",
@@ -20,7 +21,8 @@ _WORDS = {
 
 @dataclass(slots=True, kw_only=True)
 class TimelineStep:
-    """One thing that was, or is being, done. failed: the kernel failed in it."""
+    """One thing that was, or is being, done. failed: the kernel failed in it. stage: "" where the server named none; workload_id: "" for
+    none, or a hidden one; process: which of several, in ranked mode."""
 
     label: str
     began_s: float
@@ -28,6 +30,10 @@ class TimelineStep:
     ended_s: float | None = None
     failed: bool = False
     trial_count: int = 0
+    measured: bool = False
+    stage: str = ""
+    workload_id: str = ""
+    process: int = 0
 
     def line(self) -> str:
         """The step in one plain line, once it has ended."""
@@ -40,15 +46,21 @@ class Timeline:
 
     def __init__(self, began_s: float) -> None:
         self.steps: list[TimelineStep] = [TimelineStep(label="queued", began_s=began_s)]
-        self.environment = ""
+        self.environment = self.device_kind = ""
         self.final = False
         self._attempt = 0
-        self._process = ""  # which of several, in ranked mode
+        self.process_count = 1  # of how many, in ranked mode
+        self._process, self._process_number = "", 0  # which of them
 
     @property
     def now(self) -> str:
         """What is being done, in a few words."""
         return self.steps[-1].label
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt the steps are of; 0 before the first event of one."""
+        return self._attempt
 
     def feed(self, event: submission_pb2.SubmissionEvent, now_s: float) -> list[str]:
         """Take an event in and return what it adds, as plain lines; all of it may hold untrusted text."""
@@ -56,10 +68,14 @@ class Timeline:
         match event.WhichOneof("event"):
             case "progress":
                 if event.progress.process_count > 1:
+                    self._process_number, self.process_count = event.progress.process, event.progress.process_count
                     self._process = f"process {event.progress.process} of {event.progress.process_count}: "
                 word = _WORDS.get(event.progress.stage, "working")
                 label = f"{self._process}{word} {event.progress.workload_id}".strip()
-                lines += self._begin(label, now_s) if label != self.now or self.steps[-1].ended_s is not None else []
+                if label != self.now or self.steps[-1].ended_s is not None:
+                    lines += self._begin(label, now_s)
+                    step = self.steps[-1]
+                    step.stage, step.workload_id, step.process = word, event.progress.workload_id, self._process_number
             case "build":
                 lines += self._built(event.build, now_s)
             case "load":
@@ -69,6 +85,7 @@ class Timeline:
             case "measurement":
                 self._measured(event.measurement)
             case "environment":
+                self.device_kind = event.environment.device_kind
                 self.environment = f"on {event.environment.device or event.environment.device_kind}, in {event.environment.isolation}"
                 lines.append(self.environment)
             case "submission":
@@ -91,7 +108,7 @@ class Timeline:
         self._attempt = max(self._attempt, event.attempt)
         if not again:
             return []
-        self._process = ""
+        self._process, self._process_number = "", 0
         self.steps = [TimelineStep(label=f"attempt {event.attempt}", began_s=now_s, detail="the one before it was lost")]
         return [f"attempt {event.attempt}: the one before it was lost"]
 
@@ -134,8 +151,8 @@ class Timeline:
     def _measured(self, measurement: report_pb2.Measurement) -> None:
         step = self.steps[-1]
         if not step.failed:
-            found = formatting.median(measurement.certified)
-            step.detail = "the time was not resolved" if found == formatting.NOT_RESOLVED else f"{found} certified"
+            found, step.measured = formatting.median(measurement.certified), True
+            step.detail = NOT_RESOLVED if found == formatting.NOT_RESOLVED else f"{found} certified"
 
     def _moved(self, submission: submission_pb2.Submission, now_s: float) -> list[str]:
         match submission.state:
@@ -150,7 +167,9 @@ class Timeline:
 
 def _place(position: submission_pb2.QueuePosition) -> str:
     ahead = f"{position.ahead_count} ahead" if position.ahead_count else "next"
-    seconds = position.estimated_duration.seconds
-    if not position.HasField("estimated_duration"):
-        return ahead
-    return f"{ahead}, about {seconds} s" if seconds < 100 else f"{ahead}, about {round(seconds / 60)} min"
+    return f"{ahead}, {about(position.estimated_duration.seconds)}" if position.HasField("estimated_duration") else ahead
+
+
+def about(seconds: float) -> str:
+    """An estimate, no more exact than it is."""
+    return f"about {seconds:.0f} s" if seconds < 100 else f"about {round(seconds / 60)} min"

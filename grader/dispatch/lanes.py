@@ -1,7 +1,7 @@
 """Whose turn it is at which lane, and which lanes are still good.
 
 A lane is free, taken, looked after (its device is being checked when a job's box is gone), or quarantined until a later look finds it well.
-An operator may cordon a lane: it ends the job that it has, and gets no other.
+An operator may cordon a lane: it ends the job that it has, and gets no other. An operator may also have a quarantined lane looked at now.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class DeviceLane:
         self.illness = ""
         self.cordoned = False
         self.carer: asyncio.Task[None] | None = None  # the task that looks after it now
+        self.next_look: asyncio.TimerHandle | None = None  # at a quarantined device
         self._job_id = ""
         self._known: wire.Environment | None = None
 
@@ -235,6 +236,12 @@ class Lanes:
             lane.cordoned = one.name in names
         self._assign_waiting()
 
+    def recheck(self, names: Collection[str]) -> None:
+        """Look at the devices of those of these lanes that are quarantined now, and not when their time comes; see `now` for the names."""
+        for lane, one in zip(self._lanes, self.now, strict=True):
+            if one.name in names:
+                self._look_again(lane)
+
     @property
     def now(self) -> tuple[LaneNow, ...]:
         """What each lane is doing; emulated ones are counted from 0."""
@@ -281,9 +288,12 @@ class Lanes:
             await lane.health_check()
             lane.carer = None
             if lane.standing is LaneStatus.QUARANTINED:
-                asyncio.get_running_loop().call_later(self._look_again_s, self._look_again, lane)
+                lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self._look_again, lane)
             self._assign_waiting()
 
+        if lane.next_look is not None:
+            lane.next_look.cancel()
+            lane.next_look = None
         lane.standing = LaneStatus.LOOKED_AFTER
         lane.carer = carer = asyncio.create_task(care())
         self._carers.add(carer)

@@ -122,6 +122,10 @@ class LocalFleet:
         """Give nothing more to the lanes of these names, as `lanes` has them, and to all others again."""
         self._lanes.cordon(names)
 
+    def recheck(self, names: Collection[str]) -> None:
+        """Look at the devices of those of these lanes that are quarantined now."""
+        self._lanes.recheck(names)
+
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
         to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""

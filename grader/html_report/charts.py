@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -18,14 +19,24 @@ POINTS = 12  # of a roofline: more can't be distinguished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBudget:
-    """How many charts of samples are drawn, of the first workloads, and how many samples in all of them together."""
+    """How many charts of samples are drawn, of the first workloads, and how many samples in all of them together. workload_count: with more
+    workloads than these there are fewer charts, for each workload has rows in tables too; None: always as many."""
 
     chart_count: int
     sample_count: int
+    workload_count: int | None = None
+
+    def of_report(self, workload_count: int) -> ChartBudget:
+        """What is left for the charts of a report with so many workloads: as many samples for each chart, perhaps no chart."""
+        if self.workload_count is None or workload_count <= self.workload_count:
+            return self
+        charts = max(0, self.chart_count - math.ceil((workload_count - self.workload_count) / ROWS_OF_A_CHART))
+        return replace(self, chart_count=charts, sample_count=self.sample_count * charts // self.chart_count)
 
 
+ROWS_OF_A_CHART = 2.4  # workloads whose rows weigh as much as a chart of PAGE_CHARTS: 2.5 KB to 6.7 KB, with something to spare
 FILE_CHARTS = ChartBudget(chart_count=16, sample_count=20_000)
-PAGE_CHARTS = ChartBudget(chart_count=6, sample_count=1_200)  # keeps a page with a dozen workloads under 100 KB
+PAGE_CHARTS = ChartBudget(chart_count=6, sample_count=1_200, workload_count=12)  # keeps a page with 24 workloads under 100 KB
 
 
 def timeline_chart(seconds: Mapping[str, float]) -> Markup:
@@ -35,6 +46,7 @@ def timeline_chart(seconds: Mapping[str, float]) -> Markup:
 
 def sample_charts(measurements: Sequence[report_pb2.Measurement], budget: ChartBudget) -> list[Markup]:
     """The samples of the first workloads, a chart each, which share the budget."""
+    budget = budget.of_report(len(measurements))
     shown = measurements[: budget.chart_count]
     series_count = sum(1 + len(one.baselines) for one in shown)
     return [_workload_samples(one, budget.sample_count // max(series_count, 1)) for one in shown]

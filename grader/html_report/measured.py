@@ -41,7 +41,7 @@ def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str,
         "baselines": baselines,
         "rates": [rates for one in shown if (rates := _rates(one, report.environment))],
         "plots": [(one.workload_id, plot) for one, plot in zip(shown, drawn, strict=False) if plot],
-        "left_out": len(shown) - len(drawn),
+        "left_out": sum(1 for one in shown[len(drawn) :] if one.certified.sample_durations_ns),
     }
 
 

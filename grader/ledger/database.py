@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 
 from grader.ledger.news import News
-from grader.ledger.postgres import PostgresDatabase
+from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.sqlite import SqliteDatabase
 from grader.model import WriteTotals
 
@@ -50,11 +50,12 @@ class Database(Protocol):
 
 
 @asynccontextmanager
-async def open_database(location: Path | str, hear: Callable[[News], None]) -> AsyncIterator[Database]:
-    """Open the SQLite file or the PostgreSQL database of a URL, made or migrated if need be. hear is told what other servers do."""
+async def open_database(location: Path | str, hear: Callable[[News], None], server_name: str = "") -> AsyncIterator[Database]:
+    """Open the SQLite file or the PostgreSQL database of a URL, made or migrated if need be. hear is told what other servers do.
+    server_name: what a server calls itself; "": this is none."""
     if isinstance(location, Path):
         async with SqliteDatabase.open(location) as sqlite:
             yield sqlite
     else:
-        async with PostgresDatabase.open(location, hear) as postgres:
+        async with PostgresDatabase.open(location, hear, listener_name=server_name or LISTENER) as postgres:
             yield postgres

@@ -70,10 +70,11 @@ class Ledger:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, location: Path | str, now: Callable[[], datetime] | None = None) -> AsyncIterator[Ledger]:
-        """Open the ledger in a file, or at a URL of PostgreSQL, making or migrating it if need be. The time is the database's."""
+    async def open(cls, location: Path | str, now: Callable[[], datetime] | None = None, *, server_name: str = "") -> AsyncIterator[Ledger]:
+        """Open the ledger in a file, or at a URL of PostgreSQL, making or migrating it if need be. The time is the database's.
+        server_name: a server's `connection_name`, by which `connected_servers` finds it; "": this is none."""
         changes = Changes()
-        async with open_database(location, changes.hear) as database:
+        async with open_database(location, changes.hear, server_name) as database:
             yield cls(database, now or database.now, changes)
 
     def now(self) -> datetime:

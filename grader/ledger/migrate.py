@@ -12,7 +12,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from grader.errors import LedgerNewer
+from grader.errors import LedgerInUse, LedgerNewer
+from grader.ledger.servers import connected_servers
 
 HEAD = "0010"
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -27,13 +28,18 @@ def configuration(connection: sa.Connection) -> Config:
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Bring the database up to HEAD, inside the caller's transaction. LedgerNewer where it is none of our versions."""
+    """Bring the database up to HEAD, inside the caller's transaction.
+
+    LedgerNewer where it is none of our versions; LedgerInUse where servers of an older version use the tables.
+    """
     found = current(connection)
     if found == HEAD:
         return
     config = configuration(connection)
     if found is not None and found not in {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}:
         raise LedgerNewer(found, HEAD)
+    if found is not None and (servers := connected_servers(connection)):
+        raise LedgerInUse(found, HEAD, [one.shown for one in servers])
     command.upgrade(config, "head")
 
 

@@ -40,7 +40,7 @@ RACE_LIMIT = 8  # transactions that were in the way of one
 SKEW_S = 0.1  # clocks that differ by less are the same: the measurement is no better
 WRITE_ALONE = f"SELECT pg_advisory_xact_lock({0x67726164}, 1)"  # "grad"
 
-LISTENER = "grader-server-listener"  # in pg_stat_activity
+LISTENER = "grader-ledger-listener"  # in pg_stat_activity, of what is no server: a command
 # Ours to ask for, where the URL does not say otherwise.
 _CONNECTION = {"application_name": "grader-server", "connect_timeout": "5", "keepalives_idle": "20", "tcp_user_timeout": "20000"}
 _SESSION = (
@@ -132,12 +132,14 @@ class PostgresDatabase:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, url: str, hear: Callable[[News], None], *, patience_s: float = PATIENCE_S) -> AsyncIterator[PostgresDatabase]:
-        """Connect, making or migrating the tables if need be, and listen to other servers."""
+    async def open(
+        cls, url: str, hear: Callable[[News], None], *, listener_name: str = LISTENER, patience_s: float = PATIENCE_S
+    ) -> AsyncIterator[PostgresDatabase]:
+        """Connect, making or migrating the tables if need be, and listen to other servers. listener_name: as `servers.py` reads it."""
         database = cls(url, patience_s)
         try:
             await database._begin()
-            conninfo = make_conninfo(**(_CONNECTION | connection_words(url) | {"application_name": LISTENER}))
+            conninfo = make_conninfo(**(_CONNECTION | connection_words(url) | {"application_name": listener_name}))
             listener = Listener(conninfo, database.origin, hear, database._measured)
             raised: Exception | None = None
             async with asyncio.TaskGroup() as group:

@@ -48,7 +48,7 @@ def interval_bar(found: IntervalPosition | None, *, title: str, even: IntervalPo
     """An SVG for a table's cell; "" where the interval can't be drawn. even: the place of 1x, where that is on the scale."""
     if found is None:
         return ""
-    made = svg.drawing(BAR_WIDTH, BAR_HEIGHT, title=title, description="The interval, with its value as a dot.", kind="bar")
+    made = svg.drawing(BAR_WIDTH, BAR_HEIGHT, title=title, description="The interval, with its value as a dot.", kind="bar", has_text=False)
     middle = BAR_HEIGHT / 2
     svg.line(made, 0, middle, BAR_WIDTH, middle, "grid", stroke="#d4d9de")
     if even is not None:

@@ -31,8 +31,9 @@ def number(value: float) -> str:
     return f"{value:.1f}".rstrip("0").rstrip(".").replace("-0", "0") if abs(value) < 0.05 else f"{value:.1f}".removesuffix(".0")
 
 
-def drawing(width: float, height: float, *, title: str, description: str, kind: str) -> ElementTree.Element:
-    """An empty picture that is named and described for readers who do not see it. kind: its class."""
+def drawing(width: float, height: float, *, title: str, description: str, kind: str, has_text: bool = True) -> ElementTree.Element:
+    """An empty picture that is named and described for readers who do not see it. kind: its class. has_text: whether it needs a font."""
+    font = {"font-family": FONT, "font-size": str(TEXT_PX)} if has_text else {}
     made = ElementTree.Element(
         "svg",
         {
@@ -43,8 +44,7 @@ def drawing(width: float, height: float, *, title: str, description: str, kind: 
             "height": number(height),
             "role": "img",
             "fill": "none",
-            "font-family": FONT,
-            "font-size": str(TEXT_PX),
+            **font,
         },
     )
     ElementTree.SubElement(made, "title").text = one_line(title)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shlex
 import shutil
@@ -30,6 +29,7 @@ from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.commands.check import reading
 from grader.server.identity_provider import identity_provider
+from grader.server.lock import lock_holder
 from grader.server.tls import server_credentials, usable_until
 
 DISK_WARNING_BYTES, DISK_LEAST_BYTES = 5 * 1024**3, 200 * 1024**2
@@ -103,22 +103,6 @@ def toolchain(settings: Settings) -> CheckupFinding:
     if settings.resident_toolchain:
         return wrong(name, reason, "or leave --resident-toolchain out")
     return warning(name, f"none: {reason}", "serve competitions with --resident-toolchain only")
-
-
-def lock_holder(path: Path) -> int | None:
-    """The process that has the state directory, by its lock; None where nobody has."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-        return int(text) if text.isdigit() else None
-    finally:
-        os.close(descriptor)
-    return None
 
 
 def ledger(settings: Settings, now: datetime) -> Iterator[CheckupFinding]:

@@ -44,6 +44,7 @@ class Grading:
     safe: bool  # whether strangers' kernels may be run
     lanes: Callable[[], Sequence[LaneNow]] = tuple
     cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
+    recheck: Callable[[Collection[str]], None] = lambda _: None  # look at those of these lanes that are quarantined now
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
     builders: Callable[[], Sequence[BuilderNow]] = tuple  # the workers that build for others
     warm: Callable[[], WarmNow] = WarmNow

@@ -25,7 +25,9 @@ from grader.observability.tracing import tracing
 from grader.server.connections import web_limits
 from grader.server.cordons import EVERY_LANE, Cordons
 from grader.server.grading import Grading
+from grader.server.recheck_requests import RecheckRequests
 from grader.server.retention import Periods, retain
+from grader.server.server_snapshot import SnapshotWriter
 
 log = structlog.get_logger()
 
@@ -56,6 +58,8 @@ class ServerTelemetry:
         self._waits: tuple[float, _Queue] | None = None
         self._asking = asyncio.Lock()
         self._cordons = Cordons(settings.cordons_path)
+        self._rechecks = RecheckRequests(settings.rechecks_path)
+        self._snapshots = SnapshotWriter(settings.snapshot_path)
 
     @asynccontextmanager
     async def watching(
@@ -89,9 +93,10 @@ class ServerTelemetry:
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 
-    async def serves(self, health: Any) -> None:
-        """Calls are answered from now on; health is the server's, and gets the lanes'."""
+    async def serves(self, health: Any, address: str) -> None:
+        """Calls are answered at this address from now on; health is the server's, and gets the lanes'."""
         self._health, self._not_serving = health, ""
+        self._snapshots.begin(address, self.web_address)
         await self._look_once()
 
     @property
@@ -102,6 +107,7 @@ class ServerTelemetry:
     def leaves(self) -> None:
         """No more calls should come."""
         self._not_serving = LEAVING
+        self._snapshots.leave()
 
     async def unready(self) -> Sequence[str]:
         """Why calls should go to another server."""
@@ -146,6 +152,9 @@ class ServerTelemetry:
         while True:
             await asyncio.sleep(LOOK_S)
             self._follow_cordons()
+            if names := self._rechecks.new():
+                log.info("recheck_requested", names=sorted(names))
+                self._grading.recheck(names)
             if self._health is not None:
                 await self._look_once()
 
@@ -156,7 +165,9 @@ class ServerTelemetry:
 
     async def _look_once(self) -> None:
         serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
-        for lane in self._grading.lanes():
+        lanes = self._grading.lanes()
+        self._snapshots.update(lanes)
+        for lane in lanes:
             well = lane.state not in OUT_OF_SERVICE
             if self._well.get(lane.name) is not well:
                 self._well[lane.name] = well

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ from grader.config import Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import CallRefused, SettingsInvalid
 from grader.ledger import Ledger
+from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
 from grader.peers import loopback
 from grader.problems.competition_store import Competitions
@@ -101,7 +103,8 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
     competitions = Competitions.load(settings.competitions, problems)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
-        ledger = await stack.enter_async_context(Ledger.open(settings.ledger))
+        name = connection_name(metadata.version("grader"), socket.gethostname(), settings.listen)
+        ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
         door = await security_for(settings, ledger.keys, lambda code: competitions.of_registration_code(code, ledger.now()) is not None)
         provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
@@ -141,7 +144,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         from_pages.service = service
         running = await _start(settings, service, dispatcher, door, operation.observer)
         running.web_address = operation.web_address
-        await operation.serves(running.health)
+        await operation.serves(running.health, running.address)
         log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds())
         grading.prepare([problem.spec for problem in problems.all()])
         raised: Exception | None = None

@@ -64,6 +64,7 @@ async def joined(settings: Settings) -> AsyncIterator[Grading]:
             safe=settings.sandbox != "process",
             lanes=fleet.lanes,
             cordon=fleet.cordon,
+            recheck=fleet.recheck,
             builders=fleet.builders,
         )
 
@@ -125,6 +126,7 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
                 safe=isolation.SAFE,
                 lanes=fleet.lanes,
                 cordon=fleet.cordon,
+                recheck=fleet.recheck,
                 observe=observed.observe,
                 warm=fleet.warm,
                 prepare=fleet.prepare,

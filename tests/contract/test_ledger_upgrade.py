@@ -6,6 +6,7 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic import command
@@ -14,11 +15,12 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from grader.api import messages
-from grader.errors import LedgerNewer, SettingsInvalid
+from grader.errors import LedgerInUse, LedgerNewer, SettingsInvalid
 from grader.ledger import Ledger, migrate, records, sqlite
 from grader.ledger.checks import contents, schema
 from grader.ledger.postgres import WRITE_ALONE
 from grader.ledger.postgres import engine as postgres_engine
+from grader.ledger.servers import EARLIER_NAME, connected_servers, connection_name
 from grader.ledger.tables import metadata
 from grader.model import Verdict
 from grader.rules.disclosure import Redactor
@@ -160,6 +162,31 @@ async def test_a_ledger_of_a_newer_grader_is_refused_and_left_as_it_is(empty, op
             pass
     with opened.begin() as connection:
         assert migrate.current(connection) == "9999"
+
+
+@pytest.mark.parametrize("name", [EARLIER_NAME, connection_name("0.0.9", "gpu-1", "0.0.0.0:50551")])
+async def test_a_ledger_that_older_servers_use_is_not_upgraded(postgres, name):
+    """Its tables stay as they are, and the text names the servers and says what to do. Once they have ended, it is upgraded."""
+    url = postgres.database(migrated=False)
+    made = postgres_engine(url)
+    with made.begin() as connection:
+        command.upgrade(migrate.configuration(connection), "0009")
+    with psycopg.connect(url, application_name=name):
+        with pytest.raises(LedgerInUse, match=r"'0009'.*upgrades it to '00\d\d'.*servers of the older version use it.*stop them") as raised:
+            async with Ledger.open(url):
+                pass
+        (shown,) = raised.value.servers
+        assert shown == ("a local socket (an earlier version)" if name == EARLIER_NAME else "gpu-1 0.0.0.0:50551 (0.0.9)")
+        with made.begin() as connection:
+            assert migrate.current(connection) == "0009"
+    with made.connect() as watching:
+        while connected_servers(watching):
+            watching.rollback()
+    async with Ledger.open(url):
+        with made.begin() as connection:
+            assert migrate.current(connection) == migrate.HEAD
+            assert connected_servers(connection) == []  # whoever opened it is a command
+    made.dispose()
 
 
 async def test_servers_that_start_at_once_migrate_once(empty, opened):

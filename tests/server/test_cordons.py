@@ -1,23 +1,26 @@
 """The list of what is cordoned: the command that writes it, and the server that follows it."""
 
 import asyncio
+import json
+from importlib import metadata
 
 import pytest
 
-from grader.config import Settings
+from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
-from grader.server.commands import admin_lanes
+from grader.server.commands import admin_lanes, admin_servers
 from grader.server.cordons import Cordons
+from grader.server.recheck_requests import RecheckRequests
 from grader.server.running import serving
 from tests import fakes
 
 
 @pytest.fixture
-def command(place, capsys):
+def command(settings, capsys):
     """Run the command on the state directory; its code, and what it says."""
 
     def run(*words):
-        code = admin_lanes.main(["--state-dir", str(place), *words])
+        code = admin_lanes.main(["--state-dir", str(settings.state_dir), *words])
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -25,18 +28,20 @@ def command(place, capsys):
 
 
 @pytest.fixture
-def path(place):
-    return Settings(state_dir=place).cordons_path
+def path(settings):
+    return settings.cordons_path
 
 
 def test_a_lane_is_cordoned_listed_and_uncordoned(command, path) -> None:
-    assert command("list") == (0, "nothing is cordoned\n")
+    none = f"no server runs on {path.parent}\n"
+    assert command("list") == (0, f"{none}nothing is cordoned\n")
     for name in ("gpu-1/cuda:0", "gpu-2"):
         assert command("cordon", name)[0] == 0
-    assert command("cordon", "gpu-2")[0] == 0 and command("list") == (0, "gpu-1/cuda:0\ngpu-2\n")
+    assert command("cordon", "gpu-2")[0] == 0 and command("list") == (0, f"{none}cordoned: gpu-1/cuda:0, gpu-2\n")
     assert path.stat().st_mode & 0o777 == 0o600
     assert command("uncordon", "gpu-2") == (0, "gpu-2 gets work again\n")
-    assert command("list") == (0, "gpu-1/cuda:0\n")
+    assert command("list") == (0, f"{none}cordoned: gpu-1/cuda:0\n")
+    assert json.loads(command("list", "--json")[1]) == {"running": False, "lanes": [], "cordoned": ["gpu-1/cuda:0"]}
 
 
 @pytest.mark.parametrize("name", ["", "../x y", "GPU", "a" * 201, "/cuda:0"])
@@ -76,3 +81,61 @@ async def test_a_running_server_follows_and_a_new_one_begins_with_it(settings, p
             while len(followed) < 2:
                 await asyncio.sleep(0.01)
     assert followed == [{"cuda:0"}, {"cuda:0", "gpu-1"}]
+
+
+async def test_every_lane_of_a_running_server_is_listed_with_its_state(settings, command, monkeypatch) -> None:
+    """As /metrics has it, also without the web port, and as it changes; nothing is shown once the server has ended."""
+    monkeypatch.setattr(operation, "LOOK_S", 0.02)
+    lanes = [LaneNow(name="cuda:0", state=LaneState.TAKEN), LaneNow(name="gpu-1/cuda:0", state=LaneState.QUARANTINED)]
+    async with serving(settings, fakes.wiring(None, lanes=lambda: tuple(lanes))):
+        expected = "lane          state\ncuda:0        taken\ngpu-1/cuda:0  quarantined\nnothing is cordoned\n"
+        assert await asyncio.to_thread(command, "list") == (0, expected)
+        lanes[:] = [LaneNow(name="cuda:0", state=LaneState.FREE)]
+        async with asyncio.timeout(30):
+            while json.loads((await asyncio.to_thread(command, "list", "--json"))[1])["lanes"] != [{"name": "cuda:0", "state": "free"}]:
+                await asyncio.sleep(0.01)
+    assert command("list")[1].startswith("no server runs on")
+
+
+async def test_a_running_server_looks_at_a_quarantined_lane_once_for_each_request(settings, command, monkeypatch) -> None:
+    """Requests of an earlier server are not its own. The command refuses what is not there or not quarantined."""
+    monkeypatch.setattr(operation, "LOOK_S", 0.02)
+    RecheckRequests(settings.rechecks_path).add("cuda:0")
+    lanes = (LaneNow(name="cuda:0", state=LaneState.FREE), LaneNow(name="gpu-1/cuda:0", state=LaneState.QUARANTINED))
+    asked: list[frozenset[str]] = []
+    async with serving(settings, fakes.wiring(None, lanes=lambda: lanes, recheck=asked.append)):
+        for name, text in (
+            ("cuda:0", "cuda:0 is not quarantined"),
+            ("gpu-2", "there is no lane or worker gpu-2"),
+            ("A B", "can't be the name"),
+        ):
+            code, said = await asyncio.to_thread(command, "recheck", name)
+            assert code == 2 and text in said
+        for count, name in enumerate(("gpu-1/cuda:0", "gpu-1", "gpu-1"), 1):
+            assert await asyncio.to_thread(command, "recheck", name) == (
+                0,
+                "the server looks at gpu-1/cuda:0 within seconds. What it finds is shown by: grader-server admin lanes list\n",
+            )
+            async with asyncio.timeout(30):
+                while len(asked) < count:
+                    await asyncio.sleep(0.01)
+    assert asked == [{"gpu-1/cuda:0"}, {"gpu-1"}, {"gpu-1"}]
+    code, said = command("recheck", "cuda:0")
+    assert code == 2 and "no server runs on" in said
+
+
+async def test_the_server_of_a_state_directory_is_listed(settings, capsys) -> None:
+    """With address and version, for as long as it runs; a file that makes no sense is no server."""
+
+    def servers():
+        assert admin_servers.main(["--state-dir", str(settings.state_dir), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["servers"]
+
+    async with serving(settings, fakes.wiring()) as running:
+        (one,) = servers()
+        assert (one["address"], one["version"], one["client"]) == (running.address, metadata.version("grader"), "")
+        settings.snapshot_path.write_text('{"host": 1}')
+        assert servers() == []
+    assert servers() == []
+    assert admin_servers.main(["--state-dir", str(settings.state_dir)]) == 0
+    assert capsys.readouterr().out == f"no server runs on {settings.state_dir}\n"

@@ -1,5 +1,8 @@
 """A rehearsal: boards, ties, freeze, final and rejudge over a real ledger and server, with simulated times that are marked as such."""
 
+import asyncio
+import re
+import sys
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +20,7 @@ from grader.server.rehearsal import ORGANISER_KEY, USER_KEY, RehearsalStage, pre
 from grader.server.running import serving
 from grader.v1 import rejudge_pb2, report_pb2
 from tests import fakes
+from tests.server.processes import ROOT, START_S
 
 NAME = "competitions/rehearsal"
 
@@ -177,3 +181,25 @@ async def test_a_rehearsal_has_a_withdrawn_submission_and_announcements(place):
         await organiser.restore(withdrawn.name)
         after = await user.get_leaderboard(NAME, problem=f"problems/{problem}")
         assert after.entries[0].submission == withdrawn.name
+
+
+@pytest.mark.slow
+async def test_ports_that_the_system_chose_are_printed(place):
+    """With `--web 0` and `--listen ...:0`: the first page is where it says, and so is the API. The command to go on keeps the options."""
+    words = [sys.executable, "-m", "grader.server.main", "rehearse", str(place / "r"), "--web", "0", "--listen", "127.0.0.1:0"]
+    process = await asyncio.create_subprocess_exec(*words, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    try:
+        printed = ""
+        async with asyncio.timeout(START_S):
+            while "--stage ended" not in printed:
+                printed += (await process.stdout.readline()).decode()
+        (page,) = re.findall(r"^pages: (http://127\.0\.0\.1:[1-9]\d*)/competitions/rehearsal$", printed, re.MULTILINE)
+        (address,) = re.findall(r"^API: (127\.0\.0\.1:[1-9]\d*)$", printed, re.MULTILINE)
+        assert f"export GRADER_SERVER={address}\n" in printed and "--listen 127.0.0.1:0 --web 0 --stage ended" in printed
+        async with aiohttp.ClientSession() as session, session.get(f"{page}/healthz") as answer:
+            assert answer.status == 200
+        async with GraderClient(address, key=(place / "r" / USER_KEY).read_text().strip()) as client:
+            assert await client.list_problems()
+    finally:
+        process.terminate()
+        await process.wait()

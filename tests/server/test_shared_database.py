@@ -1,19 +1,26 @@
 """Several servers on one PostgreSQL: they share the work, hear each other at once, and leave each other's alone."""
 
 import asyncio
+import json
+import os
 import signal
-from contextlib import asynccontextmanager
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import metadata
 
+import psycopg
 import pytest
 
 from grader.dispatch.dispatcher import Dispatcher
 from grader.ledger import Ledger
+from grader.ledger.migrate import HEAD
 from grader.model import SubmissionState
+from grader.server.commands import admin_servers
 from grader.server.lock import worker_prefix
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.postgres import rows
-from tests.server.processes import fake_server, until_built
+from tests.server.processes import ROOT, fake_server, until_built
 
 SOON_S = 60
 NEVER_S = 3600.0
@@ -104,3 +111,66 @@ async def test_a_server_that_comes_back_takes_its_own_leases_and_nobody_elses(st
     assert {one.state for one in ended} == {submission_pb2.SUBMISSION_STATE_SUCCEEDED}
     assert [one.attempt_count for one in ended] == [2, 2, 1]
     assert rows(url, "SELECT count(*) FROM judgements") == [(3,)]
+
+
+def listed_servers(url, capsys):
+    """What `admin servers` says, as data."""
+    assert admin_servers.main(["--database", url, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["servers"]
+
+
+@pytest.mark.slow
+async def test_servers_are_replaced_one_after_the_other_while_submissions_come(start, kernel, place, url, capsys):
+    """Each ends what it runs, the other takes up what waits, and the one that comes back works with it: nothing is lost or graded twice."""
+    made, version = [], metadata.version("grader")
+
+    async def submit(client, count=4):
+        made.extend([await client.submit(kernel("slow")) for _ in range(count)])
+
+    async def replaced(name, process, at_other):
+        process.send_signal(signal.SIGTERM)
+        await submit(at_other)
+        assert await process.wait() == 0
+        assert len(listed_servers(url, capsys)) == 1
+        return start(name)
+
+    async with AsyncExitStack() as stack:
+        first, at_first = await stack.enter_async_context(start("a"))
+        second, at_second = await stack.enter_async_context(start("b"))
+        shown = listed_servers(url, capsys)
+        assert [one["version"] for one in shown] == [version] * 2 and {one["client"] for one in shown} == {""}
+        assert all(one["address"].startswith("unix:") for one in shown)
+        await submit(at_first)
+        await until_built(at_first, made[0])
+        _, at_first = await stack.enter_async_context(await replaced("a", first, at_second))
+        await submit(at_first)
+        _, at_second = await stack.enter_async_context(await replaced("b", second, at_first))
+        await submit(at_second)
+        ended = [[event async for event in at_first.watch(one.name)][-1].submission for one in made]
+    assert {one.state for one in ended} == {submission_pb2.SUBMISSION_STATE_SUCCEEDED} and len(ended) == 20
+    graded = [line.split()[0] for name in "ab" for line in (place / f"{name}.counted").read_text().splitlines()]
+    assert sorted(graded) == sorted(one.name.removeprefix("submissions/") for one in made)
+    assert rows(url, "SELECT count(*) FROM judgements") == [(20,)]
+    assert {one.attempt_count for one in ended} == {1}
+    assert listed_servers(url, capsys) == []
+
+
+@pytest.mark.slow
+async def test_a_server_of_an_older_version_is_named_to_one_that_would_upgrade_the_ledger(start, url, place, settings):
+    """The newer one ends at once with what to do, and the older one goes on. Here the ledger is said to be older than it is."""
+    async with start("a") as (_, client):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '0009'")
+            command = [sys.executable, "-m", "tests.server.fake_server", str(place / "n"), "--listen", f"unix:{place}/n.s"]
+            command += ["--state-dir", str(place / "n"), "--problems", str(settings.problems[0])]
+            newer = await asyncio.create_subprocess_exec(
+                *command, cwd=ROOT, env=os.environ | {"GRADER_DATABASE": url}, stderr=asyncio.subprocess.PIPE
+            )
+            _, said = await newer.communicate()
+            connection.execute(f"UPDATE alembic_version SET version_num = '{HEAD}'")
+        assert newer.returncode == 3
+        last = said.decode().splitlines()[-1]
+        assert (
+            last.startswith("grader-server: the ledger has schema version '0009'") and f"({metadata.version('grader')}); stop them" in last
+        )
+        assert await client.list_problems()

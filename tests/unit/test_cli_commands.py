@@ -71,7 +71,11 @@ def test_an_accepted_kernel_exits_0_with_progress_and_report(address: str, kerne
     """Steps as they happened, then the verdict."""
     ended = run("submit", kernel, "--server", address)
     assert ended.exit_code == 0, ended.output
-    assert ended.stdout.index("building: built") < ended.stdout.index("verifying n64: 1 trial passed") < ended.stdout.index("\nACCEPTED\n")
+    assert (
+        ended.stdout.index("building: built")
+        < ended.stdout.index("verifying 2 workloads: 2 trials passed")
+        < ended.stdout.index("\nACCEPTED\n")
+    )
 
 
 def test_a_wrong_kernel_exits_1(address: str, tmp_path: Path) -> None:

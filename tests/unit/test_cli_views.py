@@ -10,6 +10,9 @@ from grader import errors
 from grader.api.statuses import failure_to_status
 from grader.cli import problems, report
 from grader.cli.exits import Exit, Misuse, exit_of_error
+from grader.cli.progress import Redrawn
+from grader.cli.remaining_time import WorkPlan
+from grader.cli.stage_lines import StageLines, stage_totals
 from grader.cli.starter import starter_text
 from grader.cli.submit import exit_of
 from grader.cli.timeline import Timeline
@@ -238,6 +241,171 @@ def test_events_become_steps_with_their_seconds() -> None:
         "measuring n64: 1.00 ms certified (2.0 s)",
     ]
     assert timeline.final
+
+
+def printed(*told: tuple[submission_pb2.SubmissionEvent, float]) -> list[str]:
+    """What is printed in a pipe."""
+    stages = StageLines(0.0)
+    return [line for one, now_s in told for line in stages.feed(one, now_s)]
+
+
+def graded(workload_id: str, now_s: float, **fields: object) -> list[tuple[submission_pb2.SubmissionEvent, float]]:
+    """A workload that is verified in a second and measured in another."""
+    trial = report_pb2.Trial(workload_id=workload_id, outcome=fields.get("outcome", report_pb2.TRIAL_OUTCOME_PASSED))
+    measurement = report_pb2.Measurement(workload_id=workload_id, certified=fields.get("certified", samples(1_000_000)))
+    verified = [(stage(submission_pb2.STAGE_VERIFYING, workload_id), now_s), (event(trial=trial), now_s + 1)]
+    if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED:
+        return verified
+    return [*verified, (stage(submission_pb2.STAGE_MEASURING, workload_id), now_s + 1), (event(measurement=measurement), now_s + 2)]
+
+
+BEGUN = [
+    (stage(submission_pb2.STAGE_BUILDING), 1.0),
+    (event(build=report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT)), 4.0),
+    (stage(submission_pb2.STAGE_LOADING), 4.0),
+    (event(load=report_pb2.Load(outcome=report_pb2.LOAD_OUTCOME_LOADED)), 5.0),
+]
+
+
+def ended(now_s: float) -> tuple[submission_pb2.SubmissionEvent, float]:
+    return event(submission=submission_pb2.Submission(state=SUCCEEDED)), now_s
+
+
+def test_a_pipe_gets_as_few_lines_for_many_workloads_as_for_two() -> None:
+    """Each stage as it begins, and a total for each at the end; hidden workloads are not counted, since their number is secret."""
+    many = [told for number in range(12) for told in graded(f"n{number}", 5.0 + 2 * number)]
+    lines = printed(*BEGUN, *many, *graded("", 29.0, certified=report_pb2.Samples()), ended(31.0))
+    assert lines == [
+        "queued: 1.0 s",
+        "building ...",
+        "building: built (3.0 s)",
+        "loading ...",
+        "verifying ...",
+        "measuring ...",
+        "verifying 12 workloads and hidden ones: 13 trials passed (13.0 s)",
+        "measuring 12 workloads and hidden ones: 12 times certified, 1 not resolved (13.0 s)",
+    ]
+    assert len(printed(*BEGUN, *graded("a", 5.0), *graded("b", 7.0), ended(9.0))) == len(lines)
+
+
+def test_a_single_workload_is_named_in_a_pipe() -> None:
+    """With what was found of it."""
+    lines = printed(*BEGUN, *graded("n64", 5.0), ended(7.0))
+    assert lines[-2:] == ["verifying n64: 1 trial passed (1.0 s)", "measuring n64: 1.00 ms certified (1.0 s)"]
+
+
+def test_failures_have_lines_of_their_own_in_a_pipe_but_not_all() -> None:
+    """Three of them; the total says how many there were, and which was the first. A failed build is printed once."""
+    wrong = [told for number in range(5) for told in graded(f"n{number}", 5.0 + number, outcome=report_pb2.TRIAL_OUTCOME_UNWRITTEN)]
+    lines = printed(*BEGUN, *wrong, ended(10.0))
+    assert [line for line in lines if line.endswith("unwritten (1.0 s)")] == [
+        f"verifying n{number}: unwritten (1.0 s)" for number in range(3)
+    ]
+    assert lines[-1] == "verifying 5 workloads: 5 failed, first n0: unwritten (5.0 s)"
+    assert printed(*BEGUN, *wrong[:2], ended(6.0))[-2:] == ["verifying ...", "verifying n0: unwritten (1.0 s)"]
+    rejected = report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_REJECTED)
+    lines = printed((stage(submission_pb2.STAGE_BUILDING), 1.0), (event(build=rejected), 2.0), ended(2.0))
+    assert lines == ["queued: 1.0 s", "building ...", "building: rejected (1.0 s)"]
+
+
+def test_processes_and_lost_attempts_are_summed_up_in_a_pipe() -> None:
+    """The stages of an attempt that was lost begin again, and count no more."""
+    first = event(progress=submission_pb2.Progress(stage=submission_pb2.STAGE_VERIFYING, workload_id="n64"))
+    first.attempt = 1
+    told = [(first, 1.0)]
+    for process in (1, 2):
+        for workload_id in ("n64", "n96"):
+            fields = {"stage": submission_pb2.STAGE_VERIFYING, "workload_id": workload_id, "process": process, "process_count": 2}
+            begun = submission_pb2.SubmissionEvent(attempt=2, progress=submission_pb2.Progress(**fields))
+            trial = report_pb2.Trial(workload_id=workload_id, outcome=report_pb2.TRIAL_OUTCOME_PASSED)
+            told += [(begun, 2.0 * process), (submission_pb2.SubmissionEvent(attempt=2, trial=trial), 2.0 * process)]
+    lines = printed(*told, (submission_pb2.SubmissionEvent(attempt=2, submission=ended(0)[0].submission), 6.0))
+    assert lines == [
+        "queued: 1.0 s",
+        "verifying ...",
+        "attempt 2: the one before it was lost",
+        "verifying ...",
+        "verifying 2 workloads in 2 processes: 4 trials passed (4.0 s)",
+    ]
+
+
+def test_a_place_in_the_queue_is_printed_as_it_halves() -> None:
+    """A long queue takes a few lines, and not one for each that leaves it."""
+    places = [event(queue_position=submission_pb2.QueuePosition(ahead_count=ahead)) for ahead in range(20, -1, -1)]
+    assert printed(*((one, 1.0) for one in places)) == [
+        f"queued: {text}" for text in ("20 ahead", "10 ahead", "5 ahead", "2 ahead", "1 ahead", "next")
+    ]
+
+
+def test_a_terminal_has_a_row_for_each_stage() -> None:
+    """Of the running one it says which workload it is at."""
+    timeline = Timeline(0.0)
+    for one, now_s in [*BEGUN, *graded("n1", 5.0), *graded("n2", 7.0), (stage(submission_pb2.STAGE_VERIFYING, "n3"), 9.0)]:
+        timeline.feed(one, now_s)
+    totals = stage_totals(timeline.steps, 10.0)
+    assert [(one.label, one.detail, one.duration_s, one.ended) for one in totals] == [
+        ("queued", "", 1.0, True),
+        ("building", "built", 3.0, True),
+        ("loading", "loaded", 1.0, True),
+        ("verifying 3 workloads", "2 trials passed", 3.0, False),
+        ("measuring 2 workloads", "2 times certified", 2.0, True),
+    ]
+
+
+PLAN_PROBLEM = problem_pb2.Problem(
+    workloads=[problem_pb2.Workload(workload_id=name) for name in ("n1", "n2")]
+    + [problem_pb2.Workload(workload_id="big", device_kind="cuda")],
+    hidden_workload_count=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "device_kind", "plan"),
+    [
+        (submission_pb2.MODE_TEST, "emulated", WorkPlan(verified_count=3, measured_count=0)),
+        (submission_pb2.MODE_BENCHMARK, "emulated", WorkPlan(verified_count=3, measured_count=2)),
+        (submission_pb2.MODE_RANKED, "cuda", WorkPlan(verified_count=4, measured_count=4)),
+        (submission_pb2.MODE_PROFILE, "cuda", None),
+    ],
+)
+def test_a_plan_counts_the_workloads_of_the_device(mode, device_kind, plan) -> None:
+    """Hidden ones are verified, and measured in ranked mode only; a profile's work is not counted in workloads."""
+    assert WorkPlan.of(mode, device_kind, PLAN_PROBLEM) == plan
+
+
+def test_the_rest_is_estimated_by_what_is_done() -> None:
+    """Nothing before each stage has ended once; what runs now counts as far as it is, and no further than the others took."""
+    plan, timeline = WorkPlan(verified_count=4, measured_count=4), Timeline(0.0)
+    found = []
+    for one, now_s in [*BEGUN, *graded("n1", 5.0), *graded("n2", 7.0), (stage(submission_pb2.STAGE_VERIFYING, "n3"), 9.0)]:
+        timeline.feed(one, now_s)
+        found.append((plan.share_done(timeline.steps, 1), plan.remaining_s(timeline.steps, 1, now_s)))
+    assert found[5] == (0.0, None) and found[6] == (1 / 8, None) and found[-1] == (4 / 8, 4.0)
+    assert [plan.remaining_s(timeline.steps, 1, now_s) for now_s in (9.5, 10.0, 60.0)] == [3.5, 3.0, 3.0]
+    assert plan.share_done(timeline.steps, 2) == 4 / 16 and plan.remaining_s(timeline.steps, 2, 9.0) == 12.0
+    few = WorkPlan(verified_count=1, measured_count=0)  # the problem has fewer workloads than it had
+    assert (few.share_done(timeline.steps, 1), few.remaining_s(timeline.steps, 1, 9.0)) == (1.0, 0.0)
+
+
+def test_a_terminal_has_one_bar_with_an_estimate() -> None:
+    """Where the work is counted in workloads, and until the end."""
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    shown = Redrawn(console)
+
+    def text() -> str:
+        with console.capture() as capture:
+            console.print(shown.render())
+        return capture.get()
+
+    for one, _ in [*BEGUN, *graded("n1", 5.0), (stage(submission_pb2.STAGE_VERIFYING, "n2"), 7.0)]:
+        shown.feed(one)
+    assert "%" not in text()
+    shown.expect(submission_pb2.MODE_PROFILE, PLAN_PROBLEM)
+    assert "%" not in text()
+    shown.expect(submission_pb2.MODE_BENCHMARK, PLAN_PROBLEM)
+    assert "40%, about 0 s more" in text() and len(text().splitlines()) == 6
+    shown.feed(ended(9.0)[0])
+    assert "%" not in text()
 
 
 def test_a_cached_build_is_said_to_be_one() -> None:

@@ -10,7 +10,8 @@ from importlib import import_module
 SUBJECTS = {
     "keys": "API keys: who may call this server, and for what",
     "queue": "the queue: who waits, who is next, and whether it is paused",
-    "lanes": "lanes and workers: which get no work for now",
+    "lanes": "lanes and workers: what each does, which get no work for now, and which are looked at again",
+    "servers": "servers: which use this state directory or share this database",
     "workers": "workers of a fleet: which hosts may join, and their certificates",
     "hooks": "webhooks: URLs that the server notifies of finished submissions",
 }

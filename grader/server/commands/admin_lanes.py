@@ -1,40 +1,78 @@
-"""`grader-server admin lanes`: takes a GPU, or a whole worker, out of service and back, while the server runs."""
+"""`grader-server admin lanes`: shows lanes, takes them or workers out of service and back, and has quarantined ones looked at again."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
+from grader.observability.observer import LaneState
+from grader.server.commands.text_table import aligned
 from grader.server.cordons import NAME, Cordons
+from grader.server.recheck_requests import RecheckRequests
+from grader.server.server_snapshot import running_server
 from grader.server.settings_given import misused, say
 
 PROGRAM = "grader-server admin lanes"
+HEADINGS = ("lane", "state")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the words say; the exit code."""
     words = parser().parse_args(arguments)
-    cordons = Cordons(Settings(state_dir=words.state_dir or state_directory()).cordons_path)
+    settings = Settings(state_dir=words.state_dir or state_directory())
+    cordons = Cordons(settings.cordons_path)
     if words.word == "list":
         cordons.look()
-        say("\n".join(sorted(cordons.names)) or "nothing is cordoned")
+        _list(settings, sorted(cordons.names), as_json=words.json)
         return 0
     if NAME.fullmatch(words.name) is None:
         return misused(
-            PROGRAM, f"{words.name!r} can't be the name of a lane or a worker; names are as /metrics shows them, such as gpu-1/cuda:0"
+            PROGRAM, f"{words.name!r} can't be the name of a lane or a worker; `{PROGRAM} list` shows names, such as gpu-1/cuda:0"
         )
     try:
+        if words.word == "recheck":
+            return _recheck(settings, words.name)
         if words.word == "cordon":
             cordons.add(words.name)
-            say(f"{words.name} ends what it has and gets nothing more. Undo it with: grader-server admin lanes uncordon {words.name}")
+            say(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
             return 0
         if not cordons.remove(words.name):
-            return misused(PROGRAM, f"{words.name} is not cordoned; `grader-server admin lanes list` shows what is")
+            return misused(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
     except (OSError, ValueError) as error:
-        return misused(PROGRAM, f"the list of what is cordoned can't be used: {error}")
+        return misused(PROGRAM, f"the file in {settings.state_dir} can't be used: {error}")
     say(f"{words.name} gets work again")
+    return 0
+
+
+def _list(settings: Settings, cordoned: Sequence[str], *, as_json: bool) -> None:
+    running = running_server(settings)
+    lanes = running.lanes if running is not None else ()
+    if as_json:
+        listed = [{"name": one.name, "state": one.state.value} for one in lanes]
+        say(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
+        return
+    if running is None:
+        say(f"no server runs on {settings.state_dir}")
+    else:
+        say(aligned([HEADINGS, *((one.name, one.state.value) for one in lanes)]) if lanes else "the server has no lanes now")
+    say(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
+
+
+def _recheck(settings: Settings, name: str) -> int:
+    running = running_server(settings)
+    if running is None:
+        return misused(PROGRAM, f"no server runs on {settings.state_dir}; a server that starts quarantines nothing before it has looked")
+    found = [one for one in running.lanes if name == one.name or one.name.startswith(f"{name}/")]
+    if not found:
+        return misused(PROGRAM, f"there is no lane or worker {name} now; `{PROGRAM} list` shows which there are")
+    ill = [one.name for one in found if one.state is LaneState.QUARANTINED]
+    if not ill:
+        return misused(PROGRAM, f"{name} is not quarantined, so there is nothing to look at; `{PROGRAM} list` shows what each lane does")
+    RecheckRequests(settings.rechecks_path).add(name)
+    say(f"the server looks at {', '.join(ill)} within seconds. What it finds is shown by: {PROGRAM} list")
     return 0
 
 
@@ -42,8 +80,9 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Takes lanes and workers out of service. A running server follows within seconds, and the list outlives restarts.",
-        epilog="A NAME is a lane as /metrics shows it (cuda:0, or gpu-1/cuda:0 at a worker), or a worker (gpu-1).",
+        description="Shows lanes, and takes lanes and workers out of service. A running server follows within seconds. What is cordoned "
+        "stays so after restarts.",
+        epilog="A NAME is a lane as `list` and /metrics show it (cuda:0, or gpu-1/cuda:0 at a worker), or a worker (gpu-1).",
     )
     made.add_argument("--state-dir", type=Path, metavar="DIR", help="the server's ($GRADER_STATE_DIR, or the user's state directory)")
     words = made.add_subparsers(dest="word", required=True)
@@ -51,5 +90,10 @@ def parser() -> argparse.ArgumentParser:
     cordon.add_argument("name", metavar="NAME", help="a lane or a worker")
     uncordon = words.add_parser("uncordon", help="give it work again")
     uncordon.add_argument("name", metavar="NAME")
-    words.add_parser("list", help="list what is cordoned")
+    recheck = words.add_parser(
+        "recheck", help="look at its quarantined device now, and not after five minutes; a device that is well works again"
+    )
+    recheck.add_argument("name", metavar="NAME", help="a lane or a worker")
+    list_ = words.add_parser("list", help="list every lane of the running server with its state, and what is cordoned")
+    list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
     return made

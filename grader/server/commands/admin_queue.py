@@ -17,6 +17,7 @@ from grader.errors import CallRefused, GraderError
 from grader.ledger import Ledger
 from grader.ledger.queue import QueueEntry
 from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
+from grader.server.commands.text_table import aligned
 from grader.server.cordons import EVERY_LANE, Cordons
 from grader.server.settings_given import misused, say
 
@@ -111,5 +112,4 @@ def _table(entries: Sequence[QueueEntry], now: datetime) -> str:
         since = f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
         texts = (one.submission_id, one.user or "-", one.mode, one.device_kind or "any", one.competition_id or "-", since, one.worker_id)
         rows.append(("runs" if one.worker_id else str(place), *texts))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return aligned(rows)

@@ -47,11 +47,23 @@ def main(arguments: Sequence[str]) -> int:
     except (GraderError, OSError) as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return FAILED
-    say("\n".join(introduction(made, RehearsalStage(given.stage), given.listen, given.web)))
-    sys.stdout.flush()
+    again = f"{PROGRAM} {shlex.quote(str(made.directory))}"
+    options = (("--listen", given.listen, LISTEN), ("--web", given.web, WEB))
+    again += "".join(f" {option} {shlex.quote(one)}" for option, one, usual in options if one != usual)
+
+    def introduce(listen: str, web: str) -> None:
+        say("\n".join(introduction(made, RehearsalStage(given.stage), listen, web, again)))
+        sys.stdout.flush()
+
     if given.fill_only:
+        introduce(given.listen, given.web)
         return 0
-    return run(served_settings(made, given.listen, given.web), simulated(made))
+    # Once it serves: port 0 is then the port that the system chose.
+    return run(
+        served_settings(made, given.listen, given.web),
+        simulated(made),
+        ready=lambda running: introduce(running.address, running.web_address),
+    )
 
 
 def served_settings(made: Rehearsal, listen: str, web: str) -> dict[str, Any]:
@@ -97,14 +109,12 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def introduction(made: Rehearsal, stage: RehearsalStage, listen: str, web: str) -> list[str]:
-    """What a rehearsal is, where it is, and the commands to try."""
+def introduction(made: Rehearsal, stage: RehearsalStage, listen: str, web: str, again: str) -> list[str]:
+    """What a rehearsal is, where it is, and the commands to try. again: the command that serves it again, without a stage."""
     name, directory = shlex.quote(made.competition.competition_id), shlex.quote(str(made.directory))
     page = web if ":" in web else f"127.0.0.1:{web}"
     organiser, user = (f'GRADER_KEY="$(cat {directory}/{one})"' for one in (ORGANISER_KEY, USER_KEY))
     device = shlex.quote(made.competition.device_kinds[0])
-    again = f"{PROGRAM} {directory}"
-    again += "".join(f" {option} {one}" for option, one, usual in (("--listen", listen, LISTEN), ("--web", web, WEB)) if one != usual)
     steps = [
         ("the board as users see it", f"{user} grader-cli leaderboard {name}"),
         ("the board as organisers see it", f"{organiser} grader-cli leaderboard {name}"),
