@@ -24,6 +24,7 @@ from grader.cli.completion import completion_command
 from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
 from grader.cli.json_schema import json_schema_command
+from grader.cli.log_command import log_command
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
 from grader.cli.organising import (
     actions_command,
@@ -249,6 +250,7 @@ def artifacts(
 app.command("report", rich_help_panel=RESULTS)(report_command)
 app.command("diff", rich_help_panel=RESULTS)(diff_command)
 app.command("source", rich_help_panel=RESULTS)(source_command)
+app.command("log", rich_help_panel=RESULTS)(log_command)
 app.command("open", rich_help_panel=RESULTS)(open_command)
 app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
 app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)

@@ -13,7 +13,8 @@ from grader.plots.scales import Scale, scale_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
-    """One line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing.
+    """One line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing. stepped: each y holds until the
+    next x; the last one has no mark, for it only says how long the one before holds.
 
     Raises ValueError where their counts differ.
     """
@@ -23,6 +24,7 @@ class ChartSeries:
     ys: Sequence[float]
     lows: Sequence[float] = ()
     highs: Sequence[float] = ()
+    stepped: bool = False
 
     def __post_init__(self) -> None:
         counts = {len(self.xs), len(self.ys), len(self.lows or self.ys), len(self.highs or self.ys)}
@@ -103,9 +105,10 @@ def _draw_band(made: ElementTree.Element, one: ChartSeries, index: int, across: 
 def _draw_line(made: ElementTree.Element, one: ChartSeries, index: int, across: Scale, up: Scale, x_label: str, y_label: str) -> None:
     color, kind, shape = svg.color_of(index), svg.series_class(index), svg.shape_of(index)
     for run in _runs(list(zip(one.xs, one.ys, strict=True)), across, up):
-        commands = _polyline([(across.at(x), up.at(y)) for x, y in run])
-        svg.path(made, commands, f"line {kind}", stroke=color, stroke_width="1.5")
-    for place, (x, y) in enumerate(zip(one.xs, one.ys, strict=True)):
+        points = [(across.at(x), up.at(y)) for x, y in run]
+        svg.path(made, _stairs(points) if one.stepped else _polyline(points), f"line {kind}", stroke=color, stroke_width="1.5")
+    marked = len(one.xs) - one.stepped
+    for place, (x, y) in enumerate(zip(one.xs[:marked], one.ys[:marked], strict=True)):
         if across.drawable(x) and up.drawable(y):
             at = svg.mark(shape, across.at(x), up.at(y))
             drawn = svg.path(made, [at], f"point {kind}", stroke=color, stroke_width="1.5", fill="none")
@@ -132,3 +135,8 @@ def _move(x: float, y: float) -> str:
 
 def _polyline(points: Sequence[tuple[float, float]]) -> list[str]:
     return [f"{'L' if place else 'M'}{svg.number(x)} {svg.number(y)}" for place, (x, y) in enumerate(points)]
+
+
+def _stairs(points: Sequence[tuple[float, float]]) -> list[str]:
+    first, *later = points
+    return [_move(*first), *(f"H{svg.number(x)}V{svg.number(y)}" for x, y in later)]

@@ -109,6 +109,22 @@ def board(
     )
 
 
+def progress(
+    competition: Competition, found: Board, standings: Iterable[Standing], users: Sequence[str]
+) -> dict[str, tuple[tuple[datetime, float], ...]]:
+    """When each of these users had a better score than before, and which, on a board of one problem. What it leaves out is left out."""
+    rule, kind = competition.rules.get(found.problem_id), competition.ranking.score_kind
+    steps: dict[str, list[tuple[datetime, float]]] = {user: [] for user in users}
+    for one in sorted(standings, key=lambda one: (one.create_time, one.submission_id)):
+        counted = one.problem_id == found.problem_id and one.device == found.device and one.rule == (rule or one.rule)
+        if one.user not in steps or not counted or (found.before is not None and one.create_time >= found.before):
+            continue
+        mine, value = steps[one.user], one.score.value
+        if not mine or (value > mine[-1][1] if kind is ScoreKind.SPEEDUP else value < mine[-1][1]):
+            mine.append((one.create_time, value))
+    return {user: tuple(mine) for user, mine in steps.items()}
+
+
 def with_languages(board: Board, languages: Mapping[str, str]) -> Board:
     """The board with the languages of its entries. languages: by submission, of those that will be shown."""
     entries = tuple(replace(one, language=languages.get(one.submission_id, "")) for one in board.entries)

@@ -6,13 +6,16 @@ Nothing of a caller reaches a page but by a template that escapes it; `grader/ac
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from aiohttp import web
+from markupsafe import Markup
 
 from grader import access
 from grader.api import messages
@@ -21,16 +24,18 @@ from grader.html_report import content
 from grader.html_report.charts import PAGE_CHARTS
 from grader.html_report.templating import STYLE, environment
 from grader.ledger import Ledger
-from grader.model import Submission
+from grader.model import Competition, Submission
 from grader.peers import PeerLimits
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
+from grader.rules.leaderboard import Board, Standing
 from grader.v1 import submission_pb2
 from grader.web import board_views, live_views, views
 from grader.web.artifacts import ArtifactSource, NoArtifacts, attachment, rows
+from grader.web.board_progress import SHOWN_USERS, progress_chart
 from grader.web.compare_page import ComparePage
 from grader.web.home import HomePage
 from grader.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
@@ -125,6 +130,15 @@ def routes(
     return [*made, web.get("/{rest:.*}", site.answered(_absent))]
 
 
+def _progress(competition: Competition, found: Board, standings: Sequence[Standing], now: datetime) -> Markup:
+    """How the first of a board of one problem came to their scores; "" over several problems."""
+    if not found.problem_id:
+        return Markup("")
+    users = [one.user for one in found.entries[:SHOWN_USERS]]
+    steps = leaderboard.progress(competition, found, standings, users)
+    return progress_chart(competition, steps, competition.end_time if now >= competition.end_time else None)
+
+
 def _provider_routes(
     site: Site, sessions: Sessions, provider: IdentityProvider, signing: SignInPages, limits: PeerLimits
 ) -> list[web.RouteDef]:
@@ -193,6 +207,8 @@ class Pages:
         context = await asyncio.to_thread(
             board_views.board, competition, found, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
         )
+        if page == 1:
+            context["progress"] = await asyncio.to_thread(_progress, competition, found, standings, now)
         announced = await self._site.recent(
             ("announcements", competition.competition_id),
             lambda: self._site.ledger.competition_actions.announcements([competition.competition_id]),
@@ -234,7 +250,7 @@ class Pages:
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
         submission = await self._seen(request)
-        return await self._site.page(request, "sources.html", views.sources(await self._message(submission)))
+        return await self._site.page(request, "sources.html", views.sources(await self._message(submission)), scripted=True)
 
     async def _seen(self, request: web.Request) -> Submission:
         """A submission that this request may see."""

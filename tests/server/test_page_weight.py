@@ -23,7 +23,7 @@ async def test_every_page_with_all_that_it_loads_is_under_100_kb(tmp_path):
             status, found = await page_weight(session, here, path)
             assert status == {"not found": 404, "refused": 400}.get(name, 200), name
             assert "/static/style.css" in found
-            assert ("/static/site.js" in found) is (name in ("home", "running")), name
+            assert ("/static/site.js" in found) is (name in ("home", "running", "sources")), name
             weights[name] = sum(found.values())
         here.clock.now = END
         async with aiohttp.ClientSession(auto_decompress=False) as anybody:

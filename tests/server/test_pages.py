@@ -130,6 +130,20 @@ async def test_a_frozen_board_stands_still_and_says_so(open_site):
         assert "bob" in ended and "The board is frozen" not in ended
 
 
+async def test_a_board_shows_how_its_scores_came_about(open_site):
+    """Better scores only, of the first users of one problem; not what came after a freeze."""
+    async with open_site() as here:
+        for minutes, score in ((1, 2.0), (2, 1.5), (3, 3.0)):
+            await here.enter("ann", score, at=START + timedelta(minutes=minutes))
+        await here.enter("ann", 9.0, at=FREEZE + timedelta(seconds=1))
+        here.clock.now = FREEZE + timedelta(seconds=2)
+        _, text = await here.get(f"{BOARD}?problem=sum")
+        _, overall = await here.get(BOARD)
+        assert "<h2>Over time</h2>" in text and "first and last: ann: 2 to 3." in text
+        assert "ann: 2 times the baseline" in text and "ann: 3 times the baseline" in text and "1.5 times" not in text
+        assert "Over time" not in overall
+
+
 async def test_a_board_says_which_gpus_differ(open_site):
     """Escaped, and by short names only; the control has equal GPUs."""
     async with open_site() as here:

@@ -138,3 +138,19 @@ async def test_the_policy_stops_what_escaping_let_through(browser, tmp_path):
         async with reader(browser, here) as page:
             await page.goto(here.url(f"/submissions/{made}"))
             assert await page.title() != "ran" and page.complaints
+
+
+async def test_a_source_is_copied_as_it_was_sent(browser, tmp_path):
+    """By a button that is there only where a script runs and may write to the clipboard."""
+    content = "int a;\n\n  int b;\n"
+    async with site(tmp_path, open_server=True) as here:
+        name = await here.enter("ann", 2.0, sources=(SourceFile(path="k.cu", content=content),))
+        async with reader(browser, here, permissions=["clipboard-read", "clipboard-write"]) as page:
+            await page.goto(here.url(f"/submissions/{name}/sources"))
+            await page.get_by_role("button", name="Copy k.cu").click()
+            await page.get_by_text("Copied").wait_for()
+            assert await page.evaluate("navigator.clipboard.readText()") == content
+            assert page.complaints == []
+        async with reader(browser, here, java_script_enabled=False) as page:
+            await page.goto(here.url(f"/submissions/{name}/sources"))
+            assert await page.get_by_role("button", name="Copy k.cu").count() == 0

@@ -108,6 +108,15 @@ def test_a_value_that_is_not_there_leaves_a_gap():
     assert len(of_class(parsed(empty), "axis")) == 2
 
 
+def test_a_stepped_line_holds_until_the_next_value():
+    """Across, then up or down; what only says how long the last value holds has no mark."""
+    series = [ChartSeries(name="a", xs=[1.0, 2.0, 5.0], ys=[1.0, 2.0, 2.0], stepped=True)]
+    root = parsed(line_chart(series, title="t", description="d", x=ChartAxis(label="x"), y=ChartAxis(label="y")))
+    [drawn] = [one.get("d") for one in of_class(root, "line") if one.tag == f"{SVG}path"]
+    assert [drawn.count(command) for command in "MHVL"] == [1, 2, 2, 0]
+    assert len(of_class(root, "point")) == 2 + 1  # one is the legend's
+
+
 def test_series_of_different_lengths_are_refused():
     """Instead of a line through the wrong points."""
     with pytest.raises(ValueError, match="differ in length"):

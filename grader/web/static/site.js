@@ -60,6 +60,22 @@
     if (!document.hidden) open();
   }
 
+  // Shown where a script may write to the clipboard: over TLS, and on the server's own host.
+  function copies(offer) {
+    const code = document.getElementById(offer.dataset.copy).nextElementSibling, answer = offer.querySelector("[role=status]");
+    offer.hidden = false;
+    offer.querySelector("button").addEventListener("click", async () => {
+      const lines = Array.from(code.querySelectorAll("td.code"), (cell) => cell.textContent);
+      try {
+        await navigator.clipboard.writeText(lines.join("\n"));
+        answer.textContent = "Copied";
+      } catch {
+        answer.textContent = "The browser does not allow it; select the lines and copy them";
+      }
+    });
+  }
+
+  if (navigator.clipboard) document.querySelectorAll("[data-copy]").forEach(copies);
   tick();
   setInterval(tick, 30000);
   const live = document.getElementById("live");
