@@ -121,3 +121,13 @@ def same_against_same(speedups: Sequence[wire.Speedup | None]) -> SameAgainstSam
         losers=sum(one.ratio_high < LOSER for one in found),
         containing=sum(one.ratio_low <= 1 <= one.ratio_high for one in found),
     )
+
+
+def saturated_rate(ends: Sequence[float], lanes: int) -> float:
+    """Jobs a minute while every lane has work: without the first end of each lane, and without the last. ends: when jobs ended, in seconds.
+
+    In a run of few jobs the first boxes import while the lanes wait, and at its end lanes stand still.
+    """
+    ordered = sorted(ends)
+    inner = ordered[lanes - 1 : len(ordered) - lanes + 1]
+    return 60 * (len(inner) - 1) / (inner[-1] - inner[0])

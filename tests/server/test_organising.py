@@ -403,9 +403,11 @@ async def test_a_server_process_reads_its_competitions_again_at_sighup(settings,
     file.parent.mkdir()
     file.write_text(toml("one"))
     options = ("--competitions", str(file.parent))
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, in processes that are started too
     async with fake_server(
         settings, settings.state_dir, place / "counted", place / "log", *options, listen=settings.listen, stdin=asyncio.subprocess.DEVNULL
     ) as (process, client):
+        signal.signal(signal.SIGHUP, before)
         file.write_text(toml("one").replace('"T"', '"Another title"'))
         async with asyncio.timeout(60):
             while (await client.get_competition("competitions/one")).title != "Another title":

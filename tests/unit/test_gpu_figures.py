@@ -13,7 +13,7 @@ from tests.collection import AFTER_COLLECTION
 from tests.exploits import attack_files
 from tests.gpu import test_agreement, test_exploits, test_soak
 from tests.gpu.families import FAMILIES, SAME
-from tests.gpu.figures import certified_limit_us, quantile, reported_limit_us, same_against_same
+from tests.gpu.figures import certified_limit_us, quantile, reported_limit_us, same_against_same, saturated_rate
 from tests.gpu.gains import gain_of
 from tests.gpu.plain_bench import plan_of
 from tests.harness.grading import Graded
@@ -202,3 +202,11 @@ def test_every_attack_is_for_a_gpu_or_says_why_not() -> None:
     assert len(on_a_gpu) >= 120
     assert all("ACCEPTED" not in one.expect or one.no_gain for one in on_a_gpu)
     assert {expected.split()[0] for one in on_a_gpu for expected in one.expect} <= {one.value for one in Verdict}
+
+
+def test_a_rate_at_saturation_leaves_out_start_and_end() -> None:
+    """Two lanes that end a job a second each, from the tenth second on; the last job of one comes late."""
+    assert saturated_rate([10.0, 11.0, 12.0, 13.0], 1) == 60.0
+    ends = [10.0, 10.5, 11.0, 11.5, 12.0, 12.5, 13.0, 20.0]
+    assert saturated_rate(ends, 2) == 120.0
+    assert 60 * len(ends) / (max(ends) - 9.0) < 50.0  # the control: all of the run

@@ -228,6 +228,7 @@ def _turns_taken(
     monkeypatch.setattr(interleaved, "contestants", lambda *_: {})
     monkeypatch.setattr(interleaved, "_turn", turn)
     monkeypatch.setattr(interleaved, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(interleaved, "gc", SimpleNamespace(collect=lambda: 0))  # between turns; all of a test process takes half a second
     parties = SimpleNamespace(
         clock=clock,
         copies=True,
