@@ -29,7 +29,7 @@ __global__ void moved_pointers(const int* a, int* out, int n) {
     __shared__ int tile[64];
     int sum = 0;
     a += blockIdx.x;
-    out += threadIdx.x;
+    out += blockIdx.x * blockDim.x + threadIdx.x;
     for (int k = 0; k < n; k += blockDim.x) {
         tile[threadIdx.x] = a[threadIdx.x];
         __syncthreads();
