@@ -62,7 +62,7 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             kept = baseline.kept.find(job.problem, measured, device.conditions()) if job.kept_times and measured else None
             # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the
             # host's clock they are not, for the box imports meanwhile.
-            at_once = device.CLOCK is wire.Clock.DEVICE_EVENTS and baseline.kept.unfit(job.problem)
+            at_once = bool(measured) and device.CLOCK is wire.Clock.DEVICE_EVENTS and baseline.kept.unfit(job.problem)
             if measured and (kept is not None or not job.kept_times or at_once):
                 trusted = open_links.enter_context(baseline.serve(job.problem, job.language))
                 clock = _JobClock(trusted=trusted, ceilings=ceilings or {}, alone=kept or {}, kept=kept is not None)
@@ -188,8 +188,11 @@ def _verify_and_measure(
                     time.sleep(ARRIVAL_S)  # what was printed before has time to arrive
                 if part[0].hidden and any(task.templates):
                     subject.tell(task.templates, job.load_s)
-                for workload in part:
-                    for fact in _verify(job, subject, workload, task):
+                following: WorkloadContext | None = None
+                for workload, after in zip(part, (*part[1:], None), strict=True):
+                    bench = following or WorkloadContext.of(task, workload)
+                    following = WorkloadContext.of(task, after) if after else None
+                    for fact in _verify(job, subject, bench, following):
                         yield fact
                         if _failed(fact):
                             return
@@ -277,13 +280,16 @@ def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload
             yield part
 
 
-def _verify(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
+def _verify(job: wire.Job, subject: RunnerLink, bench: WorkloadContext, following: WorkloadContext | None) -> Iterator[wire.Fact]:
+    """The trials of a workload, before those of the following one."""
+    workload, count = bench.workload, job.problem.trial_count
     hidden_at_ns = time.monotonic_ns() if workload.hidden else None
     yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=hidden_at_ns)
-    bench = WorkloadContext.of(task, workload)
     earlier: list[torch.Tensor] | None = None
-    for index in range(job.problem.trial_count):
-        done = run(subject, bench, RunOptions(poison_allocations=True, stir=True))
+    ahead = subject.device.CLOCK is wire.Clock.HOST  # on a GPU it would take the kernel's memory bandwidth
+    for index in range(count):
+        draw_next = (bench if index + 1 < count else following) if ahead else None
+        done = run(subject, bench, RunOptions(poison_allocations=True, stir=True, draw_next=draw_next))
         trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
         if not workload.hidden:
             trial = explain(trial, done, bench, earlier)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
 
+from sandbox.devices import Device
 from sandbox.devices.clock import TurnTime
 from sandbox.judge import inputs
 from sandbox.judge.references import Compare, Draw, Reference, Task
@@ -23,9 +26,24 @@ ON_NOTHING = (Operation.NULL, Operation.FLOOR)  # nobody reads their inputs: the
 REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: a kernel that remembers an answer by its pointer is wrong
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnInputs:
+    """The inputs of one run, in private memory, and the key that they were drawn from."""
+
+    key: str
+    tensors: list[torch.Tensor]
+
+    @classmethod
+    def fresh(cls, bench: WorkloadContext, device: Device) -> DrawnInputs:
+        """Inputs of this workload from a new key."""
+        key = inputs.fresh_key()
+        return cls(key, inputs.of_workload(bench.problem, bench.workload, bench.draw, key, device))
+
+
 @dataclass(slots=True)
 class WorkloadContext:
-    """One problem at one workload, as judge and runner see it; remembers the last placement, and the last inputs."""
+    """One problem at one workload, as judge and runner see it; remembers the last placement and the last inputs, and the next ones where
+    they were drawn ahead."""
 
     problem: wire.ProblemSpec
     workload: wire.Workload
@@ -36,6 +54,7 @@ class WorkloadContext:
     scratch: tuple[int, ...] = ()
     placement: Placement | None = None
     spent: list[torch.Tensor] | None = None
+    ahead: DrawnInputs | None = None
 
     @classmethod
     def of(cls, task: Task, workload: wire.Workload) -> WorkloadContext:
@@ -91,6 +110,7 @@ class RunOptions:
     count: int = 1
     left_over: LeftOver | None = None  # what the memory for its outputs holds before; None: poison. Then nothing is inspected
     inspect: bool = True  # look for what was not written, or where it should not be; of the trusted runner that is known
+    draw_next: WorkloadContext | None = None  # draw the inputs of its next run while this one runs: on the host's cores one is free
 
 
 def run(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> Run:
@@ -109,22 +129,37 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
     if how.left_over is not None:
         scenes = [replace(scene, left_over=how.left_over(scene.drawn)) for scene in scenes]
-    ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
-    if isinstance(ready, Silence) or ready.status is not Status.OK:
-        return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
-    bench.spent = scenes[-1].drawn
-    snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
-    scenes = [scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
-    read = [
-        (to, target) for scene, outputs in zip(scenes, snapshots, strict=True) for to, target in zip(outputs, scene.targets, strict=True)
-    ]
-    # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
-    publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
-    device.acquire_context()
-    taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
-    reply = runner.reply()
+    with _drawing(how.draw_next, device):
+        ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
+        if isinstance(ready, Silence) or ready.status is not Status.OK:
+            return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
+        bench.spent = scenes[-1].drawn
+        snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
+        scenes = [scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
+        read = [
+            (to, target)
+            for scene, outputs in zip(scenes, snapshots, strict=True)
+            for to, target in zip(outputs, scene.targets, strict=True)
+        ]
+        # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
+        publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
+        device.acquire_context()
+        taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
+        reply = runner.reply()
     runs = (scene.collect_result(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
     return [scene.inspected(one) if how.inspect and how.left_over is None else one for scene, one in zip(scenes, runs, strict=True)]
+
+
+@contextmanager
+def _drawing(bench: WorkloadContext | None, device: Device) -> Iterator[None]:
+    """Draw the next inputs of a workload in a thread, and have them at the end."""
+    if bench is None:
+        yield
+        return
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        drawn = pool.submit(DrawnInputs.fresh, bench, device)
+        yield
+    bench.ahead = drawn.result()
 
 
 def _make_ready(
@@ -210,8 +245,11 @@ def _scene(
 ) -> _RunBuffers:
     """Draw inputs in private memory, or take known ones."""
     problem, arena = bench.problem, runner.arena
-    key = inputs.fresh_key()
-    drawn = known or inputs.of_workload(problem, bench.workload, bench.draw, key, runner.device)
+    if known is None:
+        taken, bench.ahead = bench.ahead or DrawnInputs.fresh(bench, runner.device), None
+    else:
+        taken = DrawnInputs(inputs.fresh_key(), known)
+    drawn = taken.tensors
     guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
     bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
     targets = [
@@ -221,7 +259,7 @@ def _scene(
         arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
-    return _RunBuffers(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
+    return _RunBuffers(key=taken.key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
 
 
 def scalars_are_late(bench: WorkloadContext) -> bool:
