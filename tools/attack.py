@@ -115,7 +115,7 @@ def _run(part: str, isolations: str, repeat: int, workers: int) -> Outcome:
 
 
 def counted(xml: str, part: str = "") -> Outcome:
-    """Read pytest's result file, and the rows that tests have told; of a run of more, only this part's."""
+    """Read pytest's result file, and the rows that tests have recorded; of a run of more, only this part's."""
     found = Outcome()
     for case in ElementTree.fromstring(xml).iter("testcase"):
         if part and part_of(case.get("classname", "")) != part:
@@ -172,7 +172,7 @@ def _paths(text: str) -> list[Path]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.attack", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", type=_parts, default=list(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}; all unless told")
+    parser.add_argument("--only", type=_parts, default=list(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--isolation", default="all", help="docker, bubblewrap, or all that work here (default)")
     parser.add_argument("--repeat", type=int, default=1, help="how often each honest kernel is graded (default 1)")
     parser.add_argument("--workers", type=int, default=WORKERS, help=f"test processes side by side (default {WORKERS})")

@@ -43,7 +43,7 @@ SOURCES = (
     "tests/extensions/matmul_tiled.cu",
     "tests/extensions/leaky_relu_dispatch.cu",  # templates
     "tests/extensions/half_intrinsics.cu",
-    "tests/extensions/layer_norm_tuple.cu",  # functions of torch beside a kernel
+    "tests/extensions/layer_norm_tuple.cu",  # functions of torch and a kernel
     "tests/extensions/lltm_packed_accessors.cu",  # several kernels and functions
     "tests/extensions/transformer_block.cu",  # 400 lines
     "kernels_examples/tril_matmul/shared_tiles.cu",  # from here on raw CUDA
@@ -179,7 +179,7 @@ def raw_entry(path: Path) -> str:
 
 
 def full_headers(source: Source, *, emulated: bool) -> Headers:
-    """What the plain compiler is told: torch's own headers."""
+    """The options of the plain compiler: torch's own headers."""
     if source.language == RAW:
         return Headers()
     defines = torch_extension.DEFINES if emulated else (*torch_extension.DEFINES, *torch_extension.NVCC_DEFINES)

@@ -29,6 +29,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from grader.api.client import GraderClient
 from grader.v1 import report_pb2, submission_pb2
@@ -71,6 +72,17 @@ extern "C" void solve(const float* a, const float* b, float* c, int64_t m, int64
 """
 MATMUL_PROBLEM = "matmul_fp32"
 ALONE = 10  # variants of each kind, compiled one after the other, for how long a compiler takes if nothing else runs
+
+
+class TimelineSpan(Protocol):
+    """A step of a timeline, of a report as the judge or as the API has it."""
+
+    @property
+    def step(self) -> object:
+        """Which one."""
+
+
+SpanT = TypeVar("SpanT", bound=TimelineSpan)
 
 
 @dataclass(kw_only=True)
@@ -220,14 +232,19 @@ async def _graded(client: GraderClient, problem: str, path: str, text: str, mode
     if found.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         raise RuntimeError(f"{path} was not graded: {found.error.message}")
     spans = found.report.timeline
-    taken = max((index for index, one in enumerate(spans) if one.step == report_pb2.STEP_DEVICE), default=len(spans))
     return GradedKernel(
         wall_s=wall_s,
         verdict=report_pb2.Verdict.Name(found.report.verdict).removeprefix("VERDICT_"),
         steps=step_times(found),
-        lane_s=_seconds(spans[taken + 1 :]) if found.report.build.outcome == report_pb2.BUILD_OUTCOME_BUILT else 0.0,
+        lane_s=_seconds(lane_spans(spans, report_pb2.STEP_DEVICE)) if found.report.build.outcome == report_pb2.BUILD_OUTCOME_BUILT else 0.0,
         work_s=_seconds(one for one in spans if one.step in WORK),
     )
+
+
+def lane_spans(spans: Sequence[SpanT], device_step: object) -> Sequence[SpanT]:
+    """The steps of a grading's timeline after it had the device: those after the last device_step; none where it never had it."""
+    taken = max((index for index, one in enumerate(spans) if one.step == device_step), default=len(spans))
+    return spans[taken + 1 :]
 
 
 def _seconds(spans: Iterable[report_pb2.Span]) -> float:

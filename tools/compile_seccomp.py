@@ -135,7 +135,7 @@ def _encode(program: list[Instruction]) -> bytes:
 
 
 def main() -> None:
-    """Write the blob beside its profile."""
+    """Write the blob next to its profile."""
     profile = json.loads((PROFILES / "seccomp.json").read_text())
     (PROFILES / "seccomp.bpf").write_bytes(compile_profile(profile))
 

@@ -1,4 +1,4 @@
-"""Runs the containment suite, twice unless told otherwise, and compares what is on the machine before it and after each run.
+"""Runs the containment suite, twice by default, and compares what is on the machine before it and after each run.
 
     python -m tools.containment [--repeat 2] [--isolation docker,bubblewrap] [--beside] [--json FILE] [--out FILE] [PATH ...]
 

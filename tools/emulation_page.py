@@ -58,7 +58,8 @@ def page(written_by: str, directory: Path = CONFORMANCE) -> str:
 
 def _features(table: FeatureTable) -> Iterator[str]:
     yield f"A program of [the conformance suite]({TREE}) prints the same lines on the emulated device as on a GPU. *Printed by* is the"
-    yield "GPU and the CUDA toolkit that printed the expected lines; it says so where none has yet, and they follow from the documentation."
+    yield "GPU and the CUDA toolkit that printed the expected lines. Where none has printed them yet, the column states it, and the lines"
+    yield "follow from the documentation."
     yield "`-`: a test in Python, whose expectation was not printed by a GPU."
     for name, group in table.groups.items():
         yield from ("", f"### {name}", "")

@@ -1,4 +1,4 @@
-"""Fuzzes for as long as it is told: the tests of tests/fuzz, with more examples and other ones each time.
+"""Fuzzes for a given time: runs the tests of tests/fuzz, with more examples and other ones each time.
 
     .venv/bin/python -m tools.fuzz --minutes 30 [--target wire] [--target gate]
 

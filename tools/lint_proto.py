@@ -14,8 +14,8 @@ from grpc_tools import protoc
 
 def main() -> int:
     """Lint; 0 where buf has nothing to say."""
-    beside = Path(sys.executable).with_name("buf")
-    buf = str(beside) if beside.exists() else shutil.which("buf")
+    installed = Path(sys.executable).with_name("buf")
+    buf = str(installed) if installed.exists() else shutil.which("buf")
     if buf is None:
         sys.stderr.write("buf is missing; `make setup-dev` installs it\n")
         return 1

@@ -20,7 +20,7 @@ from grader.isolation.slots import FIRST_UID, SLOT_COUNT, shared_slot_directory
 BOX_UIDS = range(FIRST_UID, FIRST_UID + 2 * SLOT_COUNT)
 SOCKET = Path("/var/run/docker.sock")
 CGROUPS = Path("/sys/fs/cgroup")
-# Where whoever runs here may leave something; what is called grader* is listed with all that is in it.
+# Where any user of this host may leave something; what is called grader* is listed with all that is in it.
 SHARED_PLACES = tuple(map(Path, ("/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp", "/run")))
 OURS, DEPTH = "grader", 4
 # What an engine keeps of a container while there is one: below its root directory, and below /run.
@@ -90,7 +90,7 @@ def cgroups(root: Path) -> Iterator[str]:
 
 
 def processes(mark: str) -> Iterator[str]:
-    """Whoever has the uid of a box, its label or our mark in the environment, dead but not reaped included; and the engine's shims."""
+    """Processes with the uid of a box, or with its label or our mark in the environment, zombies included; and the engine's shims."""
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             name, uid = (directory / "comm").read_text().strip(), directory.stat().st_uid

@@ -109,7 +109,7 @@ async def check(
 ) -> Admission:
     """Check a problem, on the emulated device where gpu is None: at its workloads for other devices too, as far as budget_s goes.
 
-    A GPU must not be one that a server grades on. waiting: told every notice_s that it goes on. JudgeBroken where the check itself fails.
+    A GPU must not be one that a server grades on. waiting: called every notice_s until its end. JudgeBroken where the check itself fails.
     box: where the problem's code runs; None: as our own user, for a problem that is trusted.
     """
     limit_s = budget_s + patience_s

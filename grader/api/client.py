@@ -74,7 +74,7 @@ class MessageStream(Protocol[S]):
 class GraderClient:
     """One server's API. address: HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:/PATH. Use as an async context.
 
-    tls: whether to speak it, where the address does not say so; None: with every server but those on this host. ca: the authorities
+    tls: whether to speak it, where the address does not specify it; None: with every server but those on this host. ca: the authorities
     to trust, in PEM. key: goes with every call; beyond this host only over TLS, unless plain_text_key. patience_s: how long a watch waits
     for a server that is away; restart_s: how long any call does, once the server has answered anything. A call that is sent again
     does nothing twice. on_absence: gets a sentence where such an absence lasts, and where it is over.

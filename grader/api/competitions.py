@@ -82,7 +82,7 @@ def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
 
 
 def placed_event(position: Position, sequence: int, submission: Submission, now: datetime) -> submission_pb2.SubmissionEvent:
-    """What a watcher is told while it waits. It is not kept, so its sequence is that of the event before: there the watch is resumed."""
+    """What a watcher gets while it waits. It is not kept, so its sequence is that of the event before: there the watch is resumed."""
     return submission_pb2.SubmissionEvent(
         sequence=sequence,
         event_time=timestamp(now),

@@ -157,7 +157,7 @@ def _withdrawal(withdrawal: Withdrawal) -> submission_pb2.Withdrawal:
 
 def withheld(failure: Failure) -> Failure:
     """A failure without its message, which may quote sizes."""
-    return replace(failure, message=f"the grader failed ({failure.reason}); more is not told in a competition, but kept for its organisers")
+    return replace(failure, message=f"the grader failed ({failure.reason}); in a competition the details are kept for its organisers")
 
 
 def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
@@ -185,7 +185,7 @@ def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> 
     if event.state is not None:
         moved = submission_to_proto(submission, redactor)
         moved.ClearField("sources")
-        if not event.state.final:  # a replay: what came later is not told early
+        if not event.state.final:  # a replay: what came later is not reported early
             for later in _LATER:
                 moved.ClearField(later)
         if event.state is SubmissionState.QUEUED:

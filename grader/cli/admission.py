@@ -37,7 +37,7 @@ _WORDS = {
     FindingOutcome.PASSED: "ok",
     FindingOutcome.FAILED: "FAILED",
     FindingOutcome.WARNING: "warning",
-    FindingOutcome.UNKNOWN: "not told",
+    FindingOutcome.UNKNOWN: "unknown",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from grader.cli.options import Name, Server, StateDir
 from grader.cli.running import run
 from grader.cli.session import Need, Target, connect
 from grader.cli.short_ids import whole_name
-from grader.cli.text import escape_unprintable, one_line
+from grader.cli.text import one_line, print_untrusted
 from grader.v1 import submission_pb2
 
 
@@ -36,10 +35,11 @@ async def log(target: Target, name: str, *, compiler: bool, output: bool) -> Exi
     if not any(texts[key] for key in wanted):
         raise Misuse(_nothing(submission, wanted))
     for key in wanted:
-        if len(wanted) > 1 and texts[key]:
+        if not texts[key]:
+            continue
+        if len(wanted) > 1:
             print(f"==> {key} <==")
-        if text := escape_unprintable(texts[key]) if sys.stdout.isatty() else texts[key]:
-            print(text, end="" if text.endswith("\n") else "\n")
+        print_untrusted(texts[key])
     return Exit.DONE
 
 

@@ -1,4 +1,4 @@
-"""Runs a command to its exit code.  Told to end, it cancels the command, so that no untrusted code is left running."""
+"""Runs a command to its exit code.  At a signal to end, it cancels the command, so that no untrusted code is left running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from grader.cli.suggestions import did_you_mean
 from grader.cli.text import plain
 from grader.errors import CompetitionNotFound, GraderError, ProblemNotFound
 
-ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: told once, not twice
+ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: the second within this time is not counted
 _CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
 
 
@@ -32,7 +32,7 @@ def run(work: Coroutine[Any, Any, Exit]) -> None:
     try:
         code = _run(work, ending)
     except OSError as error:
-        # Anybody who read our output has seen enough, or the terminal went away and said so with SIGHUP.
+        # Anybody who read our output has seen enough, or the terminal went away and sent SIGHUP.
         if ending.code is None and not isinstance(error, BrokenPipeError):
             raise
         code = ending.code or Exit.GRADER_FAILED
@@ -56,19 +56,19 @@ class SignalScope:
     """Cancels a command at the first SIGTERM or SIGHUP, as asyncio does at Ctrl-C, and breaks it off at the next."""
 
     def __init__(self) -> None:
-        self.code: Exit | None = None  # None until told
-        self._told_s = 0.0
+        self.code: Exit | None = None  # None until a signal comes
+        self._signalled_s = 0.0
 
     async def run(self, work: Coroutine[Any, Any, Exit]) -> Exit:
-        """Do the work, and be told meanwhile. What is ignored, as under nohup, stays so."""
+        """Do the work, and take signals meanwhile. What is ignored, as under nohup, stays so."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
         def hear(number: int, _: FrameType | None) -> None:
             if self.code is None:
-                self.code, self._told_s = _CODES[signal.Signals(number)], time.monotonic()
+                self.code, self._signalled_s = _CODES[signal.Signals(number)], time.monotonic()
                 loop.call_soon_threadsafe(task.cancel)
-            elif time.monotonic() - self._told_s > ECHO_S:
+            elif time.monotonic() - self._signalled_s > ECHO_S:
                 raise KeyboardInterrupt
 
         # Not the loop's own handlers: those do not run while something keeps the loop, such as a prompt.

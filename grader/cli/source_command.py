@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -17,7 +16,7 @@ from grader.cli.progress import stdout_console
 from grader.cli.running import run
 from grader.cli.session import Need, Target, connect
 from grader.cli.short_ids import whole_name
-from grader.cli.text import escape_unprintable, one_line, plain
+from grader.cli.text import one_line, plain, print_untrusted
 from grader.cli.written_files import open_directory
 from grader.v1 import submission_pb2
 
@@ -51,9 +50,7 @@ async def source(target: Target, name: str, out: Path | None) -> Exit:
     for one in submission.sources:
         if len(submission.sources) > 1:
             print(f"==> {one_line(one.path)} <==")
-        # A pipe gets what was submitted; a terminal would obey control characters.
-        text = escape_unprintable(one.content) if sys.stdout.isatty() else one.content
-        print(text, end="" if text.endswith("\n") else "\n")
+        print_untrusted(one.content)
     return Exit.DONE
 
 

@@ -293,4 +293,4 @@ class Dispatcher:
 
 def _loggable(lease: Lease, error: Exception) -> str:
     """What a log may hold of an error: of a competition's problem its text may quote a secret size, and the ledger has it."""
-    return "not told of a competition; the ledger has it" if lease.problem.competition_id else str(error)
+    return "not logged for a competition; the ledger has it" if lease.problem.competition_id else str(error)

@@ -50,7 +50,7 @@ class Recorder:
         if self._writing is not None:
             await asyncio.wait([self._writing])
             if not self._writing.cancelled():
-                self._writing.exception()  # seen: anybody who was to know it was told, or is being stopped
+                self._writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
 
     async def _write(self) -> None:
         while self._waiting and not self._kept:

@@ -355,7 +355,7 @@ class Lanes:
         self._waiting = [one for one in self._waiting if not one.turn.done()]
 
     def _still_waits(self, one: _LaneRequest) -> bool:
-        """Whether there is a lane that it may get some time; it is told where there is none."""
+        """Whether there is a lane that it may get some time; where there is none, it gets the error."""
         if one.turn.done():
             return False
         try:

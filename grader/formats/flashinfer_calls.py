@@ -34,7 +34,7 @@ def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.
 
 def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
     """The spec for a Python source: an entry with as many parameters as there are inputs and outputs writes its outputs into the last.
-    Where it can't be told from the source, as of `def run(*arguments)` or of a very long one, the outputs are returned."""
+    Where it can't be determined from the source, as of `def run(*arguments)` or of a very long one, the outputs are returned."""
     function = _entry(source, entry)
     if function is None or function.args.vararg is not None:
         return spec

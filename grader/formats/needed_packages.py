@@ -41,7 +41,7 @@ def _imported(text: str, functions: Sequence[str]) -> Iterator[str]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # the format says so
+        return  # the format reports it
     yield from _names(tree.body)
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name in functions:

@@ -345,7 +345,7 @@ def _run_spec(
     if seat.gpu is not None or language.needs_torch or out_dir is not None:
         options += ("--preload", "torch")
     if seat.gpu is not None:
-        options += ("--device", seat.kind)
+        options += ("--import-device", seat.kind)
     command: tuple[str, ...] = ()
     directory: Path | None = None
     if tool is not None:

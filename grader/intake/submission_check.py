@@ -1,6 +1,6 @@
 """Checks what is handed in, before anything is kept or run.  Pure: no clock, no files.
 
-Every violation names the field and says what to do; all of them are told at once.
+Every violation names the field and says what to do; all of them are reported at once.
 """
 
 from __future__ import annotations

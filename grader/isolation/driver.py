@@ -53,7 +53,7 @@ class DriverFiles:
 
     @property
     def common(self) -> bool:
-        """Whether the loader finds the libraries without being told."""
+        """Whether the loader finds the libraries without a search path."""
         return self.directory in COMMON_DIRECTORIES
 
 

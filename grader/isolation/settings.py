@@ -1,4 +1,4 @@
-"""What an isolation is told by the server, and the protections that tests may take away one at a time."""
+"""What the server passes to an isolation, and the protections that tests may take away one at a time."""
 
 from __future__ import annotations
 

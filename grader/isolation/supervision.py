@@ -201,7 +201,7 @@ def _own_end(exit_code: int | None, number: int | None, counters: Counters, memo
         return BoxCause.EXITED
     if counters.oom_kills > 0:
         return BoxCause.MEMORY_LIMIT
-    # The flag is set by whoever notices; a box that is killed whole may leave us only the peak.
+    # Any process that notices sets the flag; a box that is killed whole may leave us only the peak.
     if number == signal.SIGKILL and (counters.peak_memory_bytes or 0) >= NEARLY_FULL * memory_limit_bytes:
         return BoxCause.MEMORY_LIMIT
     if number == signal.SIGXCPU:

@@ -51,7 +51,7 @@ class Database(Protocol):
 
 @asynccontextmanager
 async def open_database(location: Path | str, hear: Callable[[News], None], server_name: str = "") -> AsyncIterator[Database]:
-    """Open the SQLite file or the PostgreSQL database of a URL, made or migrated if need be. hear is told what other servers do.
+    """Open the SQLite file or the PostgreSQL database of a URL, made or migrated if need be. hear is called with what other servers do.
     server_name: what a server calls itself; "": this is none."""
     if isinstance(location, Path):
         async with SqliteDatabase.open(location) as sqlite:

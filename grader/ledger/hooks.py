@@ -1,4 +1,4 @@
-"""Where sites want to be told of finished submissions, and the outbox of what they are told.  `grader/webhooks/sender.py` sends it.
+"""Webhooks, which report finished submissions to sites, and the outbox of their deliveries.  `grader/webhooks/sender.py` sends them.
 
 A delivery is written in one transaction with what it tells of, so that none is lost. It comes twice where a server dies while it sends.
 """

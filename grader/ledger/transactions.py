@@ -317,7 +317,7 @@ def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failur
 
 
 def cancel(connection: sa.Connection, now: datetime, submission_id: str) -> Submission:
-    """CANCELLED at once where it waits; where it runs, its worker is told with the next heartbeat."""
+    """CANCELLED at once where it waits; where it runs, its worker learns of it with the next heartbeat."""
     before = get(connection, submission_id, lock=True)
     this = submissions.c.submission_id == submission_id
     if before.state.final:

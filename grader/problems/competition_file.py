@@ -67,7 +67,7 @@ _Size = Annotated[
 
 
 class Secret(_StrictSecretTable):
-    """One or more workloads of a problem that nobody is told of. What is left out is as the problem has it."""
+    """One or more workloads of a problem that are never disclosed. What is left out is as the problem has it."""
 
     problem: str
     axes: dict[str, _Size] = Field(min_length=1, max_length=16)

@@ -169,7 +169,7 @@ def _read(path: Path) -> CompetitionFile:
 
 
 def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInvalid:
-    """What is wrong, where: file, line if it can be told, key."""
+    """What is wrong, where: file, line if it is known, key."""
     line = line_of(path, key)
     where = str(path) if line is None else f"{path}:{line}"
     name = ".".join(str(part) for part in key)

@@ -37,7 +37,7 @@ class Key:
 
 
 def new(user: str, scopes: frozenset[Scope], now: datetime, *, expire_time: datetime | None = None, note: str = "") -> tuple[Key, str]:
-    """A new key, and its text, which is told once and kept nowhere. ValueError says what is wrong with the rest."""
+    """A new key, and its text, which is shown once and stored nowhere. ValueError says what is wrong with the rest."""
     check_user(user)
     if not scopes:
         raise ValueError(f"a key needs a scope; take some of: {', '.join(Scope)}")

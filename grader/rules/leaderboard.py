@@ -83,8 +83,7 @@ def board(
     A competition of one problem has no other board than that problem's.
     """
     problem_ids = competition.problem_ids if not problem_id else (problem_id,)
-    made = [one for one in standings if one.problem_id in problem_ids and (before is None or one.create_time < before)]
-    counted = [one for one in made if one.rule == competition.rules.get(one.problem_id, one.rule)]
+    counted, other_rule_count = _counted(competition, standings, problem_ids, before)
     official = {one.device: one.clock is wire.Clock.DEVICE_EVENTS for one in counted}
     devices = tuple(sorted(official, key=lambda name: (not official[name], name)))
     device = device or next(iter(devices), "")
@@ -105,7 +104,7 @@ def board(
         baseline="" if kind is ScoreKind.TIME else competition.ranking.baseline,
         before=before,
         rule=competition.rules.get(alone, ""),
-        other_rule_count=len(made) - len(counted),
+        other_rule_count=other_rule_count,
     )
 
 
@@ -113,16 +112,15 @@ def progress(
     competition: Competition, found: Board, standings: Iterable[Standing], users: Sequence[str]
 ) -> dict[str, tuple[tuple[datetime, float], ...]]:
     """When each of these users had a better score than before, and which, on a board of one problem. What it leaves out is left out."""
-    rule, kind = competition.rules.get(found.problem_id), competition.ranking.score_kind
-    steps: dict[str, list[tuple[datetime, float]]] = {user: [] for user in users}
-    for one in sorted(standings, key=lambda one: (one.create_time, one.submission_id)):
-        counted = one.problem_id == found.problem_id and one.device == found.device and one.rule == (rule or one.rule)
-        if one.user not in steps or not counted or (found.before is not None and one.create_time >= found.before):
-            continue
-        mine, value = steps[one.user], one.score.value
-        if not mine or (value > mine[-1][1] if kind is ScoreKind.SPEEDUP else value < mine[-1][1]):
-            mine.append((one.create_time, value))
-    return {user: tuple(mine) for user, mine in steps.items()}
+    kind = competition.ranking.score_kind
+    counted, _ = _counted(competition, standings, (found.problem_id,), found.before)
+    steps: dict[str, list[Standing]] = {user: [] for user in users}
+    for one in sorted(counted, key=lambda one: (one.create_time, one.submission_id)):
+        if one.user in steps and one.device == found.device:
+            mine = steps[one.user]
+            if not mine or _order(one, kind) < _order(mine[-1], kind):
+                mine.append(one)
+    return {user: tuple((one.create_time, one.score.value) for one in mine) for user, mine in steps.items()}
 
 
 def with_languages(board: Board, languages: Mapping[str, str]) -> Board:
@@ -148,6 +146,15 @@ def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tupl
         rank = len(found) + 1
         found += [replace(one, rank=rank) for one in group]
     return tuple(found)
+
+
+def _counted(
+    competition: Competition, standings: Iterable[Standing], problem_ids: Sequence[str], before: datetime | None
+) -> tuple[list[Standing], int]:
+    """What counts on a board of these problems, on any device, and how many more would if they had been judged by the present rule."""
+    made = [one for one in standings if one.problem_id in problem_ids and (before is None or one.create_time < before)]
+    counted = [one for one in made if one.rule == competition.rules.get(one.problem_id, one.rule)]
+    return counted, len(made) - len(counted)
 
 
 def _order(one: Entry | Standing, kind: ScoreKind) -> tuple[float, datetime, str, str]:

@@ -54,5 +54,5 @@ def check_withdrawal(caller: Caller, submission: Submission, competition: Compet
 
 
 def needs_reason(caller: Caller, submission: Submission) -> bool:
-    """Whether the submission is another user's, who has to be told why."""
+    """Whether the submission is another user's, who has to be given a reason."""
     return caller.user != submission.new.user

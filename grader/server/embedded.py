@@ -19,8 +19,8 @@ async def embedded(
 ) -> AsyncIterator[str]:
     """The address of a server that lives as long as the context.
 
-    reader: shows what is there, takes no lock, grades nothing. Otherwise the state directory's lock is needed: `waiting` is told
-    when another process has it, and then it is waited for; without `waiting`, StateDirectoryInUse.
+    reader: shows what is there, takes no lock, grades nothing. Otherwise the state directory's lock is needed. Where another
+    process has it, `waiting` is called and the lock is waited for; without `waiting`, StateDirectoryInUse.
     """
     # Not in the state directory: two programs may read at once.
     with tempfile.TemporaryDirectory(prefix="grader-") as directory:

@@ -19,7 +19,7 @@ RETRY_S = 0.2
 
 @asynccontextmanager
 async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -> AsyncIterator[None]:
-    """Hold the lock. Held by another: wait for it, after saying so with `waiting`; without `waiting`, StateDirectoryInUse.
+    """Hold the lock. Held by another: call `waiting`, and wait for it; without `waiting`, StateDirectoryInUse.
 
     SettingsInvalid where there can be no lock. The system gives the lock up when the process ends, however it ends.
     """

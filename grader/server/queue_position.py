@@ -68,23 +68,23 @@ class PositionNotifier:
 
     def __init__(self, of: Positions, submission_id: str) -> None:
         self._of, self._submission_id = of, submission_id
-        self._told: Position | None = None
-        self._told_s = -1e9
+        self._reported: Position | None = None
+        self._reported_s = -1e9
 
     @property
     def idle_timeout_s(self) -> float:
         """How long nothing else may happen before it is worth asking."""
-        return WATCH_S if self._told else FIRST_S
+        return WATCH_S if self._reported else FIRST_S
 
     async def news(self) -> Position | None:
         """What there is to tell."""
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._told_s < PAUSE_S:
+        if now_s - self._reported_s < PAUSE_S:
             return None
         position = await self._of.cached(self._submission_id)
-        if position is None or not differs(position, self._told):
+        if position is None or not differs(position, self._reported):
             return None
-        self._told, self._told_s = position, now_s
+        self._reported, self._reported_s = position, now_s
         return position
 
 

@@ -33,7 +33,7 @@ class SimulatedOutcome(StrEnum):
     ACCEPTED = "accepted"
     WRONG = "wrong"
     REJECTED = "rejected"  # by the compiler
-    UNRESOLVED = "unresolved"  # right, and not scored: the times of one process could not be told from each other
+    UNRESOLVED = "unresolved"  # right, and not scored: the times of one process could not be distinguished
     FLAKY = "flaky"  # right when it was submitted, wrong when it is run again
 
 

@@ -17,7 +17,7 @@ def flags() -> list[str]:
         *("-fno-tree-vectorize", "-fno-peel-loops", "-fno-tree-loop-im"),
         # Arithmetic keeps its own line, and does not become a part of what uses its result.
         "-fno-tree-ter",
-        # A helper inlined into the kernel leaves the kernel's own line beside it; templates are not declared inline.
+        # A helper inlined into the kernel leaves the kernel's own line next to it; templates are not declared inline.
         "-finline-small-functions",
         *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
         "-fsanitize=alignment,bounds",

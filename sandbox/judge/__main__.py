@@ -38,7 +38,7 @@ def main() -> None:
         device, baseline = start(sys.argv[1])
         ceilings = device.ceilings()
         _emit(facts, environment(device, ceilings))
-    except Exception as error:  # noqa: BLE001  whatever it is, anybody who asked for a judge has to be told
+    except Exception as error:  # noqa: BLE001  whatever it is, it has to be reported to the server
         traceback.print_exc()
         _emit(facts, wire.Broken(job_id="", message=f"the judge does not start: {type(error).__name__}: {error}"))
         return

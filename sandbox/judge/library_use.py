@@ -47,7 +47,7 @@ def evidence(
     problem: wire.ProblemSpec, artifact: bytes, subject: RunnerLink, *, hidden: bool, before: wire.Evidence | None
 ) -> wire.Evidence | None:
     """What there is to say; None where the problem does not ask. The runner's last placement is launched once more. hidden: it is a hidden
-    workload's, and of that no name is told, for the runner makes them up: only whether there is one that is not known from before."""
+    workload's, and no name of it is reported, for the runner makes them up: only whether there is one that was not known before."""
     if problem.libraries is wire.Libraries.ALLOWED:
         return None
     imported, hints = from_symbols(artifact) if before is None else (before.imported, before.hints)
@@ -111,7 +111,7 @@ def _library_function(symbol: str) -> str | None:
 
 
 def _operator(name: str) -> str:
-    """`matmul` of `add_Tensor`'s kind: an operator's overload is told by what follows its last underscore and a capital letter."""
+    """`matmul` of `add_Tensor`'s kind: an operator's overload is recognised by what follows its last underscore and a capital letter."""
     return re.sub(r"_[A-Z]\w*$|_out$|_(?:int|dim|names|memory_format|dtype)$", "", name)
 
 

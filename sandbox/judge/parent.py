@@ -18,6 +18,6 @@ def end_with_parent(held: int) -> None:
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     hung_up = select.poll()
-    hung_up.register(held, 0)  # errors and the other end's closing are told unasked
+    hung_up.register(held, 0)  # errors and the other end's closing are always reported
     if hung_up.poll(0):
         os._exit(1)  # the parent died before the line above

@@ -105,8 +105,8 @@ def failure(error: Exception, device: Device) -> Answer:
     fault = error if isinstance(error, DeviceFault) else None
     try:
         device.synchronize()
-    except DeviceFault as told:
-        fault = told
+    except DeviceFault as reported:
+        fault = reported
     if fault is not None:
         return Answer(status=Status.DEVICE_FAULT, message=f"{fault.code}: {error}")
     message = f"{type(error).__name__}: {error}"

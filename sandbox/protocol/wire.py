@@ -867,7 +867,7 @@ class FindingOutcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"  # a cheat could pass, or a right kernel could not: the problem is refused
     WARNING = "warning"  # a wrong kernel could pass, and the problem is admitted all the same: it is somebody else's, or asks for no more
-    UNKNOWN = "unknown"  # nothing to be told here; the message says why
+    UNKNOWN = "unknown"  # cannot be determined here; the message says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

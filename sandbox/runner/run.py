@@ -1,7 +1,7 @@
 """The runner: the untrusted process that loads the artifact and launches it when the gate says go.
 
 Runs in a run box.  Has no reference, no expected values and no result channel.
-Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--device KIND] [--wait DIRECTORY]
+Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--import-device KIND] [--wait DIRECTORY]
 [--profile OUT | --profiler-range | --sanitize]`.
 """
 
@@ -89,8 +89,8 @@ def preload(arguments: list[str]) -> None:
 
         if torch.version.cuda is not None:
             import triton.testing  # noqa: F401
-    if "--device" in arguments:
-        devices.implementation(arguments[arguments.index("--device") + 1])
+    if "--import-device" in arguments:
+        devices.implementation(arguments[arguments.index("--import-device") + 1])
     gc.freeze()  # nor is all that looked at later
     gc.enable()
 

@@ -28,6 +28,7 @@ from tests.gpu.report import Report, Section
 from tests.gpu.test_examples import Example, all_examples
 from tests.gpu.test_exploits import complaints, problem_of
 from tests.harness.grading import Conditions, Graded, Grading, grader, usable_gpus
+from tools.bench_latency import lane_spans
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -152,7 +153,7 @@ async def test_lanes_grade_side_by_side(
     rates[lanes] = saturated_rate(ends, lanes)
     right = sum(each.is_one_of((job.expected,)) for each, job in zip(graded, jobs, strict=True))
     more = f"{rates[lanes] / rates[1]:.2f}" if 1 in rates else "-"
-    spans = [_lane_spans(each) for each in graded]
+    spans = [lane_spans(each.report.timeline, wire.Step.DEVICE) for each in graded]
     share = _seconds(spans, WORK) / (wall_s * lanes)
     section.table(
         *("lanes", "jobs", "wall time, s", "jobs a minute in all", "at saturation", "of one lane's"),
@@ -274,13 +275,6 @@ async def _until(host: Host, name: str, state: LaneState) -> float:
         while next(one.state for one in host.grading.fleet.lanes() if one.name == name) is not state:
             await asyncio.sleep(0.2)
     return time.monotonic() - begun
-
-
-def _lane_spans(graded: Graded) -> Sequence[wire.Span]:
-    """The steps of one grading from having the device on."""
-    spans = graded.report.timeline
-    taken = max((at for at, one in enumerate(spans) if one.step is wire.Step.DEVICE), default=len(spans))
-    return spans[taken + 1 :]
 
 
 def _seconds(spans: Sequence[Sequence[wire.Span]], steps: Sequence[wire.Step]) -> float:

@@ -202,7 +202,7 @@ async def test_the_ledger_keeps_what_is_not_told(settings, place, kernel, capsys
     async with telling(settings, place, kernel, capsys, competition=True) as (client, made, _):
         failed = [await client.get_submission(one.name) for one in made]
         failed = [one for one in failed if one.state == submission_pb2.SUBMISSION_STATE_FAILED]
-    assert len(failed) == 4 and all("more is not told in a competition" in one.error.message for one in failed)
+    assert len(failed) == 4 and all("the details are kept for its organisers" in one.error.message for one in failed)
     async with Ledger.open(settings.ledger_path) as ledger:
         kept = [(await ledger.get(one.name.removeprefix("submissions/"))).failure.message for one in failed]
     assert any(str(SIZE) in message for message in kept) if order == "fault" else any("KeyError" in message for message in kept)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from grader.model import Competition, Ranking, Score, ScoreKind, TieRule
-from grader.rules.leaderboard import Board, Entry, Standing, board, counted_before, ranked
+from grader.rules.leaderboard import Board, Entry, Standing, board, counted_before, progress, ranked
 from sandbox.protocol import wire
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -227,3 +227,35 @@ def test_a_frozen_board_leaves_out_what_was_made_since_even_ones_own() -> None:
     found = board(ONE_PROBLEM, standings, before=ONE_PROBLEM.freeze_time)
     assert [one.score.value for one in found.entries] == [2.0, 1.0]
     assert board(ONE_PROBLEM, standings).entries[0].score.value == 9.0
+
+
+@pytest.mark.parametrize("kind", list(ScoreKind))
+def test_progress_ends_with_the_entries_of_its_board(kind: ScoreKind) -> None:
+    """Each step is better than the one before; what the board leaves out is no step: another problem, device or rule, and the freeze."""
+    rng = random.Random(11)
+    competition = replace(COMPETITION, ranking=Ranking(score_kind=kind), rules={"a": "the rule"})
+    standings = [
+        standing(
+            f"u{rng.randrange(6)}",
+            rng.choice((1.0, 1.5, 2.0, 2.5)),
+            problem=rng.choice("ab"),
+            minute=rng.randrange(12),
+            submission_id=f"s{number}",
+            device=rng.choice(("NVIDIA H100", "NVIDIA H200")),
+            rule=rng.choice(("the rule", "the rule", "an earlier one")),
+        )
+        for number in range(300)
+    ]
+    found = board(competition, standings, problem_id="a", device="NVIDIA H200", before=START + timedelta(minutes=9))
+    steps = progress(competition, found, standings, [one.user for one in found.entries])
+    assert {one.user: (one.create_time, one.score.value) for one in found.entries} == {user: mine[-1] for user, mine in steps.items()}
+    assert max(map(len, steps.values())) > 1
+    for mine in steps.values():
+        times, values = zip(*mine, strict=True)
+        assert list(times) == sorted(times) and list(values) == sorted(set(values), reverse=kind is ScoreKind.TIME)
+
+
+def test_progress_is_of_the_users_asked_for() -> None:
+    """Nobody else's steps are returned; a user without an entry has none."""
+    found = board(ONE_PROBLEM, [standing("x", 2.0)])
+    assert progress(ONE_PROBLEM, found, [standing("x", 2.0), standing("y", 3.0)], ["x", "z"]) == {"x": ((START, 2.0),), "z": ()}

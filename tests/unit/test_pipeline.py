@@ -84,7 +84,12 @@ async def test_a_run_box_gets_the_gpu_of_its_lane(make, boxes) -> None:
     await graded(fleet, lease(device_kind="cuda:h100"))
     build, run = boxes.specs if boxes.specs[0].purpose is Purpose.BUILD else boxes.specs[::-1]
     assert build.gpu is None and (run.gpu.index, run.gpu.minor, run.gpu.uuid) == (1, H100.minor, H100.uuid)
-    assert run.limits.memory_bytes == fleet.profile.run_cuda.memory_bytes and run.argv[-4:] == ("--preload", "torch", "--device", "cuda")
+    assert run.limits.memory_bytes == fleet.profile.run_cuda.memory_bytes and run.argv[-4:] == (
+        "--preload",
+        "torch",
+        "--import-device",
+        "cuda",
+    )
 
 
 async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> None:
@@ -142,7 +147,7 @@ async def test_a_box_waits_on_its_gpu_while_the_kernel_is_built(make, boxes, jud
     first, second = (asyncio.ensure_future(graded(fleet, lease(name))) for name in ("s1", "s2"))
     await until(lambda: [spec.purpose for spec in boxes.open].count(Purpose.BUILD) == 2)
     await until(lambda: len(boxes.runs) == 2)
-    assert {spec.box_id: "--device" in spec.argv for spec in boxes.runs} == {"s1-1-run": True, "s2-1-run": True}
+    assert {spec.box_id: "--import-device" in spec.argv for spec in boxes.runs} == {"s1-1-run": True, "s2-1-run": True}
     boxes.builds.set()
     assert fold(await first).verdict == fold(await second).verdict
     assert [spec.box_id for spec in boxes.runs] == ["s1-1-run", "s2-1-run"]

@@ -47,7 +47,7 @@ DOF = 5  # of the noise
         (12, 60, 12, 0.009, 0.0045, 0.01, None),  # hypot(0.009, 0.0045) is over 0.01
         (13, 60, 13, 0.001, 0.0045, 0.01, None),  # no look
         (12, 60, 9, 0.001, 0.0045, 0.01, "width"),
-        (12, 60, 8, 0.001, 0.0045, 0.01, None),  # too few turns count
+        (12, 60, 0, 0.001, 0.0045, 0.01, None),  # too few turns count
         (18, 60, 14, 0.001, 0.0045, 0.01, "width"),
         (18, 60, 0, 0.001, 0.0045, 0.01, None),  # fewer than three quarters are quiet
         (28, 60, 28, 0.001, 0.0045, 0.005, "width"),

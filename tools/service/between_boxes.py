@@ -79,12 +79,12 @@ def nowait(at):
     return libc.syscall(ctypes.c_long(327), ctypes.c_long(descriptor), ctypes.byref(vector), *words)
 def core(at):
     found = ctypes.create_string_buffer(1)
-    told = libc.syscall(ctypes.c_long(27), ctypes.c_void_p(address + at), ctypes.c_size_t(4096), found)
-    return -1 if told < 0 else found.raw[0] & 1
+    result = libc.syscall(ctypes.c_long(27), ctypes.c_void_p(address + at), ctypes.c_size_t(4096), found)
+    return -1 if result < 0 else found.raw[0] & 1
 def stated(at):
     area, found = (ctypes.c_uint64 * 2)(at, 4096), (ctypes.c_uint64 * 5)()
-    told = libc.syscall(ctypes.c_long(451), ctypes.c_long(descriptor), area, found, ctypes.c_long(0))
-    return -1 if told < 0 else int(found[0] > 0)
+    result = libc.syscall(ctypes.c_long(451), ctypes.c_long(descriptor), area, found, ctypes.c_long(0))
+    return -1 if result < 0 else int(found[0] > 0)
 answers = {'preadv2': [], 'mincore': [], 'cachestat': [], 'major_faults': [], 'time': []}
 for number in range(count):
     at = number * step

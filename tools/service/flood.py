@@ -1,7 +1,7 @@
 """Floods a server with clients that have no key, and measures its memory and the calls of a user who has one.
 
 A quarter of the clients each opens: Health.Watch with the name of a service that is up to megabytes long; plain TCP connections that send
-nothing; halves of an HTTP header to the web port; and requests of reflection with a name as long. Whoever is refused comes again.
+nothing; halves of an HTTP header to the web port; and requests of reflection with a name as long. A client that is refused comes again.
 """
 
 from __future__ import annotations
@@ -225,9 +225,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    told = _parser().parse_args()
-    if told.attack:
+    given = _parser().parse_args()
+    if given.attack:
         raise_descriptor_limit()
-        asyncio.run(_attack(told.attack[0], int(told.attack[1]), told.clients, told.name_bytes, told.kinds))
+        asyncio.run(_attack(given.attack[0], int(given.attack[1]), given.clients, given.name_bytes, given.kinds))
         sys.exit(0)
     sys.exit(main())

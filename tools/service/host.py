@@ -111,7 +111,7 @@ class Process:
             self.kill()
 
     def log_tail(self) -> str:
-        """The end of its log, for whoever asks why it does not answer."""
+        """The end of its log, which may show why it does not answer."""
         return self._log.read_text("utf-8", "replace")[-2000:]
 
 

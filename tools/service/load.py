@@ -1,4 +1,4 @@
-"""How long Submit takes under load, beside open watches, and what the server's memory does.
+"""How long Submit takes under load, with open watches, and what the server's memory does.
 
     python -m tools.service.load [--seconds 600] [--rate 200] [--watches 1000] [--database URL] [--json]
 

@@ -31,11 +31,11 @@ from sandbox.protocol.job_pipes import READY
 
 CAPACITY = 4
 BUILDER_COUNT = 2  # where --builders says nothing: stubs need no cores
-HOLD = "stub: hold"  # a source with this in it is graded until it is cancelled, beside the others
+HOLD = "stub: hold"  # a source with this in it is graded until it is cancelled, in addition to the others
 HELD_MOST = 5000
 HELD_LEASE_S = 600.0  # no server has thousands of attempts under way, and none has their heartbeats
 ARTIFACT = bytes(1 << 20)  # as large as that of a small extension
-BOX_COMMAND = ("cat", "-")  # waits until it is killed, or until whoever started it is gone
+BOX_COMMAND = ("cat", "-")  # waits until it is killed, or until the process that started it is gone
 POOL_COMMAND = (*BOX_COMMAND, "-")  # the same, of a box that was started before there was a job for it
 POOL_COUNT = 2  # where --warm-boxes says nothing
 JUDGE_MODULE = "tools.service.stub_judge"

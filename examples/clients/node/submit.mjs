@@ -1,6 +1,6 @@
 // Hands a kernel in, follows it to its end, and prints the verdict.  Usage: node submit.mjs PROBLEM FILE
 // GRADER_SERVER: http://HOST:PORT of a server on this host (http://127.0.0.1:50551), or https://HOST:PORT. GRADER_KEY: the API key.
-// GRADER_CA: a file of authorities to trust beside the system's.
+// GRADER_CA: a file of authorities to trust in addition to the system's.
 // Exit code: 0 ACCEPTED, 1 another verdict, 2 the call was refused, 3 the grader failed.
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";

@@ -21,7 +21,7 @@ SEEN_LIMIT = 10_000
 
 
 def genuine(secret: str, headers: Mapping[str, str], body: bytes, now_s: float) -> bool:
-    """Whether whoever has the secret sent this, now."""
+    """Whether the sender has the secret and sent this now."""
     timestamp, signature = headers.get("X-Grader-Timestamp", ""), headers.get("X-Grader-Signature", "")
     if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now_s - int(timestamp[:12])) > TOLERANCE_S:
         return False
@@ -43,13 +43,13 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(length))
         if not genuine(self.secret, self.headers, body, time.time()):
             return self.answer(401)
-        told = json.loads(body)
-        if told["delivery_id"] not in self.seen:
-            self.seen[told["delivery_id"]] = None
+        delivery = json.loads(body)
+        if delivery["delivery_id"] not in self.seen:
+            self.seen[delivery["delivery_id"]] = None
             if len(self.seen) > SEEN_LIMIT:
                 self.seen.popitem(last=False)
-            submission = told["submission"]
-            print(told["event"], submission["name"], submission["state"], submission.get("report", {}).get("verdict", "-"), flush=True)
+            submission = delivery["submission"]
+            print(delivery["event"], submission["name"], submission["state"], submission.get("report", {}).get("verdict", "-"), flush=True)
         return self.answer(204)
 
     def answer(self, status: int) -> None:
@@ -58,7 +58,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing beside what arrived."""
+        """Nothing except what arrived."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which ledger a command is about: the options of the server that say so."""
+"""Which ledger a command is about: the server's options that name it."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def main() -> None:
             torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 2))
             # Memory that is not there is then an error in the reference, and not the end of some process.
             resource.setrlimit(resource.RLIMIT_DATA, (free_bytes(device), resource.RLIM_INFINITY))
-    except Exception as error:  # noqa: BLE001  whatever it is, anybody who asked has to be told
+    except Exception as error:  # noqa: BLE001  whatever it is, it has to be reported
         _say(statement, wire.Broken(job_id="", message=f"the device can't be used: {type(error).__name__}: {error}"))
         return
     for line in sys.stdin.buffer:

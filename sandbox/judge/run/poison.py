@@ -92,7 +92,7 @@ def but_right_nan(unwritten: torch.Tensor, output: torch.Tensor, reference: obje
     if output.dtype not in _NAN or not isinstance(reference, torch.Tensor) or not bool(unwritten.any()):
         return unwritten
     if (reference.shape, reference.dtype, reference.device) != (output.shape, output.dtype, output.device):
-        return unwritten  # which is told elsewhere
+        return unwritten  # the mismatch is reported elsewhere
     kind, nan, _ = _NAN[output.dtype]
     raw = output.view(kind)
     return unwritten & ~(reference.isnan() & ((raw == nan) | (raw == ALL_BITS)))

@@ -46,7 +46,7 @@ RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 QUIET_SHARE = 0.75  # of the turns taken; with fewer, all count
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
-ONCE_ABOVE_NS, COLD_ABOVE_NS = 1_000_000, 20_000_000  # what takes longer needs one of these launches; what takes still longer, none
+ONE_WARM_LAUNCH_NS, NO_WARM_LAUNCH_NS = 1_000_000, 20_000_000  # a kernel that takes longer gets one of these launches, or none
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
 NOTHING_SEEN = Look(quiet_count=0, widths=())
@@ -346,9 +346,9 @@ def merge_trials(trials: list[wire.Trial]) -> wire.Trial:
 
 def warm_count(clock: wire.Clock, launch_ns: int) -> int:
     """Launches before a run, of a kernel that takes launch_ns: the shorter, the more of its time is code of the host that may be cold."""
-    if clock is wire.Clock.HOST or launch_ns > COLD_ABOVE_NS:
+    if clock is wire.Clock.HOST or launch_ns > NO_WARM_LAUNCH_NS:
         return 0
-    return 1 if launch_ns > ONCE_ABOVE_NS else WARM_COUNT
+    return 1 if launch_ns > ONE_WARM_LAUNCH_NS else WARM_COUNT
 
 
 def timed(trusted: RunnerLink, bench: WorkloadContext, name: str, about_ns: int = 0) -> Run:

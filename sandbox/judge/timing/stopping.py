@@ -16,7 +16,6 @@ from functools import lru_cache
 from sandbox.protocol.wire import MeasurementEnd
 
 LOOKS = (12, 18, 28, 40, 60)  # turns taken
-COUNTING_LEAST = 9  # turns that count, three quarters of the first twelve
 LOOK_FACTOR = 1.1
 POCOCK_Z = 2.413  # five looks at 5 % in all (Pocock 1977)
 MISS_SHARE = 0.025  # on each side
@@ -49,8 +48,8 @@ class Width:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What is seen of a measurement. quiet_count: the turns that count; 0 where these are too few of those taken. widths: one for each
-    baseline; None where turns have no time."""
+    """What is seen of a measurement. quiet_count: the turns that count; 0 where they are fewer than three quarters of those taken, so at
+    the first look at least 9. widths: one for each baseline; None where turns have no time."""
 
     quiet_count: int
     widths: Sequence[Width | None]
@@ -60,7 +59,7 @@ def end_of(taken_count: int, limit: int, look: Look, precision: float, most: int
     """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. most: how many are
     ever taken."""
     widths = [one for one in look.widths if one is not None]
-    known = taken_count in LOOKS and look.quiet_count >= COUNTING_LEAST and 0 < len(widths) == len(look.widths)
+    known = taken_count in LOOKS and look.quiet_count > 0 and 0 < len(widths) == len(look.widths)
     if known and all(one.sampled <= target(precision, one.bias) for one in widths):
         return MeasurementEnd.FLOOR if any(one.total > precision * ROUNDING for one in widths) else MeasurementEnd.WIDTH
     if taken_count < limit:

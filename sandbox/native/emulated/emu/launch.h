@@ -102,7 +102,7 @@ struct Configured {
         using Call = decltype(call);
         Launch launch{name, [](const void* opaque) { (*static_cast<const Call*>(opaque))(); }, &call, grid, block, dynamic_bytes,
                       default_shared_bytes, cluster, cooperative};
-        // Who asks for more than every kernel may have must have said so for this one; only then is it worth asking.
+        // More than every kernel may have has to be requested for this kernel first; only then is it worth looking up.
         if (any_shared_limit_raised) launch.shared_limit = shared_limit_of(launch);
         if (any_cluster && cluster.x * cluster.y * cluster.z == 1) launch.cluster = cluster_of(launch);
         if (worker && worker->in_kernel() && launch_error(launch) != cudaSuccess) return;  // the error is the launching thread's

@@ -9,7 +9,7 @@
 
 namespace pybind11 __attribute__((visibility("hidden"))) {
 
-// Hidden, unlike pybind11's: types are told apart by name anyway, and no other library's functions shall stand in for these.
+// Hidden, unlike pybind11's: types are distinguished by name anyway, and no other library's functions may replace these.
 
 /// C++ names of Python's builtin exceptions.
 class builtin_exception : public std::runtime_error {
