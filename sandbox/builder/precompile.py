@@ -1,4 +1,4 @@
-"""Makes the headers of `sandbox/compilers/precompiled.py`, if they are not there; part of `make setup`."""
+"""Makes the headers and the object of `sandbox/compilers/precompiled.py`, if they are not there; part of `make setup`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def make(place: Path) -> str:
             kinds[precompiled.TORCH] = light_way
             _list_names(place, light_way)
         with ThreadPoolExecutor() as threads:
-            return "".join(threads.map(lambda name: _compile(place / name, kinds[name]), kinds))
+            device = threads.submit(_compile_device, place / precompiled.DEVICE_OBJECT)
+            return "".join(threads.map(lambda name: _compile(place / name, kinds[name]), kinds)) + device.result()
 
 
 def _list_names(place: Path, light_way: Headers) -> None:
@@ -85,7 +86,14 @@ def _macros(text: str) -> set[str]:
 def _compile(header: Path, headers: Headers) -> str:
     header.write_text(precompiled.TEXT[header.name], "utf-8")
     target = header.with_name(f"{header.name}{precompiled.COMPILED}")
-    command = [*gcc.compiler(), *gcc.flags(headers), "-c", "-x", "c++-header", str(header), "-o", str(target)]
+    return _run([*gcc.compiler(), *gcc.flags(headers), precompiled.WITH_OBJECT, "-c", "-x", "c++-header", str(header), "-o", str(target)])
+
+
+def _compile_device(target: Path) -> str:
+    return _run([*gcc.compiler(), *gcc.flags(Headers()), "-c", str(precompiled.device_source()), "-o", str(target)])
+
+
+def _run(command: Sequence[str]) -> str:
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     return ran.stderr if ran.returncode != 0 else ""
 

@@ -48,7 +48,8 @@ class ExtensionLanguage:
                 yield one
             else:
                 include_dirs = (*one.include_dirs, *self.extension.include_dirs, *self.flags.include_dirs)
-                yield dataclasses.replace(one, defines=self.flags.defines(one.defines), include_dirs=include_dirs)
+                defines, requested = self.flags.defines(one.defines), frozenset(self.flags.macros)
+                yield dataclasses.replace(one, defines=defines, include_dirs=include_dirs, requested_macros=requested)
 
     def libraries(self, device_kind: str) -> list[str]:
         """Those of a torch extension, and its own."""

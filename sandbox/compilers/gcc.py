@@ -20,9 +20,9 @@ TRANSLATED = "translated"
 class Emulated:
     """Compiles translated sources.
 
-    files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers may lie. sanitize: every
-    access is reported to the device's sanitizer. has_additions: the translation added second bodies (`block_loops.py`) or marks of local
-    variables (`local_variables.py`). plain: they are left out.
+    files: the sources as submitted; translated: what g++ reads in their stead; ready: where precompiled headers and their object may
+    lie. sanitize: every access is reported to the device's sanitizer. has_additions: the translation added second bodies
+    (`block_loops.py`) or marks of local variables (`local_variables.py`). plain: they are left out.
     """
 
     files: Path
@@ -50,7 +50,8 @@ class Emulated:
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++."""
-        return link_steps(objects, libraries, output, place)
+        shared = [] if self.sanitize else precompiled.objects(self.ready)
+        return link_steps([*objects, *shared], libraries, output, place)
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:

@@ -30,6 +30,7 @@ class Headers:
     include_dirs: searched in this order, after the device's own.
     defines: macros, as `NAME` or `NAME=VALUE`.
     missing: why an artifact can't be used though it was linked, in a sentence; None: it can.
+    requested_macros: names of those macros that the submission itself asks for.
     settles: whether a failed build's log proves that full headers would give an error too.
     settles_entry: whether an artifact without an entry would have none with full headers either.
     """
@@ -37,6 +38,7 @@ class Headers:
     name: str = ""
     include_dirs: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
+    requested_macros: frozenset[str] = frozenset()
     missing: Callable[[bytes], str | None] = nothing_missing
     settles: Callable[[str], bool] = nothing_settled
     settles_entry: bool = False

@@ -1,4 +1,4 @@
-"""Headers compiled beforehand change the time of a build and nothing else."""
+"""What is compiled beforehand changes the time of a build and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIGHT = Headers(name="light")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [pytest.param(EXTENSION, marks=pytest.mark.sampled(4), id="torch"), pytest.param(RAW, id="raw")])
-def test_an_object_has_the_same_functions_with_and_without(text: str, ready: Path, tmp_path: Path) -> None:
+def test_an_artifact_has_the_same_functions_with_and_without(text: str, ready: Path, tmp_path: Path) -> None:
     """g++ may write them in another order, no more. That the one was read is seen from what g++ says it read."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files/k.cu").write_text(text)
@@ -35,7 +35,7 @@ def test_an_object_has_the_same_functions_with_and_without(text: str, ready: Pat
     (tmp_path / "translated/k.cu").write_text(emulation.translate(text, "k.cu"))
     ways = list(torch_extension.headers_of({"k.cu": text}, tmp_path / "headers", "emulated")) if text == EXTENSION else [Headers()]
     assert isinstance(ways[0], Headers)
-    objects = {}
+    artifacts, sizes = {}, {}
     for name, place in (("with", ready), ("without", tmp_path / "nowhere")):
         (tmp_path / name).mkdir()
         compiler = gcc.Emulated(files=tmp_path / "files", translated=tmp_path / "translated", sources={"k.cu": text}, ready=place)
@@ -43,11 +43,15 @@ def test_an_object_has_the_same_functions_with_and_without(text: str, ready: Pat
         (step,) = compiler.compile("k.cu", 0, ways[0], tmp_path / name)
         ran = steps.run([step], tmp_path / name)
         assert ran.succeeded, ran.log
-        objects[name] = _symbols(tmp_path / name / steps.object_name(0))
+        sizes[name] = (tmp_path / name / steps.object_name(0)).stat().st_size
+        linked = steps.run(compiler.link([steps.object_name(0)], [], "artifact", tmp_path / name), tmp_path / name)
+        assert linked.succeeded, linked.log
+        artifacts[name] = _symbols(tmp_path / name / "artifact")
         read = steps.run([_that_names_what_it_reads(step)], tmp_path / name)
         assert any(line.startswith("! ") and line.endswith(".gch") for line in read.log.splitlines()) is (name == "with")
-    assert len(objects["with"]) > 10
-    assert objects["with"] == objects["without"]
+    assert len(artifacts["with"]) > 10
+    assert artifacts["with"] == artifacts["without"]
+    assert sizes["with"] < sizes["without"]  # the device is in an object of its own
 
 
 @pytest.mark.parametrize(
@@ -69,14 +73,42 @@ def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers
     for name in precompiled.TEXT:
         (tmp_path / f"{name}{precompiled.COMPILED}").touch()
     flags = precompiled.prefix(path, text, headers, tmp_path)
-    assert flags == ([] if taken is None else ["-include", str(tmp_path / taken)])
+    assert flags == ([] if taken is None else [precompiled.WITH_OBJECT, "-include", str(tmp_path / taken)])
     assert precompiled.prefix(path, text, headers, tmp_path / "nowhere") == []
 
 
+@pytest.mark.parametrize(
+    ("macro", "used"), [("TILE", True), ("_GLIBCXX_DEBUG", False), ("run_launch", False), ("fibers_", False), ("blockIdx", False)]
+)
+def test_a_macro_that_may_change_the_device_has_it_compiled_with_the_source(macro: str, used: bool, tmp_path: Path) -> None:
+    """The object was made without it: a container of another size, or a function of another name, would not fit."""
+    for name in precompiled.TEXT:
+        (tmp_path / f"{name}{precompiled.COMPILED}").touch()
+    flags = precompiled.prefix("k.cu", RAW, Headers(requested_macros=frozenset({"OTHER", macro})), tmp_path)
+    assert bool(flags) is used
+
+
+def test_a_source_that_renames_a_part_of_the_device_is_built_with_its_own(ready: Path, tmp_path: Path) -> None:
+    """With the flags of a usual build it runs; the control: linked with the object against all rules, it does not even load."""
+    macro = {"run_launch": "renamed"}
+    text = f'{RAW}#include <cstdio>\nint main() {{ float* x; cudaMalloc(&x, 4); solve(x); printf("%g", *x); }}\n'
+    (tmp_path / "k.cu").write_text(emulation.translate(text, "k.cu"))
+    defines = tuple(f"{name}={value}" for name, value in macro.items())
+    for requested, works in ((frozenset(macro), True), (frozenset[str](), False)):
+        headers = Headers(defines=defines, requested_macros=requested)
+        words = [*gcc.flags(headers), *precompiled.prefix("k.cu", text, headers, ready)]
+        command = ["g++", *words, "k.cu", "-x", "none", *precompiled.objects(ready), "-o", "program"]
+        built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (built.returncode == 0) is works, built.stderr
+        assert works or "undefined reference" in built.stderr
+        if works:
+            assert subprocess.run(["./program"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout == "1"
+
+
 def _symbols(path: Path) -> set[tuple[str, ...]]:
-    """Names and kinds; what a label of the compiler's own is called says nothing."""
-    listed = subprocess.run(["nm", "--format=posix", str(path)], capture_output=True, text=True, check=True).stdout
-    return {tuple(line.split()[:2]) for line in listed.splitlines() if not line.startswith(".L")}
+    """Names and kinds of what the artifact gives and wants; a copy of an inline function is there or not as g++ likes."""
+    listed = subprocess.run(["nm", "-D", "--format=posix", str(path)], capture_output=True, text=True, check=True).stdout
+    return {tuple(line.split()[:2]) for line in listed.splitlines() if line.split()[1] not in "WwVvu"}
 
 
 def _that_names_what_it_reads(step: steps.CompilerStep) -> steps.CompilerStep:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import emulation, sanitizer
+from sandbox.compilers import emulation, gcc, precompiled, sanitizer
+from sandbox.compilers.headers import Headers
 
 Build = Callable[..., Path]
 
@@ -16,8 +17,10 @@ def compile_emulated(source: Path, folder: Path, *flags: str) -> subprocess.Comp
     translated = folder / "translated" / source.name
     translated.parent.mkdir(exist_ok=True)
     translated.write_text(emulation.translate(source.read_text(), source.name))
-    includes = [f"-I{directory}" for directory in emulation.include_dirs()]
-    command = ["g++", *emulation.compile_flags(), *includes, str(translated), "-o", str(folder / "program"), *flags]
+    ready = precompiled.directory()
+    prefix = precompiled.prefix(source.name, source.read_text(), Headers(), ready)
+    objects = [word for path in precompiled.objects(ready) for word in ("-x", "none", path)]
+    command = ["g++", *gcc.flags(Headers()), *prefix, str(translated), *objects, "-o", str(folder / "program"), *flags]
     return subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False, timeout=120)
 
 

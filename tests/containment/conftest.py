@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import zlib
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,16 @@ def attempt(what, attack):
 
 
 GONE_S = 5.0
+ISOLATIONS = ("docker", "bubblewrap", "process")
+
+
+def pytest_itemcollected(item):
+    """Where both safe isolations are at hand, a test runs on one of them, and on the other one with the next commit."""
+    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    named = [one for one in params if one in ISOLATIONS]
+    if len(named) == 1 and shutil.which("bwrap") and shutil.which("docker"):
+        turn = zlib.crc32(item.nodeid.replace(named[0], "").encode()) + ISOLATIONS.index(named[0])
+        item.add_marker(pytest.mark.sampled(2, turn=turn))
 
 
 class Cage:

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include "emu/team.h"
+
 namespace cooperative_groups {
 
 class thread_block {

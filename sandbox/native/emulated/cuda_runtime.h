@@ -23,3 +23,6 @@
 #include "emu/device.h"
 #include "emu/launch.h"
 #include "emu/texture.h"
+#ifndef EMU_PRECOMPILED
+#include "emu/once.h"
+#endif

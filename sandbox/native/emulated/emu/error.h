@@ -133,15 +133,3 @@ inline cudaError_t cudaGetLastError() {
     if (code != cudaErrorLaunchFailure) emu::last_error = cudaSuccess;
     return code;
 }
-
-// What the runner calls around a launch: the last error as "name: text", which it clears; "" for none. See sandbox/native/cuda_error.cpp.
-extern "C" __attribute__((weak, used, visibility("default"))) const char* grader_take_cuda_error() {
-#ifdef EMU_SANITIZE
-    if (emu::sanitizer::report_unchecked) emu::sanitizer::report_unchecked();
-#endif
-    static EMU_THREAD_LOCAL char text[256];
-    cudaError_t code = cudaGetLastError();
-    if (code == cudaSuccess) return "";
-    snprintf(text, sizeof text, "%s: %s", cudaGetErrorName(code), cudaGetErrorString(code));
-    return text;
-}

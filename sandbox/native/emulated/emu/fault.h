@@ -63,11 +63,6 @@ inline void watch_faults() {
     (void)installed;
 }
 
-[[noreturn]] inline void trap(const char* what) {
-    fflush(stdout);
-    if (worker && worker->in_kernel()) describe_fault(what);
-    EMU_TELL(flush_findings());
-    abort();
-}
+[[noreturn]] void trap(const char* what);
 
 }  // namespace emu

@@ -47,26 +47,9 @@ struct KernelAttributes {
 inline std::vector<KernelAttributes> kernel_attributes;
 inline bool any_shared_limit_raised = false;
 
-inline size_t shared_limit_of(const Launch& launch) {
-    const char* kernel = probe([&] { launch.run_thread(launch.call); });
-    for (const KernelAttributes& entry : kernel_attributes)
-        if (entry.kernel == kernel) return entry.dynamic_shared_bytes > default_shared_bytes ? max_shared_bytes : default_shared_bytes;
-    return default_shared_bytes;
-}
-
-inline dim3 cluster_of(const Launch& launch) {
-    probed_cluster[0] = probed_cluster[1] = probed_cluster[2] = 1;
-    probe([&] { launch.run_thread(launch.call); });
-    return {probed_cluster[0], probed_cluster[1], probed_cluster[2]};
-}
-
-inline KernelAttributes& attributes_of(const void* function) {
-    const char* kernel = probe([&] { reinterpret_cast<void (*)()>(reinterpret_cast<uintptr_t>(function))(); });
-    for (KernelAttributes& entry : kernel_attributes)
-        if (entry.kernel == kernel) return entry;
-    kernel_attributes.push_back({kernel, default_shared_bytes});
-    return kernel_attributes.back();
-}
+size_t shared_limit_of(const Launch& launch);
+dim3 cluster_of(const Launch& launch);
+KernelAttributes& attributes_of(const void* function);
 
 }  // namespace emu
 

@@ -125,16 +125,6 @@ EMU_UNCHECKED void Worker::end_thread() {
     if (after_exit_) after_exit_(*this);
 }
 
-EMU_UNCHECKED Fiber* Worker::take_fiber() {
-    if (idle_.empty()) {
-        fibers_.push_back(std::make_unique<Fiber>(static_cast<unsigned>(fibers_.size()), &Worker::fiber_main));
-        return fibers_.back().get();
-    }
-    Fiber* fiber = idle_.back();
-    idle_.pop_back();
-    return fiber;
-}
-
 EMU_UNCHECKED void Worker::resume_next(Context& from) {
     if (ready_head_ != ready_tail_) {
         Thread* thread = ready_[ready_head_++ % max_threads];

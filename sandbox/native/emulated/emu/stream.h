@@ -69,11 +69,7 @@ enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureSta
 
 namespace emu EMU_HIDDEN {
 
-// Keeps work that is not done now: outlined, as it stands behind every call that has a stream.
-EMU_OUTLINE void keep(cudaStream_t stream, Work* work) {
-    if (worker && worker->in_kernel()) enqueue_on_device(stream, work);
-    else stream->capture->works.push_back(std::shared_ptr<Work>(work));
-}
+void keep(cudaStream_t stream, Work* work);  // is not done now
 
 template <class Function>
 void enqueue(cudaStream_t stream, Function function) {
