@@ -117,12 +117,13 @@ class RayWorkers:
 
     async def stop(self) -> None:
         """Wait for what comes back, remove the lanes as an operator would, and end the cluster."""
-        await asyncio.gather(*self._later)
-        if self._cluster is not None:
-            try:
+        try:
+            await asyncio.gather(*self._later)
+            if self._cluster is not None:
                 async with asyncio.timeout(LEAVE_S):
                     await asyncio.to_thread(ray_placement.remove, self.cluster.address, self._names)
-            finally:
+        finally:
+            if self._cluster is not None:
                 await asyncio.to_thread(self.cluster.close)
                 for left in self._directory.glob("grader-*/run-*"):  # of lost nodes, whose hosts would be started anew
                     sweep_outputs(left)

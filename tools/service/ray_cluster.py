@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import tempfile
 import time
 from contextlib import suppress
@@ -15,6 +16,8 @@ from tools.service import host
 
 STORE_BYTES = 80_000_000  # the least that Ray takes
 START_TRIES = 5  # Ray gives a node half a minute to start, and on a busy machine one can take longer
+HEAD_START_S = 60.0  # until a head listens that reads what it kept
+LOOK_S = 0.1
 
 
 class RayCluster:
@@ -52,6 +55,8 @@ class RayCluster:
     def add_node(self, **more: object) -> None:
         """Start one more. more: what Ray takes, such as num_gpus and labels."""
         for left in reversed(range(START_TRIES)):
+            if self._head_process().poll() is not None:
+                raise RuntimeError("Ray's head has ended, so no node can join it")
             try:
                 self._cluster.add_node(**{"num_cpus": 2, "object_store_memory": STORE_BYTES, **more})
                 return
@@ -96,8 +101,27 @@ class RayCluster:
         self._cluster.head_node.kill_gcs_server()
 
     def start_head(self) -> None:
-        """Start it again at the same address."""
-        self._cluster.head_node.start_gcs_server()
+        """Start it again at the same address; several times where it crashes over what it kept, as Ray 2.60 does at times."""
+        head = self._cluster.head_node
+        for _ in range(START_TRIES):
+            head.start_gcs_server()
+            if self._head_listens():
+                return
+            head.kill_gcs_server(check_alive=False)
+        raise RuntimeError(f"Ray's head ended {START_TRIES} times right after its start")
+
+    def _head_listens(self) -> bool:
+        """Whether it does before it ends, and within HEAD_START_S."""
+        name, _, port = self.address.rpartition(":")
+        until = time.monotonic() + HEAD_START_S
+        while self._head_process().poll() is None and time.monotonic() < until:
+            with suppress(OSError), socket.create_connection((name, int(port)), timeout=LOOK_S):
+                return True
+            time.sleep(LOOK_S)
+        return False
+
+    def _head_process(self) -> Any:
+        return self._cluster.head_node.all_processes["gcs_server"][0].process
 
     def close(self) -> None:
         """Kill all of it."""
