@@ -88,21 +88,33 @@ def test_a_macro_that_may_change_the_device_has_it_compiled_with_the_source(macr
     assert bool(flags) is used
 
 
-def test_a_source_that_renames_a_part_of_the_device_is_built_with_its_own(ready: Path, tmp_path: Path) -> None:
-    """With the flags of a usual build it runs; the control: linked with the object against all rules, it does not even load."""
-    macro = {"run_launch": "renamed"}
-    text = f'{RAW}#include <cstdio>\nint main() {{ float* x; cudaMalloc(&x, 4); solve(x); printf("%g", *x); }}\n'
-    (tmp_path / "k.cu").write_text(emulation.translate(text, "k.cu"))
-    defines = tuple(f"{name}={value}" for name, value in macro.items())
-    for requested, works in ((frozenset(macro), True), (frozenset[str](), False)):
-        headers = Headers(defines=defines, requested_macros=requested)
-        words = [*gcc.flags(headers), *precompiled.prefix("k.cu", text, headers, ready)]
-        command = ["g++", *words, "k.cu", "-x", "none", *precompiled.objects(ready), "-o", "program"]
-        built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (built.returncode == 0) is works, built.stderr
-        assert works or "undefined reference" in built.stderr
-        if works:
-            assert subprocess.run(["./program"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout == "1"
+SHARED = """#include <cstdio>
+__global__ void k(float* x) { __shared__ float s[64]; s[threadIdx.x] = threadIdx.x; __syncthreads(); x[threadIdx.x] = s[63 - threadIdx.x]; }
+int main() { float* x; cudaMalloc(&x, 256); k<<<4, 64>>>(x); printf("%d %g", int(cudaDeviceSynchronize()), x[3]); }
+"""
+
+
+def linked(macro: str, requested: frozenset[str], ready: Path, place: Path) -> subprocess.CompletedProcess[str]:
+    """Build `program` of SHARED with a macro, and with the object, as every artifact is."""
+    (place / "k.cu").write_text(emulation.translate(SHARED, "k.cu"))
+    headers = Headers(defines=(macro,), requested_macros=requested)
+    words = [*gcc.flags(headers), *precompiled.prefix("k.cu", SHARED, headers, ready)]
+    command = ["g++", *words, "k.cu", "-x", "none", *precompiled.objects(ready), "-o", "program"]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("macro", ["run_launch=renamed", "_GLIBCXX_DEBUG"])
+def test_a_source_that_changes_the_device_is_built_with_its_own(macro: str, ready: Path, tmp_path: Path) -> None:
+    """Under another name, or with containers of another size, which functions of the object would take for theirs."""
+    built = linked(macro, frozenset({macro.partition("=")[0]}), ready, tmp_path)
+    assert built.returncode == 0, built.stderr
+    assert subprocess.run(["./program"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout == "0 60"
+
+
+def test_without_the_rule_for_macros_a_part_of_the_device_is_missing(ready: Path, tmp_path: Path) -> None:
+    """The control: the source only declares what it has renamed."""
+    built = linked("run_launch=renamed", frozenset(), ready, tmp_path)
+    assert built.returncode != 0 and "undefined reference" in built.stderr
 
 
 def _symbols(path: Path) -> set[tuple[str, ...]]:

@@ -7,7 +7,8 @@
 #include "team.h"
 
 #ifdef EMU_DEVICE_OBJECT
-#define EMU_ONCE(how)
+// Weak: a source that has these functions itself, such as with other containers, comes first in the link and uses its own.
+#define EMU_ONCE(how) __attribute__((weak))
 #else
 #define EMU_ONCE(how) how
 #endif
