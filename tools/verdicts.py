@@ -1,6 +1,6 @@
 """Imports, checks and grades the material that a manifest lists, as a user does, and compares what became of it with what is expected.
 
-    python -m tools.verdicts MANIFEST DIR [--only 002,003] [--sandbox bubblewrap] [--device emulated]
+    python -m tools.verdicts MANIFEST DIR [--only 002,003] [--sandbox bubblewrap] [--device emulated] [--mode benchmark]
 
 `make seeds`, `make formats` and `make public` name the manifests in `tools/manifests`; paths in a manifest are below DIR. Exit code 1 where
 anything is not as expected.
@@ -32,6 +32,7 @@ from grader.views import formatting
 from tools.page import ROOT, facts, table_lines
 
 SET_HEADINGS = ("group", "problem set", "imported", "gradable", "refused", "as expected")
+TIME_HEADINGS = ("kernel", "workload", "certified", "do_bench in its process", "PyTorch", "speedup over PyTorch", "over torch.compile")
 HEADINGS = ("group", "kernel", "what its author says", "verdict", "reason", "time", "as expected")
 
 
@@ -118,6 +119,14 @@ class KernelFile:
         name = str(self.path.relative_to(top))
         return self.group, name, self.says, verdict, report.reason, f"{self.seconds:.1f} s", answer.strip()
 
+    def times(self, top: Path) -> Iterator[tuple[str, ...]]:
+        """A row for each workload that was timed, in the order of TIME_HEADINGS."""
+        for one in () if self.found is None else self.found.report.measurements:
+            eager = one.reported_baselines["eager"] if "eager" in one.reported_baselines else one.baselines["eager"]
+            ratios = {speedup.baseline: formatting.ratio(speedup) for speedup in one.speedups}
+            shown = (formatting.median(one.certified), formatting.median(one.reported), formatting.median(eager))
+            yield str(self.path.relative_to(top)), one.workload_id, *shown, ratios.get("eager", "-"), ratios.get("compile", "-")
+
     def _failure(self) -> str:
         return self.fault or "not graded" if self.found is None else f"{formatting.state_name(self.found)}: {self.found.error.message}"
 
@@ -131,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sandbox", default="auto", help="as of grader-cli submit; 'process' trusts all of it")
     parser.add_argument("--device", default="auto", help="as of grader-cli submit")
     parser.add_argument("--mode", default="test", choices=["test", "benchmark"])
+    parser.add_argument("--measure-s", type=float, metavar="S", help="as of grader-cli submit")
     asked = parser.parse_args(arguments)
     groups = [one for one in asked.only.split(",") if one]
     table = tomllib.loads(asked.manifest.read_text("utf-8"))
@@ -146,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paths = {one.problem: asked.directory / one.problem for one in kernels if "/" in one.problem}
         target = Target(state_dir=Path(state_dir), sandbox=asked.sandbox, device=asked.device, problem_dirs=tuple(paths.values()))
         if kernels:
-            asyncio.run(grade(target, kernels, paths, asked.mode))
+            asyncio.run(grade(target, kernels, paths, asked.mode, asked.measure_s))
     words = " ".join(sys.argv[1:] if arguments is None else arguments)
     sys.stdout.write("\n".join(page(sets, kernels, asked.directory, words)) + "\n")
     return 0 if all(one.as_expected for one in (*sets, *kernels)) else 1
@@ -192,22 +202,24 @@ def _command(*words: str) -> dict[str, Any]:
     return answer
 
 
-async def grade(target: Target, kernels: Sequence[KernelFile], paths: dict[str, Path], mode: str) -> None:
+async def grade(target: Target, kernels: Sequence[KernelFile], paths: dict[str, Path], mode: str, measure_s: float | None) -> None:
     """Grade one after the other, so that each one's time is its own."""
     async with connect(target, Need.GRADE) as client:
         for one in kernels:
             begun = time.monotonic()
             try:
-                one.found = await _graded(client, one, paths, mode)
+                one.found = await _graded(client, one, paths, mode, measure_s)
             except GraderError as error:
                 one.fault = str(error)
             one.seconds = time.monotonic() - begun
             sys.stderr.write(f"{one.group} {one.path.name}: {' '.join(one.row(one.path.parent)[3:5])} ({one.seconds:.1f} s)\n")
 
 
-async def _graded(client: GraderClient, kernel: KernelFile, paths: dict[str, Path], mode: str) -> submission_pb2.Submission:
+async def _graded(
+    client: GraderClient, kernel: KernelFile, paths: dict[str, Path], mode: str, measure_s: float | None
+) -> submission_pb2.Submission:
     problem, _ = problem_at(str(paths[kernel.problem])) if kernel.problem in paths else (kernel.problem or None, None)
-    order = SubmitOptions(files=(kernel.path,), problem=problem, language="", entry="", device_kind="", mode=mode)
+    order = SubmitOptions(files=(kernel.path,), problem=problem, language="", entry="", device_kind="", mode=mode, measure_s=measure_s)
     made = await client.submit(build_submission(sources.read(order.files, problem), order))
     async for _ in client.watch(made.name):
         pass
@@ -222,6 +234,8 @@ def page(sets: Sequence[ProblemSet], kernels: Sequence[KernelFile], top: Path, w
         lines += ["", *table_lines(SET_HEADINGS, [one.row(top) for one in sets])]
     if kernels:
         lines += ["", *table_lines(HEADINGS, [one.row(top) for one in kernels])]
+    if timed := [row for one in kernels for row in one.times(top)]:
+        lines += ["", "Times, medians.", "", *table_lines(TIME_HEADINGS, timed)]
     notes = [note for one in sets for note in one.notes()]
     notes += [f"- {one.path.name}: {remark}" for one in kernels if one.found is not None for remark in one.found.report.build.remarks]
     if notes:

@@ -22,6 +22,7 @@ import pytest_asyncio
 from grader.dispatch.gpus import Gpu
 from grader.isolation.container import STATE_LABEL
 from grader.model import Verdict
+from grader.server.wiring import WARM_MORE
 from tests.exploits.attack_files import PROBLEM, PROBLEMS
 from tests.gpu.report import Report
 from tests.harness.grading import BUILDER_COUNT, Graded, Grading, grader, usable_gpus
@@ -31,6 +32,7 @@ from tests.honest.kernel_files import HERE as HONEST
 LOCKS = Path(tempfile.gettempdir()) / f"grader-gpu-tests-{os.geteuid()}"
 HIDDEN = (PROBLEM, PROBLEMS, HONEST / "problems")  # from boxes
 RUNNER = b"'sandbox.runner.run'"  # as the command line of a box has it
+STARTED_S = 30.0  # until a box that starts either waits or has ended
 BOX_PROGRAMS = (RUNNER, b"'sandbox.builder.build'")
 
 GradedAhead = Mapping[str, asyncio.Task[Graded]]  # by the id of the case
@@ -74,8 +76,10 @@ def gpu(maybe_gpu: Gpu | None) -> Gpu:
 async def grading(request: pytest.FixtureRequest, device: str, maybe_gpu: Gpu | None, gpu_report: Report) -> AsyncIterator[Grading]:
     """A fleet on the first GPU, with the isolation that --gpu-isolation names."""
     isolation, lanes = request.config.getoption("gpu_isolation"), () if maybe_gpu is None else (0,)
+    asked = request.config.getoption("gpu_warm_boxes")
+    warm_count = asked if asked is not None else 0 if maybe_gpu is None else 1 + WARM_MORE
     with secret_in_environment(), nullcontext() if maybe_gpu is None else one_at_a_time(maybe_gpu.uuid):
-        async with grader(isolation=isolation, lanes=lanes, hidden=HIDDEN, device=device) as made:
+        async with grader(isolation=isolation, lanes=lanes, hidden=HIDDEN, device=device, warm_count=warm_count) as made:
             gpu_report.describe(await made.environment())
             yield made
 
@@ -149,6 +153,16 @@ async def graded_ahead(
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def left_boxes(grading: Grading) -> int:
+    """How many boxes a fleet without a job has besides those that wait for one. A box that starts meanwhile is waited for."""
+    end = time.monotonic() + STARTED_S
+    while True:
+        left = await asyncio.to_thread(boxes, grading.state_id) - grading.fleet.warm().waiting_count
+        if left == 0 or time.monotonic() > end:
+            return left
+        await asyncio.sleep(0.5)
 
 
 def boxes(state_id: str) -> int:

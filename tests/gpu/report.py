@@ -270,6 +270,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gpu-measure-s", type=float, metavar="S", help="seconds of measuring for each workload; each test has its own default"
     )
+    group.addoption(
+        "--gpu-warm-boxes", type=int, metavar="N", help="boxes that wait for a job; by default as many as a server with one GPU has"
+    )
     group.addoption("--gpu-commit", help="the commit that the page names, where the tree is no git repository")
 
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from grader.dispatch.gpus import Gpu
 from grader.model import Problem
 from sandbox.protocol import wire
-from tests.gpu.conftest import GradedAhead, boxes, cases_of, count_of, graded_ahead, nvml_memory
+from tests.gpu.conftest import GradedAhead, cases_of, count_of, graded_ahead, left_boxes, nvml_memory
 from tests.gpu.kernels import files
 from tests.gpu.report import Section
 from tests.gpu.test_examples import all_examples
@@ -97,7 +97,7 @@ async def look(grading: Grading, maybe_gpu: Gpu | None, section: Section) -> Asy
         async def looked(when: str) -> tuple[float, int]:
             await grading.environment()  # waits for the check that follows the last job
             await asyncio.sleep(1)  # for the processes of its box to be reaped
-            found = (memory() / 2**20, boxes(grading.state_id))
+            found = (memory() / 2**20, await left_boxes(grading))
             section.table("when", "GPU memory in use, MiB", "boxes").add(when, f"{found[0]:.0f}", found[1])
             return found
 
