@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from grader import devices
+from grader.installation import installed_version
 from grader.isolations import choices
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
@@ -152,14 +153,6 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
     add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
     add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
     add("--log-level", choices=("debug", "info", "warning", "error"), help="the lowest level that is logged (info)")
-
-
-def installed_version() -> str:
-    """Of the package; "unknown" where it is not installed."""
-    try:
-        return metadata.version("grader")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 if __name__ == "__main__":

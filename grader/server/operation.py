@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 import structlog
@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError
+from grader.installation import installed_version
 from grader.ledger import Ledger
 from grader.model import Competition, DeviceDemand, QueueDepth
 from grader.observability.observer import LaneState, Observer, Observers
@@ -49,7 +50,7 @@ class ServerTelemetry:
         self._settings = settings
         self._tracing = tracing(settings.trace)
         # Nobody could read metrics without the port; prometheus-client is imported only with it.
-        self._metrics = import_module("grader.observability.metrics").Metrics(version=metadata.version("grader")) if settings.web else None
+        self._metrics = import_module("grader.observability.metrics").Metrics(version=installed_version()) if settings.web else None
         self.observer: Observer = Observers([one for one in (self._metrics, self._tracing) if one is not None])
         self.web_address = ""
         self._not_serving = STARTING

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import CallRefused, SettingsInvalid
+from grader.installation import installed_version
 from grader.ledger import Ledger
 from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
@@ -103,7 +104,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
     competitions = Competitions.load(settings.competitions, problems)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
-        name = connection_name(metadata.version("grader"), socket.gethostname(), settings.listen)
+        name = connection_name(installed_version(), socket.gethostname(), settings.listen)
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
         door = await security_for(settings, ledger.keys, lambda code: competitions.of_registration_code(code, ledger.now()) is not None)
         provider = identity_provider(settings)

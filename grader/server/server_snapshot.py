@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import structlog
 
 from grader.artifacts.store import write_whole
 from grader.config import Settings
+from grader.installation import installed_version
 from grader.observability.observer import LaneNow, LaneState
 from grader.server.lock import lock_holder
 
@@ -95,7 +95,7 @@ class SnapshotWriter:
         self._now = ServerSnapshot(
             host=socket.gethostname(),
             process_id=os.getpid(),
-            version=metadata.version("grader"),
+            version=installed_version(),
             address=address,
             web_address=web_address,
             start_time=now,

@@ -69,13 +69,13 @@ __global__ void types(uint32_t* out) {
     for (float x : f) out[n++] = T(x).__x;
     out[n++] = T(300).__x, out[n++] = T(-7ll).__x, out[n++] = T(250u).__x, out[n++] = T(0.1).__x, out[n++] = T(__float2half(2.3f)).__x, out[n++] = T(__float2bfloat16(2.3f)).__x;
     T2 two(make_float2(1.5f, -2.25f));
-    float2 back = float2(two);
+    float2 back = two.operator float2();
     out[n++] = two.__x, out[n++] = __float_as_uint(back.x), out[n++] = __float_as_uint(back.y);
     out[n++] = T2(__floats2half2_rn(3.3f, 0.7f)).__x, out[n++] = T2(__floats2bfloat162_rn(3.3f, 0.7f)).__x;
     __half2 pair = __half2(two);
     out[n++] = __half_as_ushort(__low2half(pair)), out[n++] = __half_as_ushort(__high2half(pair));
     T4 four(make_float4(1.0f, 2.0f, -3.0f, 500.0f));
-    float4 wide = float4(four);
+    float4 wide = four.operator float4();
     out[n++] = four.__x, out[n++] = __float_as_uint(wide.z), out[n++] = __float_as_uint(wide.w);
     out[n++] = sizeof(T) + sizeof(T2) * 16 + sizeof(T4) * 256;
     out[n] = 0xffffffffu;

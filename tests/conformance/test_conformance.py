@@ -42,7 +42,7 @@ def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
     """A program that only the emulated device accepts would prove nothing."""
     lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []
     nested = ["-rdc=true"] if "-rdc=true" in source.read_text() else []
-    command = [str(NVCC), "-std=c++17", "-arch=sm_90", "-w", *lambdas, *nested, "-c", str(source), "-o", str(tmp_path / "object.o")]
+    command = [str(NVCC), "-std=c++20", "-arch=sm_90", "-w", *lambdas, *nested, "-c", str(source), "-o", str(tmp_path / "object.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if "curand" in source.name and "curand_kernel.h: No such file" in done.stderr:
         pytest.skip("this toolkit is without cuRAND")

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,13 @@ def test_the_gpu_prints_what_the_emulated_device_prints(source: Path, suite: Sui
     excuse = suite.excuse(name)
     if excuse is not None and not suite.same[name]:
         pytest.skip(f"other lines here: {excuse}")
-    assert said == (0, "", source.with_suffix(".expected").read_text())
+    assert suite.same[name], f"exit code {done.returncode}\n{done.stderr}\n{differences(source, done.stdout)}"
+
+
+def differences(source: Path, printed: str) -> str:
+    """The lines that the GPU printed and the emulated device does not, and the other way round."""
+    expected = source.with_suffix(".expected").read_text().splitlines()
+    return "\n".join(unified_diff(expected, printed.splitlines(), "emulated", "gpu", lineterm="", n=1))
 
 
 def capability_of(uuid: str) -> tuple[int, int]:
