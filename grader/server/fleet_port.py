@@ -38,6 +38,7 @@ OPTIONS = (
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_concurrent_streams", 4),
 )
+SOCKET_NODE = "local"  # of all workers on a unix socket; one with a --name is local/NAME each time it joins, so that a cordon holds
 Context = grpc.aio.ServicerContext[Any, Any]
 
 log = structlog.get_logger()
@@ -61,6 +62,8 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
             if NODE.fullmatch(hello.instance) is None:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the worker's --name is not a plain name")
             node = f"{node}/{hello.instance}"
+        elif self._certificates is None:
+            node = f"{node}-{next(self._numbers)}"
         try:
             worker = self._fleet.join(node, hello.standing)
         except ProtocolViolation as error:
@@ -91,7 +94,7 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
 
     async def _node(self, context: Context) -> str:
         if self._certificates is None:
-            return f"local-{next(self._numbers)}"
+            return SOCKET_NODE
         node = self._certified(self._certificates, context)
         if node is None:
             text = "this certificate is not, or no longer, that of a worker; make one with `grader-server admin workers add NODE`"

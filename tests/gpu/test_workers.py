@@ -94,7 +94,7 @@ async def fleet(request: pytest.FixtureRequest, device: str) -> AsyncIterator[Fl
         first = stack.enter_context(start(devices, gpus, place, join, sandbox))
         await asyncio.to_thread(server.until, "worker_joined", len(devices))
         async with GraderClient(address) as client:
-            yield Fleet(client=client, state_dir=state_dir, devices=devices, worker=f"local-1/{first}")
+            yield Fleet(client=client, state_dir=state_dir, devices=devices, worker=f"local/{first}")
 
 
 @contextmanager

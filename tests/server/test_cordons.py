@@ -97,6 +97,15 @@ async def test_every_lane_of_a_running_server_is_listed_with_its_state(settings,
     assert command("list")[1].startswith("no server runs on")
 
 
+async def test_a_name_that_no_lane_has_is_cordoned_with_a_warning(settings, command) -> None:
+    """It may be a worker that joins later, or a typing error."""
+    lanes = (LaneNow(name="local/gpu-0/cuda:0", state=LaneState.FREE),)
+    async with serving(settings, fakes.wiring(None, lanes=lambda: lanes)):
+        for name, unknown in (("local/gpu-0/cuda:0", False), ("local/gpu-0", False), ("local/gpu-1", True), ("local/gpu", True)):
+            code, said = await asyncio.to_thread(command, "cordon", name)
+            assert code == 0 and ("No lane has this name now" in said) is unknown
+
+
 async def test_a_running_server_looks_at_a_quarantined_lane_once_for_each_request(settings, command, monkeypatch) -> None:
     """Requests of an earlier server are not its own. The command refuses what is not there or not quarantined."""
     monkeypatch.setattr(operation, "LOOK_S", 0.02)

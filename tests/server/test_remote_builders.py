@@ -122,7 +122,7 @@ async def test_a_builder_builds_for_a_worker(fleet, address) -> None:
     async with inside(address, builder(), instance="b") as there, grading(address, fleet, lease("accept")) as worker:
         asked = (await there.heard()).build
         assert build_asked(asked) == build_input(lease("accept"), fakes.ENVIRONMENT) and asked.user == lease("accept").submission.new.user
-        assert fleet.builders() == (BuilderNow(name="local-1/b", capacity=2, building=1, takes=True),)
+        assert fleet.builders() == (BuilderNow(name="local/b", capacity=2, building=1, takes=True),)
         for one in build_pieces(asked.number, MADE):
             await there.say(build_piece=one)
         assert await received(worker) == MADE

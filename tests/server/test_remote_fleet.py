@@ -392,7 +392,7 @@ async def test_a_worker_is_not_read_while_nobody_takes_its_facts(fleet, address)
 async def test_several_workers_of_one_host_have_names(address, fleet, files) -> None:
     """Each with its own devices; a name that would be a path is refused."""
     async with inside(address, instance="gpu-0"), inside(address, instance="gpu-1"):
-        assert {worker.node for worker in fleet._workers.values()} == {"local-1/gpu-0", "local-2/gpu-1"} and fleet.capacity() == 4
+        assert {worker.node for worker in fleet._workers.values()} == {"local/gpu-0", "local/gpu-1"} and fleet.capacity() == 4
     async with attached(address, instance="../x") as worker:
         code, details = await worker.refusal()
     assert code is grpc.StatusCode.INVALID_ARGUMENT and "--name" in details
@@ -520,12 +520,16 @@ async def test_a_cordoned_worker_ends_what_it_has_and_gets_nothing_more(fleet, a
 
 
 async def test_a_cordon_holds_for_a_worker_that_joins_later(fleet, address) -> None:
-    """As when it is restarted by what supervises it; a node's name is meant with all its workers."""
-    fleet.cordon({"local-1"})
+    """As when it is restarted by what supervises it, after others have joined; a node's name is meant with all its workers."""
     lanes = [fleet_pb2.Lane(name="cuda:0", state="FREE")]
-    async with inside(address, standing("cuda", lanes=lanes), instance="gpu-0"):
-        assert (fleet.capacity(), fleet.ready_kinds()) == (0, ())
-        assert fleet.lanes() == (LaneNow(name="local-1/gpu-0/cuda:0", state=LaneState.CORDONED),)
+    for name in ("local", "local/gpu-0"):
+        fleet.cordon({name})
+        for _ in range(2):
+            async with inside(address, standing("cuda", lanes=lanes), instance="gpu-0"):
+                assert (fleet.capacity(), fleet.ready_kinds()) == (0, ())
+                assert fleet.lanes() == (LaneNow(name="local/gpu-0/cuda:0", state=LaneState.CORDONED),)
+    async with inside(address, standing("cuda", lanes=lanes), instance="gpu-1"):
+        assert fleet.capacity() > 0
 
 
 async def test_a_worker_is_told_which_of_its_lanes_are_cordoned(fleet, address) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
-from grader.observability.observer import LaneState
+from grader.observability.observer import LaneNow, LaneState
 from grader.server.commands.text_table import aligned
 from grader.server.cordons import NAME, Cordons
 from grader.server.recheck_requests import RecheckRequests
-from grader.server.server_snapshot import running_server
+from grader.server.server_snapshot import ServerSnapshot, running_server
 from grader.server.settings_given import misused, say
 
 PROGRAM = "grader-server admin lanes"
@@ -38,6 +38,9 @@ def main(arguments: Sequence[str]) -> int:
         if words.word == "cordon":
             cordons.add(words.name)
             say(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
+            running = running_server(settings)
+            if running is not None and not _named(running, words.name):
+                say(f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names")
             return 0
         if not cordons.remove(words.name):
             return misused(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
@@ -65,7 +68,7 @@ def _recheck(settings: Settings, name: str) -> int:
     running = running_server(settings)
     if running is None:
         return misused(PROGRAM, f"no server runs on {settings.state_dir}; a server that starts quarantines nothing before it has looked")
-    found = [one for one in running.lanes if name == one.name or one.name.startswith(f"{name}/")]
+    found = _named(running, name)
     if not found:
         return misused(PROGRAM, f"there is no lane or worker {name} now; `{PROGRAM} list` shows which there are")
     ill = [one.name for one in found if one.state is LaneState.QUARANTINED]
@@ -74,6 +77,11 @@ def _recheck(settings: Settings, name: str) -> int:
     RecheckRequests(settings.rechecks_path).add(name)
     say(f"the server looks at {', '.join(ill)} within seconds. What it finds is shown by: {PROGRAM} list")
     return 0
+
+
+def _named(running: ServerSnapshot, name: str) -> list[LaneNow]:
+    """The lane of this name, or the lanes of the worker of this name."""
+    return [one for one in running.lanes if name == one.name or one.name.startswith(f"{name}/")]
 
 
 def parser() -> argparse.ArgumentParser:

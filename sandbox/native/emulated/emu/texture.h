@@ -57,7 +57,7 @@ inline cudaError_t describe_linear(Texture& texture, const cudaResourceDesc& res
     texture.dimensions = 0;
     texture.size[0] = linear.sizeInBytes / texture.format.bytes();
     texture.size[1] = texture.size[2] = 1;
-    return texture.size[0] && texture.size[0] <= max_texture_1d_linear ? cudaSuccess : cudaErrorInvalidValue;
+    return texture.size[0] <= max_texture_1d_linear ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 inline cudaError_t describe_pitched(Texture& texture, const cudaResourceDesc& resource) {

@@ -114,8 +114,13 @@ EMU_UNCHECKED Texel filter_texels(const Texture& texture, const TextureAxis (&ax
         Texel texel = texel_at(texture, at[0], at[1], at[2], caller);
         for (unsigned channel = 0; channel < 4; ++channel) sums[channel] += share * double{bit_cast<float>(texel.words[channel])};
     }
+    // A filter of unsigned bytes gives 16 bits behind the point: half of 51/255 is 6554/65535.
+    bool bytes = texture.format.bits == 8 && texture.format.kind == cudaChannelFormatKindUnsigned;
     Texel result;
-    for (unsigned channel = 0; channel < 4; ++channel) result.words[channel] = bit_cast<uint32_t>(static_cast<float>(sums[channel]));
+    for (unsigned channel = 0; channel < 4; ++channel) {
+        double sum = bytes ? floor(sums[channel] * 65535 + 0.5) / 65535 : sums[channel];
+        result.words[channel] = bit_cast<uint32_t>(static_cast<float>(sum));
+    }
     return result;
 }
 
@@ -142,6 +147,8 @@ EMU_OUTLINE Texel fetch_texture(cudaTextureObject_t handle, unsigned dimensions,
     const float coordinates[3] = {x, y, z};
     TextureAxis axes[3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
     for (unsigned axis = 0; axis < dimensions; ++axis) axes[axis] = texture_axis(texture, axis, coordinates[axis]);
+    // The filter of tex1D reads a row of height 1 at y = 0, half of which is the border where the second address mode has one.
+    if (dimensions == 1) axes[1] = texture_axis(texture, 1, 0);
     if (texture.how.filterMode == cudaFilterModeLinear) return filter_texels(texture, axes, __builtin_return_address(0));
     return texel_at(texture, axes[0].first, axes[1].first, axes[2].first, __builtin_return_address(0));
 }
