@@ -74,7 +74,7 @@ class Profile:
     run_cuda: Limits
     load_s: float
     measure_s: float
-    practice_s: float = 1.5  # for all workloads of a benchmark on the emulated device together
+    practice_s: float = 1.5  # for all workloads together, on the emulated device; in each process of a ranked submission
     precision: float = 0.01
     ranked_precision: float = 0.005
     sweep_measure_s: float = 2.0
@@ -104,13 +104,13 @@ class MeasurementSettings:
 
     @classmethod
     def of(cls, new: NewSubmission, problem: wire.ProblemSpec, profile: Profile, *, on_gpu: bool) -> MeasurementSettings:
-        """As the submission asks, where that is allowed (`grader/intake/precision.py`); else as the profile says. A benchmark on the
-        emulated device is practice, and short."""
+        """As the submission asks, where that is allowed (`grader/intake/precision.py`); else as the profile says. On the emulated
+        device all times are practice, and short."""
         ranked = new.mode is wire.Mode.RANKED
         precision, measure_s = (None, None) if ranked else (new.precision, new.measure_s)
         if measure_s is None:
             measure_s = profile.measure_s
-            if new.mode is wire.Mode.BENCHMARK and not on_gpu:
+            if new.mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED) and not on_gpu:
                 measure_s = min(measure_s, profile.practice_s / max(1, sum(not one.hidden for one in problem.workloads)))
         return cls(measure_s=measure_s, precision=precision or (profile.ranked_precision if ranked else profile.precision))
 
