@@ -44,6 +44,11 @@ def test_a_lane_is_cordoned_listed_and_uncordoned(command, path) -> None:
     assert json.loads(command("list", "--json")[1]) == {"running": False, "lanes": [], "cordoned": ["gpu-1/cuda:0"]}
 
 
+def test_the_state_directory_is_named_before_or_behind_the_word(settings, command, capsys) -> None:
+    assert command("cordon", "gpu-2")[0] == 0
+    assert admin_lanes.main(["list", "--state-dir", str(settings.state_dir)]) == 0 and "cordoned: gpu-2" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["", "../x y", "GPU", "a" * 201, "/cuda:0"])
 def test_what_can_be_no_name_is_refused(command, path, name) -> None:
     code, said = command("cordon", name)

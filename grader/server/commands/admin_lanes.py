@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from grader.config import Settings, state_directory
 from grader.observability.observer import LaneNow, LaneState
+from grader.server.commands.ledger_options import state_dir_option
 from grader.server.commands.text_table import aligned
 from grader.server.cordons import NAME, Cordons
 from grader.server.recheck_requests import RecheckRequests
@@ -88,20 +88,21 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog=PROGRAM,
+        parents=[state_dir_option()],
         description="Shows lanes, and takes lanes and workers out of service. A running server follows within seconds. What is cordoned "
         "stays so after restarts.",
         epilog="A NAME is a lane as `list` and /metrics show it (cuda:0, or gpu-1/cuda:0 at a worker), or a worker (gpu-1).",
     )
-    made.add_argument("--state-dir", type=Path, metavar="DIR", help="the server's ($GRADER_STATE_DIR, or the user's state directory)")
+    where = state_dir_option(again=True)
     words = made.add_subparsers(dest="word", required=True)
-    cordon = words.add_parser("cordon", help="let it end what it has, and give it nothing more")
+    cordon = words.add_parser("cordon", parents=[where], help="let it end what it has, and give it nothing more")
     cordon.add_argument("name", metavar="NAME", help="a lane or a worker")
-    uncordon = words.add_parser("uncordon", help="give it work again")
+    uncordon = words.add_parser("uncordon", parents=[where], help="give it work again")
     uncordon.add_argument("name", metavar="NAME")
     recheck = words.add_parser(
-        "recheck", help="look at its quarantined device now, and not after five minutes; a device that is well works again"
+        "recheck", parents=[where], help="look at its quarantined device now, and not after five minutes; a device that is well works again"
     )
     recheck.add_argument("name", metavar="NAME", help="a lane or a worker")
-    list_ = words.add_parser("list", help="list every lane of the running server with its state, and what is cordoned")
+    list_ = words.add_parser("list", parents=[where], help="list every lane of the running server with its state, and what is cordoned")
     list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
     return made

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
+from grader.server.commands.ledger_options import state_dir_option
 from grader.server.fleet_certificates import NODE, VALID, FleetCertificates
 from grader.server.settings_given import misused, say
 
@@ -42,13 +43,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog=PROGRAM, description="Which hosts may join this server's fleet.")
-    made.add_argument("--state-dir", type=Path, metavar="DIR", help="the server's ($GRADER_STATE_DIR, or the user's state directory)")
+    made = argparse.ArgumentParser(prog=PROGRAM, parents=[state_dir_option()], description="Which hosts may join this server's fleet.")
+    where = state_dir_option(again=True)
     words = made.add_subparsers(dest="word", required=True)
-    add = words.add_parser("add", help="write a certificate for a host; an earlier one of it is not good any more")
+    add = words.add_parser("add", parents=[where], help="write a certificate for a host; an earlier one of it is not good any more")
     add.add_argument("node", metavar="NODE", help="the host's name in reports and metrics, such as gpu-1")
     add.add_argument("--out", type=Path, metavar="FILE", help="where to write it (NODE.pem)")
-    remove = words.add_parser("remove", help="revoke a host's certificate")
+    remove = words.add_parser("remove", parents=[where], help="revoke a host's certificate")
     remove.add_argument("node", metavar="NODE")
-    words.add_parser("list", help="list the hosts that may join")
+    words.add_parser("list", parents=[where], help="list the hosts that may join")
     return made
