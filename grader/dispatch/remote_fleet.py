@@ -348,6 +348,10 @@ class RemoteFleet:
             for one in self._builders.all()
         )
 
+    def has(self, node: str) -> bool:
+        """Whether a worker of this name is connected."""
+        return any(stream.node == node and not stream.gone for stream in self._streams())
+
     def _streams(self) -> list[WorkerStream]:
         return [*self._workers.values(), *self._builders.all()]
 

@@ -62,6 +62,10 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
             if NODE.fullmatch(hello.instance) is None:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the worker's --name is not a plain name")
             node = f"{node}/{hello.instance}"
+            # With a certificate the new one is let in instead: after a lost network the old one may seem to be there for a while.
+            if self._certificates is None and self._fleet.has(node):
+                text = f"a worker {hello.instance} is connected already; give each worker of this host a --name of its own"
+                await context.abort(grpc.StatusCode.ALREADY_EXISTS, text)
         elif self._certificates is None:
             node = f"{node}-{next(self._numbers)}"
         try:

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from grader import devices
-from grader.installation import installed_version
 from grader.isolations import choices
+from grader.server.installed_version import installed_version
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
 COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor", "rehearse")

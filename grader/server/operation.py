@@ -18,7 +18,6 @@ from grpc_health.v1 import health_pb2
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError
-from grader.installation import installed_version
 from grader.ledger import Ledger
 from grader.model import Competition, DeviceDemand, QueueDepth
 from grader.observability.observer import LaneState, Observer, Observers
@@ -26,6 +25,7 @@ from grader.observability.tracing import tracing
 from grader.server.connections import web_limits
 from grader.server.cordons import EVERY_LANE, Cordons
 from grader.server.grading import Grading
+from grader.server.installed_version import installed_version
 from grader.server.recheck_requests import RecheckRequests
 from grader.server.retention import Periods, retain
 from grader.server.server_snapshot import SnapshotWriter

@@ -24,7 +24,6 @@ from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import CallRefused, SettingsInvalid
-from grader.installation import installed_version
 from grader.ledger import Ledger
 from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
@@ -39,6 +38,7 @@ from grader.server.calls import CallsInterceptor
 from grader.server.connections import grpc_options, health_limits, stream_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.identity_provider import identity_provider
+from grader.server.installed_version import installed_version
 from grader.server.interceptors import ErrorInterceptor
 from grader.server.lock import state_lock, worker_prefix
 from grader.server.open_calls import KnownHealth, OpenCalls

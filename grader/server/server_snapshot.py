@@ -16,8 +16,8 @@ import structlog
 
 from grader.artifacts.store import write_whole
 from grader.config import Settings
-from grader.installation import installed_version
 from grader.observability.observer import LaneNow, LaneState
+from grader.server.installed_version import installed_version
 from grader.server.lock import lock_holder
 
 SIGN_OF_LIFE_S = 10.0  # between two writes where nothing changes

@@ -19,9 +19,9 @@ from grader.dispatch.build_messages import BuildReceived, build_asked, build_pie
 from grader.dispatch.lease_messages import lease_from_bytes
 from grader.errors import CallRefused, GraderFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
-from grader.installation import installed_version
 from grader.model import Lease
 from grader.server.grading import Grading
+from grader.server.installed_version import installed_version
 from sandbox.protocol import wire
 from sandbox.protocol.version import VERSION
 

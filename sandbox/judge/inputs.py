@@ -193,7 +193,7 @@ def _scaled(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, s
         chi = values.normal((3, *wanted.shape))
         drawn = drawn * torch.rsqrt(chi.square_().mean(0).clamp_min_(1e-3))
     scale = of.scale * 2.0 ** structure.uniform(-of.scale_spread, of.scale_spread)
-    drawn = drawn * scale + structure.uniform(-of.offset, of.offset) * scale
+    drawn = (drawn * scale).add_(structure.uniform(-of.offset, of.offset) * scale)
     _plant_needles(drawn, structure, of, scale)
     return drawn
 

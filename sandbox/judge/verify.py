@@ -19,8 +19,13 @@ from sandbox.protocol.gate import Answer, Status
 
 def expected(reference: Reference, drawn: list[torch.Tensor], problem: wire.ProblemSpec) -> list[torch.Tensor]:
     """The reference's outputs for private copies of the inputs, checked against what the problem declares."""
+    return _computed(reference, [one.clone() for one in drawn], problem)
+
+
+def _computed(reference: Reference, private: list[torch.Tensor], problem: wire.ProblemSpec) -> list[torch.Tensor]:
+    """The same for inputs that nobody needs any more: a reference may change them."""
     try:
-        results = reference([one.clone() for one in drawn])
+        results = reference(private)
     except (torch.OutOfMemoryError, torch.AcceleratorError):  # not the reference's doing
         raise
     except Exception as error:
@@ -117,5 +122,5 @@ def _expected64(done: Run, bench: WorkloadContext, references: list[torch.Tensor
     """The reference in double precision, for the error budget; None where the problem has no budget or no floats."""
     if bench.tolerance.budget_factor is None or not any(one.dtype.is_floating_point for one in references):
         return [None] * len(references)
-    widened = [one.double() if one.dtype.is_floating_point else one for one in done.inputs]
-    return list(expected(bench.reference64 or bench.reference, widened, bench.problem))
+    widened = [one.to(torch.float64, copy=True) if one.dtype.is_floating_point else one.clone() for one in done.inputs]
+    return list(_computed(bench.reference64 or bench.reference, widened, bench.problem))

@@ -393,6 +393,9 @@ async def test_several_workers_of_one_host_have_names(address, fleet, files) -> 
     """Each with its own devices; a name that would be a path is refused."""
     async with inside(address, instance="gpu-0"), inside(address, instance="gpu-1"):
         assert {worker.node for worker in fleet._workers.values()} == {"local/gpu-0", "local/gpu-1"} and fleet.capacity() == 4
+        async with attached(address, instance="gpu-0") as worker:  # it would end the first one, which would come back and end it
+            code, details = await worker.refusal()
+        assert code is grpc.StatusCode.ALREADY_EXISTS and "--name" in details and fleet.capacity() == 4
     async with attached(address, instance="../x") as worker:
         code, details = await worker.refusal()
     assert code is grpc.StatusCode.INVALID_ARGUMENT and "--name" in details
