@@ -1,12 +1,14 @@
 """C++ and CUDA extensions of torch: a Python module (`PYBIND11_MODULE`) or operators (`TORCH_LIBRARY`), tensors in and out.
 
-The entry is what has the name asked for, `forward`, or the only function or operator.
+The entry is what has the name asked for, `forward`, or the only function or operator. One that returns nothing and takes a tensor more for
+each output writes its outputs there.
 """
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 NAME = "torch_extension"
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
+SIGNATURE = re.compile(r"\w+\((.*)\) -> None$", re.MULTILINE)
+TYPE_ARGUMENTS = re.compile(r"\[[^\[\]]*\]")
 TORCH_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
 # What of torch an artifact wants that defines an operator, or implements one: torch::Library::def and impl, and those of its stable ABI.
 DEFINES_OPERATOR = ("_ZNR5torch7Library4_def", "aoti_torch_library_def", "torch_library_def")
@@ -85,13 +89,16 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         ctypes.CDLL(path)
     own = [name for name in torch._C._dispatch_get_all_op_names() if name not in known]
     function = _entry(_functions(module), _operators(own), job.entry)
+    convention = job.convention
+    if convention is wire.Convention.POSITIONAL and takes_outputs(function, len(job.inputs) + len(job.outputs)):
+        convention = wire.Convention.DESTINATION
 
     def bind(call: Call) -> Bound:
         arguments = [argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
         targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        if job.convention is wire.Convention.DESTINATION:
+        if convention is wire.Convention.DESTINATION:
             return Bound(launch=lambda: function(*arguments, *targets))
-        if job.convention is wire.Convention.ARGUMENTS:
+        if convention is wire.Convention.ARGUMENTS:
             arguments = list(pytree.build(job.templates[call.template], arguments))
         return Bound(
             launch=lambda: function(*arguments),
@@ -107,6 +114,21 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime())),
         own_operators=frozenset(own),
     )
+
+
+def takes_outputs(function: Callable[..., object], count: int) -> bool:
+    """Whether an entry has so many parameters and returns nothing, by the schema of an operator, or by the signature that pybind11 writes
+    into the docstring of a function that is not overloaded: `f(x: torch.Tensor, y: torch.Tensor) -> None`."""
+    schema = getattr(getattr(function, "default", None), "_schema", None)
+    if schema is not None:
+        return not schema.returns and len(schema.arguments) == count
+    found = SIGNATURE.match(function.__doc__ or "")
+    if found is None:
+        return False
+    parameters, before = found[1], ""
+    while parameters != before:  # a type may hold types, as `tuple[int, list[int]]` does
+        parameters, before = TYPE_ARGUMENTS.sub("", parameters), parameters
+    return len([one for one in parameters.split(",") if one.strip()]) == count
 
 
 def _functions(module: Any) -> dict[str, Callable[..., object]]:
