@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from sandbox.launch import scaled_mm
@@ -60,3 +62,8 @@ def filled(one: torch.Tensor, value: float) -> torch.Tensor:
 def dtype_name(one: torch.Tensor) -> str:
     """As `wire.TensorSpec` has it."""
     return str(one.dtype).removeprefix("torch.")
+
+
+def sum_is_finite(tensor: torch.Tensor) -> bool:
+    """True: no element is NaN or infinite. False says little, for a sum of finite elements may overflow. One pass, without memory."""
+    return math.isfinite(float(tensor.sum()))

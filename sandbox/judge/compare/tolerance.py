@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from sandbox.judge.tensors import FLOAT4, is_narrow, numbers
+from sandbox.judge.tensors import FLOAT4, is_narrow, numbers, sum_is_finite
 from sandbox.protocol import wire
 
 FLOAT64_FLOOR = 1e-12
@@ -58,8 +58,8 @@ def compare(
     tolerance: wire.Tolerance,
     perturbed: Sequence[torch.Tensor] = (),
 ) -> Comparison:
-    """Compare one output; unwritten masks the elements that still hold poison: wrong even where the tolerance is infinite. shaken: fp64
-    results for shaken inputs."""
+    """Compare one output; unwritten masks the elements that still hold poison: wrong even where the tolerance is infinite. perturbed:
+    fp64 results for perturbed inputs."""
     if not reference.dtype.is_floating_point:
         return _compare_exact(output, reference, unwritten)
     if is_narrow(reference.dtype):  # a byte's sentinel may be the right answer, as an integer's
@@ -67,25 +67,48 @@ def compare(
     if reference.dtype == FLOAT4:
         output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)
     written = not bool(unwritten.any())
-    if written and reference.dtype in NATIVE and torch.equal(output, reference) and _is_finite(reference) and _is_finite(reference64):
+    references = [reference] if reference64 is None else [reference, reference64]
+    if written and reference.dtype in NATIVE and torch.equal(output, reference) and all(map(sum_is_finite, references)):
         return _compare_equal(reference, reference64, tolerance, perturbed)
     out, ref = output.double(), reference.double()
+    ref64 = ref if reference64 is None else reference64.double()
     error = (out - ref).abs_()
     # Finite and written throughout, as every right run is: then no element needs a look of its own, which takes longer than all the rest.
-    if written and math.isfinite(_largest(error)):
-        return _compare_finite(out, ref, reference64, error, tolerance, reference.dtype, perturbed)
-    return _compare_each(out, ref, reference64, unwritten, error, tolerance, reference.dtype, perturbed)
+    seen = None if written and math.isfinite(_largest(error)) else out.isfinite() & ref.isfinite() & ~unwritten
+    if reference64 is not None:
+        error = torch.minimum(error, (out - ref64).abs_())
+    size = ref.abs()
+    right = error <= (tolerance.rtol * size).add_(tolerance.atol)
+    nonfinite_count = 0
+    if seen is not None:
+        # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
+        same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
+        nonfinite_count = int((~out.isfinite() & ~same_class & ~unwritten).sum())
+        right = (right & seen) | (same_class & ~unwritten)
+
+    def chosen(one: torch.Tensor) -> torch.Tensor:
+        return one if seen is None else one[seen]
+
+    return Comparison(
+        element_count=output.numel(),
+        mismatched_count=0 if bool(right.all()) else int((~right).sum()),
+        unwritten_count=0 if seen is None else int(unwritten.sum()),
+        nonfinite_count=nonfinite_count,
+        max_absolute_error=_largest(chosen(error)),
+        max_relative_error=_largest(chosen(error / size.clamp_min_(torch.finfo(reference.dtype).tiny))),
+        budget_ratio=None
+        if reference64 is None
+        else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(one) for one in perturbed]),
+    )
 
 
 def _compare_equal(
     reference: torch.Tensor, reference64: torch.Tensor | None, tolerance: wire.Tolerance, perturbed: Sequence[torch.Tensor]
 ) -> Comparison:
-    """The output is PyTorch's to the last bit, so that its error is PyTorch's own, against the fp64 result."""
+    """The output is PyTorch's to the last bit, and finite: its error is PyTorch's own, against the fp64 result."""
     ratio = None
     if reference64 is not None:
-        ref64 = reference64.double()
-        own = _rms(reference - ref64)
-        ratio = _budget_ratio(own, own, ref64, tolerance, reference.dtype, perturbed)
+        ratio = _budget_ratio(reference, reference, reference64.double(), tolerance, reference.dtype, perturbed)
     return Comparison(
         element_count=reference.numel(),
         mismatched_count=0,
@@ -93,72 +116,6 @@ def _compare_equal(
         nonfinite_count=0,
         max_absolute_error=0.0,
         max_relative_error=0.0,
-        budget_ratio=ratio,
-    )
-
-
-def _compare_finite(
-    out: torch.Tensor,
-    ref: torch.Tensor,
-    reference64: torch.Tensor | None,
-    error: torch.Tensor,
-    tolerance: wire.Tolerance,
-    dtype: torch.dtype,
-    perturbed: Sequence[torch.Tensor],
-) -> Comparison:
-    """Both are finite, and all of the output was written: no element needs a look of its own."""
-    ratio = None
-    if reference64 is not None:
-        ref64 = reference64.double()
-        off = out - ref64
-        ratio = _budget_ratio(_rms(off), _rms(ref - ref64), ref64, tolerance, dtype, perturbed)
-        error = torch.minimum(error, off.abs_())
-    size = ref.abs()
-    right = error <= (tolerance.rtol * size).add_(tolerance.atol)
-    return Comparison(
-        element_count=out.numel(),
-        mismatched_count=0 if bool(right.all()) else int((~right).sum()),
-        unwritten_count=0,
-        nonfinite_count=0,
-        max_absolute_error=_largest(error),
-        max_relative_error=_largest(error / size.clamp_min_(torch.finfo(dtype).tiny)),
-        budget_ratio=ratio,
-    )
-
-
-def _compare_each(
-    out: torch.Tensor,
-    ref: torch.Tensor,
-    reference64: torch.Tensor | None,
-    unwritten: torch.Tensor,
-    error: torch.Tensor,
-    tolerance: wire.Tolerance,
-    dtype: torch.dtype,
-    perturbed: Sequence[torch.Tensor],
-) -> Comparison:
-    """Some element was not written or is not finite."""
-    seen = out.isfinite() & ref.isfinite() & ~unwritten
-    ratio = None
-    if reference64 is not None:
-        ref64 = reference64.double()
-        off = out - ref64
-        error = torch.minimum(error, off.abs())
-        exact = ref64[seen]
-        ratio = _budget_ratio(
-            _rms(off[seen]), _rms((ref - ref64)[seen]), exact, tolerance, dtype, [one.double()[seen] for one in perturbed]
-        )
-    size = ref.abs()
-    right = error <= (tolerance.rtol * size).add_(tolerance.atol)
-    # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
-    same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
-    right = (right & seen) | (same_class & ~unwritten)
-    return Comparison(
-        element_count=out.numel(),
-        mismatched_count=int((~right).sum()),
-        unwritten_count=int(unwritten.sum()),
-        nonfinite_count=int((~out.isfinite() & ~same_class & ~unwritten).sum()),
-        max_absolute_error=_largest(error[seen]),
-        max_relative_error=_largest((error / size.clamp_min_(torch.finfo(dtype).tiny))[seen]),
         budget_ratio=ratio,
     )
 
@@ -182,16 +139,22 @@ def _compare_exact(output: torch.Tensor, reference: torch.Tensor, unwritten: tor
 
 
 def _budget_ratio(
-    spent: float, own: float, exact: torch.Tensor, tolerance: wire.Tolerance, dtype: torch.dtype, perturbed: Sequence[torch.Tensor]
+    out: torch.Tensor,
+    ref: torch.Tensor,
+    ref64: torch.Tensor,
+    tolerance: wire.Tolerance,
+    dtype: torch.dtype,
+    perturbed: Sequence[torch.Tensor],
 ) -> float | None:
-    """How much of its budget an output has used. spent, own: the rms errors of the output and of PyTorch, against exact, in fp64."""
-    if tolerance.budget_factor is None or exact.numel() == 0:
+    if tolerance.budget_factor is None or out.numel() == 0:
         return None
     # PyTorch's own error in fp64 is not seen, and a floor that is made for float32 would let float32 pass.
     floor = min(tolerance.budget_floor, FLOAT64_FLOOR) if dtype == torch.float64 else tolerance.budget_floor
-    size = _rms(exact)
-    own = max(own, spread(exact, perturbed), OWN_ULPS * torch.finfo(dtype).eps * size)
+    size = _rms(ref64)
+    error_of_ref = _rms(ref - ref64)
+    own = max(error_of_ref, spread(ref64, perturbed), OWN_ULPS * torch.finfo(dtype).eps * size)
     allowed = tolerance.budget_factor * own + floor * size
+    spent = error_of_ref if out is ref else _rms(out - ref64)
     if spent == 0.0:
         return 0.0
     return spent / allowed if allowed > 0 else float("inf")
@@ -216,8 +179,3 @@ def _rms(values: torch.Tensor) -> float:
 
 def _largest(values: torch.Tensor) -> float:
     return float(values.max()) if values.numel() else 0.0
-
-
-def _is_finite(values: torch.Tensor | None) -> bool:
-    """Whether all of them are, by their sum: one pass without memory. False too where only the sum is not."""
-    return values is None or math.isfinite(float(values.sum()))

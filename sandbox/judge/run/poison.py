@@ -8,12 +8,11 @@ arithmetic makes its own NaN of it.
 
 from __future__ import annotations
 
-import math
 import secrets
 
 import torch
 
-from sandbox.judge.tensors import FLOAT4, is_narrow
+from sandbox.judge.tensors import FLOAT4, is_narrow, sum_is_finite
 
 # dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
 _NAN = {
@@ -56,7 +55,7 @@ def unwritten(output: torch.Tensor, bits: int) -> torch.Tensor:
     `Device.stir`, or NaN and the largest integer, by torch (torch.utils.deterministic.fill_uninitialized_memory)."""
     dtype = output.dtype
     if dtype in _NAN:
-        if _is_finite(output):
+        if sum_is_finite(output):
             return torch.zeros_like(output, dtype=torch.bool)
         kind, nan, _ = _NAN[dtype]
         raw = output.view(kind)
@@ -79,7 +78,7 @@ def _fresh_byte(dtype: torch.dtype) -> int:
 
 def output_read(output: torch.Tensor, bits: int) -> bool:
     """Whether an element is this trial's poison after an operation on it."""
-    if output.dtype not in _NAN or _is_finite(output):
+    if output.dtype not in _NAN or sum_is_finite(output):
         return False
     kind, nan, _ = _NAN[output.dtype]
     return bool((output.view(kind) == (bits | nan)).any())
@@ -99,8 +98,3 @@ def but_right_nan(unwritten: torch.Tensor, output: torch.Tensor, reference: obje
     kind, nan, _ = _NAN[output.dtype]
     raw = output.view(kind)
     return unwritten & ~(reference.isnan() & ((raw == nan) | (raw == ALL_BITS)))
-
-
-def _is_finite(output: torch.Tensor) -> bool:
-    """Whether it has no NaN, by its sum: one pass without memory, and right for most runs. False too where only the sum is not finite."""
-    return math.isfinite(float(output.sum()))
