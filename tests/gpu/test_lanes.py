@@ -22,7 +22,7 @@ from grader.observability.observer import LaneState
 from grader.server.wiring import WARM_MORE
 from sandbox.protocol import wire
 from tests.exploits.attack_files import Kernel, attacks_on_a_gpu
-from tests.gpu.conftest import count_of, show_flow_only
+from tests.gpu.conftest import count_of, measure_s, show_flow_only
 from tests.gpu.figures import saturated_rate
 from tests.gpu.report import Report, Section
 from tests.gpu.test_examples import Example, all_examples
@@ -44,7 +44,7 @@ SAME = MIX[:3]
 LANE_COUNTS = (1, 2, 4, 8)
 JOB_COUNT = 12
 SCALE_SHARE = 0.925  # of what so many single lanes would grade: 3.7 times with four
-CONDITIONS = Conditions(measure_s=1.0)
+MEASURE_S = 1.0
 AHEAD = 2  # jobs a lane that build, or have a box made ready, while it is taken
 LONG_NS, ALIKE_LIMIT = 100_000, 0.1  # shorter kernels differ by more, for the time is mostly that of a launch
 WORK = (wire.Step.VERIFY, wire.Step.MEASURE, wire.Step.BASELINE)
@@ -87,6 +87,7 @@ class Host:
     devices: tuple[str, ...]
     gpus: tuple[Gpu, ...]
     mix: tuple[Example, ...]
+    conditions: Conditions
 
     @contextmanager
     def only(self, count: int) -> Iterator[None]:
@@ -101,7 +102,7 @@ class Host:
     async def grade(self, example: Example, device: str = "", mode: wire.Mode = wire.Mode.BENCHMARK) -> Graded:
         """Grade on a device, by default on any."""
         return await self.grading.grade(
-            example.problem, example.source, language=example.language, mode=mode, device=device or None, conditions=CONDITIONS
+            example.problem, example.source, language=example.language, mode=mode, device=device or None, conditions=self.conditions
         )
 
 
@@ -118,7 +119,13 @@ async def host(request: pytest.FixtureRequest, gpu_report: Report, device: str) 
         isolation=isolation, lanes=lanes, emulated_count=2, device=device, warm_count=warm, look_again_s=LOOK_AGAIN_S
     ) as grading:
         gpu_report.describe(await grading.environment())
-        made = Host(grading=grading, devices=tuple(f"cuda:{gpu.index}" for gpu in gpus) or (device, device), gpus=gpus, mix=mix)
+        made = Host(
+            grading=grading,
+            devices=tuple(f"cuda:{gpu.index}" for gpu in gpus) or (device, device),
+            gpus=gpus,
+            mix=mix,
+            conditions=Conditions(measure_s=measure_s(request.config, MEASURE_S)),
+        )
         await grading.prebuild((one.problem, one.source, one.language) for one in mix)
         of_problems = {one.problem.problem_id: one for one in mix if one.expected == "ACCEPTED"}.values()
         await asyncio.gather(*(made.grade(one, lane) for one in of_problems for lane in dict.fromkeys(made.devices)))
@@ -208,7 +215,7 @@ async def test_attacks_on_all_lanes_at_once(host: Host, section: Section, device
 
     async def attack(kernel: Kernel, lane: str) -> str:
         graded = await host.grading.grade(
-            problem_of(kernel), kernel.sources(), language=kernel.language, mode=wire.Mode.RANKED, device=lane, conditions=CONDITIONS
+            problem_of(kernel), kernel.sources(), language=kernel.language, mode=wire.Mode.RANKED, device=lane, conditions=host.conditions
         )
         wrong.extend(f"{kernel.name} on {lane}: {text}" for text in complaints(kernel, graded))
         return graded.verdict
@@ -229,7 +236,7 @@ async def test_a_box_reaches_no_other_gpu(host: Host, section: Section, device: 
     example = host.mix[0]
     graded = await asyncio.gather(
         *(
-            host.grading.grade(example.problem, source, language="python", mode=wire.Mode.TEST, device=lane, conditions=CONDITIONS)
+            host.grading.grade(example.problem, source, language="python", mode=wire.Mode.TEST, device=lane, conditions=host.conditions)
             for lane in host.devices
         )
     )
