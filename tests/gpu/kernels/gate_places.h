@@ -15,8 +15,9 @@ struct Places {
     last = gate_go(gate);
     const uint32_t operation = gate_operation(gate);
     if (operation == OPERATION_PLACE) {
-        places.known = gate_count(gate) == 1;
+        const bool one = gate_count(gate) == 1;
         for (int slot = 0; slot < 3; ++slot) places.offsets[slot] = gate_slot(gate, slot);
+        places.known = one && gate_done(gate) != last;  // after the answer the next call may wipe what is read here
     }
     return operation;
 }
