@@ -21,6 +21,8 @@ EXAMPLES_ARGS ?=
 SEEDS ?=
 SEEDS_ARGS ?=
 CONTAINMENT_ARGS ?=
+# What `make check` leaves to the tests of the folders that were changed, and to CI.
+UNCHECKED := builds conformance containment extensions server
 FAST := not slow and not docker and not bubblewrap and not gpu and not timing
 JUNIT := build/junit
 
@@ -57,8 +59,8 @@ test: setup-dev ## Set up, then run the tests (of the slow ones a part, another 
 test-all: setup-dev ## Run every test except those of `make gpu`, with all cases of the long lists
 	$(call run-tests,--all-cases,--all-cases)
 
-check: lint ## Lint, types, architecture, API and fast tests, without PostgreSQL; under two minutes
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql'
+check: lint ## Lint, types, architecture and fast tests: none that starts a server or compiles; under two minutes
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%)
 
 lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -26,7 +27,7 @@ from sandbox.protocol import wire
 LOOK_AGAIN_S = 300.0
 FAITHFUL_S = 60.0  # so long a seat waits for its own lane where others wait for the one that is free
 LOOKS = 2  # at a device whose job is over; between them its judge is started anew
-PREPARE_AFTER_S = 5.0  # that nobody has used a lane: a submission would wait for what is compiled
+PREPARE_AFTER_S = 60.0  # since a submission used the lane: another one by the same person would wait for what is compiled
 PREPARE_LOOK_S = 1.0  # from one look at that to the next
 CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes to start
 
@@ -49,7 +50,7 @@ class DeviceLane:
         self.kind, self.gpu, self._process = kind, gpu, judge
         self.standing = LaneStatus.FREE
         self.seated = 0
-        self.used_s = time.monotonic()  # when a seat was last left
+        self.used_s = -math.inf  # when a seat was last left
         self.illness = ""
         self.cordoned = False
         self.carer: asyncio.Task[None] | None = None  # the task that looks after it now

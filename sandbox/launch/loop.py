@@ -68,12 +68,12 @@ def serve(
                     case Operation.PLACE:
                         placed = None  # first: what it holds may lie where the next is to be
                         gc.collect(0)
-                        placed = _place(gate.call(), kernels, device, arena)
-                    case Operation.STIR:
                         call = gate.call()
-                        random.seed(call.seed)
-                        sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
-                        device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
+                        placed = _place(call, kernels, device, arena)
+                        if call.seed:
+                            random.seed(call.seed)
+                            sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
+                            device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
                     case Operation.FLOOR:
                         device.launch_null()
                         device.wait_for_inputs()

@@ -31,12 +31,11 @@ NAP_S = 50e-6
 class Operation(IntEnum):
     """What the runner is to do."""
 
-    PLACE = 1  # where the tensors of the following calls lie; nothing runs
+    PLACE = 1  # where the tensors of the following calls lie; with a seed, memory of random sizes is allocated and freed. Nothing runs
     CALL = 2  # one launch on each placement, then synchronise
     NULL = 3  # what the protocol itself costs: a kernel that does nothing, and a copy to the outputs where a call makes one
     FLOOR = 4  # the least that it can cost: as NULL without the copy, and `done` before the kernel has run
     BENCH = 5  # do_bench on the first placement: a claim
-    STIR = 6  # allocate and free memory of random sizes, filled with NaN
     WARM = 7  # `count` launches on inputs of an earlier call, so that the host's code is not cold when the clock runs
     WARM_NULL = 8
     EXIT = 9
@@ -116,7 +115,8 @@ class Slot:
 class Call:
     """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
     inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs. reuse:
-    before each launch, free memory of torch's allocator gets what lies in the outputs, as an earlier call leaves its answer there."""
+    before each launch, free memory of torch's allocator gets what lies in the outputs, as an earlier call leaves its answer there. seed: of
+    PLACE, for what is allocated, filled with NaN and freed; 0: nothing is."""
 
     operation: Operation
     inputs: tuple[Slot, ...] = ()

@@ -383,6 +383,20 @@ async def test_an_idle_gpu_has_the_baselines_of_known_problems(make, judges, pre
     assert (await judged(fleet))[0] == 0  # the lane is free again
 
 
+async def test_problems_are_prepared_at_the_start_and_not_between_two_submissions(make, judges, monkeypatch) -> None:
+    """Before the first submission at once; after one, the next by the same person would wait for what is compiled."""
+    monkeypatch.setattr(lanes, "PREPARE_LOOK_S", 0.01)
+    small = [with_workloads("a", wire.Workload(workload_id="small", axes={}))]
+    fleet = make(gpus=FOUR[:1])
+    fleet.prepare(small)
+    await asyncio.wait_for(fleet._preparing, 60)
+    assert (await judged(fleet))[0] == 0
+    done = judges.log("0").count("Prepare well")
+    fleet.prepare(small)
+    await asyncio.sleep(0.3)
+    assert done == 1 == judges.log("0").count("Prepare well") and not fleet._preparing.done()
+
+
 async def test_nothing_is_prepared_while_a_lane_is_used(make, judges, prepared_at_once) -> None:
     """Nor while a submission that will go there is built."""
     fleet = make(gpus=FOUR[:1])

@@ -81,7 +81,7 @@ def test_no_answer_reaches_a_kernel_that_is_right_or_on_a_hidden_workload(tmp_pa
     kernel = nothing if hidden else honest
     asked: list[bool] = []
     call = RunnerLink.call
-    monkeypatch.setattr(RunnerLink, "call", lambda link, one, limit_s: (asked.append(one.reuse), call(link, one, limit_s))[1])
+    monkeypatch.setattr(RunnerLink, "call", lambda link, one, *more: (asked.append(one.reuse), call(link, one, *more))[1])
     facts = judged(tmp_path, kernel, problem=replace(PROBLEM, workloads=(replace(PUBLIC, hidden=hidden),)))
     assert not any(seen(facts)) and asked and not any(asked)
 

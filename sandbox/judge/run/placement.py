@@ -15,7 +15,7 @@ ALIGN_BYTES = 256  # what cudaMalloc promises; vector loads rely on it
 BAND_BYTES = 8192
 WANDER_BYTES = 64 * 1024  # how far offsets may be pushed about, per tensor
 BATCH_LIMIT = 64  # placements side by side
-LEAST_ARENA_BYTES = 64 << 20
+LEAST_ARENA_BYTES = 16 << 20  # to map 64 MiB for each runner took 50 ms; larger ones are multiples of this
 STEPS_BITS = 2  # a round number is a power of two, or that and one, two or three quarters more
 STEP_LIMIT_BYTES = 1 << 30  # and of those beyond 4 GiB a multiple of this: a quarter of 16 GiB would be missed
 _RANDOM = random.SystemRandom()
@@ -52,7 +52,7 @@ def arena_bytes(problem: wire.ProblemSpec, batch_bytes: int = 0) -> int:
 
 def rounded(size_bytes: int) -> int:
     """A round number that is no less: what an untrusted process can learn of it must not tell how large hidden workloads are."""
-    step = min(STEP_LIMIT_BYTES, 1 << max(0, size_bytes.bit_length() - 1 - STEPS_BITS))
+    step = min(STEP_LIMIT_BYTES, max(LEAST_ARENA_BYTES, 1 << max(0, size_bytes.bit_length() - 1 - STEPS_BITS)))
     return -(-size_bytes // step) * step
 
 

@@ -48,11 +48,14 @@ class RunnerLink:
     loaded: Answer | Silence
     silence: Silence | None = None
 
-    def call(self, call: Call, limit_s: float) -> Answer | Silence:
-        """Do one call. Its answer says nothing of completion; the snapshot does."""
+    def call(self, call: Call, limit_s: float, meanwhile: Callable[[], None] = lambda: None) -> Answer | Silence:
+        """Do one call. Its answer says nothing of completion; the snapshot does. meanwhile: what the judge does until then, and before
+        limit_s begins."""
         if self.silence is None:
             previous = self.gate.done
-            self._await(self.gate.open(call), previous, limit_s)
+            number = self.gate.open(call)
+            meanwhile()
+            self._await(number, previous, limit_s)
         return self.reply()
 
     def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()) -> TurnTime:

@@ -21,7 +21,7 @@ from sandbox.judge.tensors import same_bytes
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation, Status
 
-PLACE_S, STIR_S = 10.0, 10.0
+PLACE_S = 10.0
 ON_NOTHING = (Operation.NULL, Operation.FLOOR)  # nobody reads their inputs: the last call's will do
 REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: a kernel that remembers an answer by its pointer is wrong
 
@@ -130,12 +130,17 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     if how.left_over is not None:
         scenes = [replace(scene, left_over=how.left_over(scene.drawn)) for scene in scenes]
     with _drawing(how.draw_next, device):
-        ready = _make_ready(runner, bench, how, _call(placement, scenes[0].drawn, bench, how), scenes, limit_s)
+        snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
+        poisoned: list[_RunBuffers] = []
+
+        def poison_snapshots() -> None:
+            poisoned.extend(scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
+
+        call = _call(placement, scenes[0].drawn, bench, how)
+        ready = _make_ready(runner, bench, how, call, scenes, limit_s, poison_snapshots)
         if isinstance(ready, Silence) or ready.status is not Status.OK:
             return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
-        bench.spent = scenes[-1].drawn
-        snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
-        scenes = [scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
+        bench.spent, scenes = scenes[-1].drawn, poisoned
         read = [
             (to, target)
             for scene, outputs in zip(scenes, snapshots, strict=True)
@@ -163,12 +168,17 @@ def _drawing(bench: WorkloadContext | None, device: Device) -> Iterator[None]:
 
 
 def _make_ready(
-    runner: RunnerLink, bench: WorkloadContext, how: RunOptions, call: Call, scenes: list[_RunBuffers], limit_s: float
+    runner: RunnerLink,
+    bench: WorkloadContext,
+    how: RunOptions,
+    call: Call,
+    scenes: list[_RunBuffers],
+    limit_s: float,
+    meanwhile: Callable[[], None],
 ) -> Answer | Silence:
-    """Tell the runner the places; stir its memory; warm its code with inputs that it has had already, for those of this run are secret."""
-    reply = runner.call(call, PLACE_S)
-    if how.stir and isinstance(reply, Answer) and reply.status is Status.OK:
-        reply = runner.call(replace(call, operation=Operation.STIR, seed=secrets.randbits(63)), STIR_S)
+    """Tell the runner the places, and have it stir its memory; warm its code with inputs that it has had already, for those of this run
+    are secret. meanwhile: what the judge does in its own memory while the runner is busy."""
+    reply = runner.call(call, PLACE_S, meanwhile)
     if how.warm_count and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
         for scene in scenes:
             for place, spent in zip(scene.places, bench.spent, strict=True):
@@ -297,5 +307,6 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
         stride_bytes=placement.span,
         late_scalars=late,
+        seed=secrets.randbits(63) | 1 if how.stir else 0,
         reuse=how.left_over is not None,
     )
