@@ -59,7 +59,7 @@ test: setup-dev ## Set up, then run the tests (of the slow ones a part, another 
 test-all: setup-dev ## Run every test except those of `make gpu`, with all cases of the long lists
 	$(call run-tests,--all-cases,--all-cases)
 
-check: lint ## Lint, types, architecture and fast tests: none that starts a server or compiles; under two minutes
+check: lint ## Lint, types, architecture and fast tests, without the folders whose tests start servers or compile kernels; about two minutes
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%)
 
 lint: setup-dev ## Run `make check` without its tests

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CACHE_BYTES = 32 * 1024 * 1024  # written between samples, so that inputs come from memory
 STIR_COUNT = 24
+ALL_SET = 0xFF  # a NaN in every float format
 SAMPLE_COUNT = 128
 
 
@@ -113,19 +114,14 @@ class EmulatedDevice:
         """Nothing: a kernel that does nothing is a function call here."""
 
     def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
-        """Churn malloc, and torch's allocator on top of it where it is loaded; large blocks come fresh from the kernel anyway."""
+        """Churn malloc, from which torch takes its memory on the host, too; large blocks come fresh from the kernel anyway."""
         chance = random.Random(seed)
         sizes = tuple(chance.randrange(1, 1 << chance.randrange(6, 21)) for _ in range(STIR_COUNT))
-        if torch_allocator:
-            import torch
-
-            blocks = [torch.full((size // 4 + 1,), math.nan) for size in sizes]
-            chance.shuffle(blocks)
-            del blocks
-        else:
-            raw = [(ctypes.c_float * (size // 4 + 1))(*([math.nan] * min(size // 4 + 1, 256))) for size in sizes]
-            chance.shuffle(raw)
-            del raw
+        blocks = [ctypes.create_string_buffer(size) for size in sizes]
+        for block in blocks:
+            ctypes.memset(block, ALL_SET, len(block))
+        chance.shuffle(blocks)
+        del blocks
 
     def do_bench(self, run: Callable[[], object], budget_ns: int) -> tuple[int, ...]:
         """The shape of `triton.testing.do_bench` (triton 3.6, testing.py): estimate, warm up, repeat, cache written before each."""

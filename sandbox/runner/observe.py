@@ -51,6 +51,11 @@ def _operators(launch: Callable[[], object], own: frozenset[str]) -> list[str]:
     library: dict[str, None] = {}
 
     class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Else torch imports its compiler at the first operator, for a second and more, to keep it from compiling what is below."""
+            return "torch._dynamo" in sys.modules
+
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             if func.namespace in NAMESPACES or func.name() not in own:
                 called.append(f"operator {func.overloadpacket.__name__}")

@@ -141,7 +141,7 @@ SUBMISSIONS = {
     "a torch extension, with a model's weights": (PRODUCT, PRODUCT_EXTENSION, "ACCEPTED"),
     "an extension, into its last parameters": (ROWS, ROWS_INTO_OUTPUTS, "ACCEPTED"),
     "an extension, into half of them": (ROWS, ROWS_INTO_OUTPUTS.replace("= sums.numel()", "= 32"), "WRONG_ANSWER UNWRITTEN_OUTPUT"),
-    "an extension that does not say so": (ROWS, ROWS_INTO_OUTPUTS.replace("// grader", "// no grader"), "RUNTIME_ERROR RAISED"),
+    "an extension that does not say so": (ROWS, ROWS_INTO_OUTPUTS.replace("// grader", "// no grader"), "ACCEPTED"),
     "returned, although it has the parameters": (
         RMSNORM,
         "import torch\ndef run(hidden_states, weight, output=None):\n    x = hidden_states.float()\n"

@@ -563,9 +563,9 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
     limits: dict[Operation, set[float]] = {}
     usual_call, usual_turn = RunnerLink.call, RunnerLink.take_turn
 
-    def call(self: RunnerLink, call: Call, limit_s: float) -> Answer | Silence:
+    def call(self: RunnerLink, call: Call, limit_s: float, meanwhile: Callable[[], None] = lambda: None) -> Answer | Silence:
         limits.setdefault(call.operation, set()).add(limit_s)
-        return usual_call(self, call, NEVER_S)
+        return usual_call(self, call, NEVER_S, meanwhile)
 
     def take_turn(
         self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()
