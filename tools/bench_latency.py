@@ -9,7 +9,8 @@ a comment that is new (cold), and --rounds times unchanged (cached). p50 and p95
 own timeline; a step that takes less than 5 ms everywhere is left out. Ranked mode, which takes minutes, is graded once.
 
 --variants: so many variants of a tiled matmul are submitted together, of which some are wrong or do not compile; first cold, then again.
-Prints submissions per minute, and the share of the lane's time in which a kernel was verified or measured. Times are comparable within
+Prints submissions per minute, the share of the lane's time in which a kernel was verified or measured, and the CPU time of all programs
+of this machine meanwhile: divided by the cores, it is how long the round takes at least. Times are comparable within
 one run only: this machine may have other work. On the emulated device a time says nothing of a GPU.
 """
 
@@ -126,6 +127,7 @@ class VariantRound:
     seconds: float
     per_minute: float
     working_share: float  # of the lane's time
+    cpu_s: float  # of all programs of this machine
     over_compilers: float  # the seconds over those that the compilers alone would take on all cores; 0: nothing is compiled
     verdicts: dict[str, int]
 
@@ -184,11 +186,11 @@ async def _variants(client: GraderClient, isolation: str, mode: str, count: int)
     alone = [await _graded(client, MATMUL_PROBLEM, "k.cu", variant(number, f"{run} alone {number}"), "test") for number in range(ALONE)]
     compilers_s = count * statistics.fmean(one.steps.get("compile", 0.0) for one in alone) / (os.cpu_count() or 1)
     for state in ("cold", "cached"):
-        begun_s = time.monotonic()
+        begun_s, begun_cpu_s = time.monotonic(), _cpu_seconds()
         graded = await asyncio.gather(
             *(_graded(client, MATMUL_PROBLEM, "k.cu", variant(number, f"{run} {number}"), mode) for number in range(count))
         )
-        seconds = time.monotonic() - begun_s
+        seconds, cpu_s = time.monotonic() - begun_s, _cpu_seconds() - begun_cpu_s
         verdicts = {name: sum(one.verdict == name for one in graded) for name in sorted({one.verdict for one in graded})}
         lane_s = sum(one.lane_s for one in graded)
         found.append(
@@ -200,11 +202,18 @@ async def _variants(client: GraderClient, isolation: str, mode: str, count: int)
                 seconds=seconds,
                 per_minute=60 * count / seconds,
                 working_share=sum(one.work_s for one in graded) / lane_s if lane_s else 0.0,
+                cpu_s=cpu_s,
                 over_compilers=seconds / compilers_s if state == "cold" and compilers_s else 0.0,
                 verdicts=verdicts,
             )
         )
     return found
+
+
+def _cpu_seconds() -> float:
+    """How long this machine's cores have worked since it started, in seconds; see proc_stat(5)."""
+    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text("ascii").split(maxsplit=8)[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def variant(number: int, note: str) -> str:
@@ -284,12 +293,23 @@ def _table(cells: Sequence[LatencyCell]) -> list[str]:
 
 def _rounds_table(rounds: Sequence[VariantRound]) -> list[str]:
     made = Table(
-        headings=("isolation", "mode", "build", "variants", "seconds", "per minute", "over the compilers' time", "lane at work", "verdicts")
+        headings=(
+            "isolation",
+            "mode",
+            "build",
+            "variants",
+            "seconds",
+            "CPU seconds",
+            "per minute",
+            "over the compilers' time",
+            "lane at work",
+            "verdicts",
+        )
     )
     for one in rounds:
         verdicts = ", ".join(f"{count} {name}" for name, count in one.verdicts.items())
         over = f"{one.over_compilers:.2f}" if one.over_compilers else "-"
-        figures = (f"{one.seconds:.1f}", f"{one.per_minute:.1f}", over, f"{100 * one.working_share:.0f} %")
+        figures = (f"{one.seconds:.1f}", f"{one.cpu_s:.1f}", f"{one.per_minute:.1f}", over, f"{100 * one.working_share:.0f} %")
         made.add(one.isolation, one.mode, one.state, one.count, *figures, verdicts)
     return made.lines()
 

@@ -204,8 +204,9 @@ class Ledger:
         expire_time = now + timedelta(seconds=ttl_s)
 
         def take(connection: sa.Connection) -> list[Lease]:
-            choices = queue.choices_to_lease(connection, device_kinds, known_kinds)
-            leased = (transactions.lease(connection, now, worker_id, expire_time, choices) for _ in range(most if choices else 0))
+            counts = queue.choices_to_lease(connection, device_kinds, known_kinds)
+            choices, count = tuple(counts), min(most, sum(counts.values()))  # to look for one more takes as long as to take one
+            leased = (transactions.lease(connection, now, worker_id, expire_time, choices) for _ in range(count))
             return list(itertools.takewhile(lambda one: one is not None, leased))  # type: ignore[arg-type]
 
         taken = await self._database.write(take)

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -33,6 +34,22 @@ REJUDGE_PRIORITY = 3
 FIRST_PRIORITY = -1  # what an administrator put before all others
 RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300
+# Built once: to build a statement takes longer than to run it.
+_QUEUED_KINDS = (
+    sa.select(submissions.c.device_kind, sa.func.count())
+    .where(submissions.c.state == SubmissionState.QUEUED)
+    .group_by(submissions.c.device_kind)
+    .order_by(submissions.c.device_kind)
+)
+_RUNNING = sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time).where(
+    submissions.c.state == SubmissionState.RUNNING
+)
+_RECENT = (
+    sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time, submissions.c.end_time)
+    .where(submissions.c.state == SubmissionState.SUCCEEDED, submissions.c.start_time.is_not(None))  # not one with another's result
+    .order_by(submissions.c.number.desc())
+    .limit(RECENT_COUNT)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +85,13 @@ class Snapshot:
     recent: tuple[tuple[str, str, float], ...]
 
 
-def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None = None) -> tuple[str, ...]:
-    """What those in the queue ask for of which a device is ready; "" is any.
+def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None = None) -> dict[str, int]:
+    """What those in the queue ask for of which a device is ready, and how many do; "" is any.
 
     known_kinds: all devices there are. What asks for none of them is leased too, so that the fleet refuses it: it would wait for ever.
     """
-    asked = connection.scalars(sa.select(submissions.c.device_kind).where(submissions.c.state == SubmissionState.QUEUED).distinct())
-    return tuple(sorted(kind for kind in asked if not kind or _may_be_leased(kind, ready_kinds, known_kinds)))
+    found = connection.execute(_QUEUED_KINDS)
+    return {kind: count for kind, count in found if not kind or _may_be_leased(kind, ready_kinds, known_kinds)}
 
 
 def _may_be_leased(choice: str, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None) -> bool:
@@ -102,6 +119,7 @@ def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
     return Snapshot(waiting=waiting, running=_running(connection, now_s), recent=_recent(connection))
 
 
+@cache
 def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """These columns of what waits."""
     ordered, running, weight = _with_shares()
@@ -183,20 +201,11 @@ def _with_shares() -> tuple[sa.FromClause, sa.ColumnElement[int], sa.ColumnEleme
 
 
 def _running(connection: sa.Connection, now_s: float) -> tuple[tuple[str, str, float], ...]:
-    query = sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time).where(
-        submissions.c.state == SubmissionState.RUNNING
-    )
-    return tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in connection.execute(query))
+    return tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in connection.execute(_RUNNING))
 
 
 def _recent(connection: sa.Connection) -> tuple[tuple[str, str, float], ...]:
-    query = (
-        sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time, submissions.c.end_time)
-        .where(submissions.c.state == SubmissionState.SUCCEEDED, submissions.c.start_time.is_not(None))  # not one with another's result
-        .order_by(submissions.c.number.desc())
-        .limit(RECENT_COUNT)
-    )
-    return tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in connection.execute(query))
+    return tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in connection.execute(_RECENT))
 
 
 def _means(recent: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,7 @@ from grader.model import WriteTotals
 from grader.state_dir import writable_directory
 
 BUSY_TIMEOUT_MS = 10_000
+AGAIN_S = 0.005
 READER_COUNT = 2
 # What was written is moved from the log into the file by a thread of its own, which holds no writer up. The log begins anew only when the
 # writer has moved the rest: the more often, the less there is to be moved while everybody waits. At 20 MB it takes some 10 ms, at 80 MB 90.
@@ -33,6 +35,19 @@ CHECKPOINT_S = 0.25
 CHECKPOINT_PAGES = 5000
 
 T = TypeVar("T")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Use a write-ahead log. Where several do so with a new file at once, SQLite refuses all but one and waits for nobody."""
+    end_s = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:
+                raise
+            time.sleep(AGAIN_S)
 
 
 def engine(path: Path, begin: str) -> sa.Engine:
@@ -43,7 +58,7 @@ def engine(path: Path, begin: str) -> sa.Engine:
     @sa.event.listens_for(made, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None  # transactions are begun below, never by the driver
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")  # an acknowledged submission survives a power cut
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         connection.execute("PRAGMA foreign_keys = ON")

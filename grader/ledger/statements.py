@@ -21,6 +21,14 @@ INSERT_SUBMISSION = sa.insert(submissions).returning(submissions.c.number)
 INSERT_EVENT = sa.insert(events)
 INSERT_JUDGEMENT = sa.insert(judgements)
 
+ONE = sa.select(submissions).where(submissions.c.submission_id == sa.bindparam("by_submission"))
+EVENTS_AFTER = (
+    sa.select(events)
+    .join(submissions, submissions.c.number == events.c.number)
+    .where(submissions.c.submission_id == sa.bindparam("by_submission"), events.c.sequence > sa.bindparam("by_sequence"))
+    .order_by(events.c.sequence)
+    .limit(sa.bindparam("by_limit"))
+)
 OF_REQUEST = sa.select(submissions).where(submissions.c.request_id == sa.bindparam("by_request"))
 QUEUED_COUNT = (
     sa.select(sa.func.count().label("queued_count"))

@@ -14,7 +14,7 @@ from grader.ledger import artifact_records, fair_share, hooks, queue, quota_chec
 from grader.ledger.fault_count import Fault, FaultCount
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
-from grader.ledger.tables import events, judgements, problems, submissions
+from grader.ledger.tables import judgements, problems, submissions
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import Terms
 from sandbox.protocol import wire
@@ -40,8 +40,16 @@ def _move(
 
 def _moved(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
     """Write down that this row was moved to state, and tell of it."""
-    event = {"number": row.number, "sequence": row.event_count, "event_time": now, "attempt": row.attempt, "state": state, "fact": None}
-    connection.execute(statements.INSERT_EVENT, event)
+    connection.execute(statements.INSERT_EVENT, _move_event(row, now, state))
+    _announce(connection, row, now, state)
+
+
+def _move_event(row: sa.Row[Any], now: datetime, state: SubmissionState) -> dict[str, Any]:
+    return {"number": row.number, "sequence": row.event_count, "event_time": now, "attempt": row.attempt, "state": state, "fact": None}
+
+
+def _announce(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
+    """Tell of a row that was moved to state."""
     if state.final:
         hooks.enqueue(connection, now, [row.number], hooks.HookEvent.FINISHED)
     tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
@@ -150,8 +158,8 @@ def queued_count(connection: sa.Connection) -> int:
 
 def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) -> Submission:
     """One submission with everything. lock: it stays so until the transaction ends."""
-    query = sa.select(submissions).where(submissions.c.submission_id == submission_id)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    query = statements.ONE.with_for_update() if lock else statements.ONE
+    row = connection.execute(query, {"by_submission": submission_id}).one_or_none()
     if row is None:
         raise SubmissionNotFound(submission_id)
     return records.submission(row)
@@ -185,14 +193,8 @@ def page(
 
 def events_after(connection: sa.Connection, submission_id: str, after: int, limit: int) -> list[Event]:
     """Events in their order."""
-    query = (
-        sa.select(events)
-        .join(submissions, submissions.c.number == events.c.number)
-        .where(submissions.c.submission_id == submission_id, events.c.sequence > min(after, _LARGEST))
-        .order_by(events.c.sequence)
-        .limit(limit)
-    )
-    return [records.event(row) for row in connection.execute(query)]
+    wanted = {"by_submission": submission_id, "by_sequence": min(after, _LARGEST), "by_limit": limit}
+    return [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
 
 
 def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...]) -> Lease | None:
@@ -227,19 +229,18 @@ def append(connection: sa.Connection, now: datetime, held: Lease, facts: Sequenc
     if row is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
     tell(connection, NewsKind.CHANGED, held.submission.submission_id)
-    _insert_facts(connection, now, row.number, row.event_count, held.attempt, facts)
+    if facts:
+        connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, held.attempt, facts))
+        artifact_records.insert(connection, now, row.number, held.attempt, facts)
 
 
-def _insert_facts(connection: sa.Connection, now: datetime, number: int, last: int, attempt: int, facts: Sequence[wire.Fact]) -> None:
+def _fact_events(now: datetime, number: int, last: int, attempt: int, facts: Sequence[wire.Fact]) -> list[dict[str, Any]]:
     """Facts as events, the last of them with this sequence."""
     common = {"number": number, "event_time": now, "attempt": attempt, "state": None}
-    rows = [
+    return [
         {**common, "sequence": sequence, "fact": wire.encode(fact).decode().rstrip()}
         for sequence, fact in enumerate(facts, last - len(facts) + 1)
     ]
-    if rows:
-        connection.execute(statements.INSERT_EVENT, rows)
-        artifact_records.insert(connection, now, number, attempt, facts)
 
 
 def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
@@ -248,8 +249,10 @@ def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report
     row = connection.execute(statements.SETTLE, {**statements.fence(held), "by_count": len(facts), "end_time": now, **found}).one_or_none()
     if row is None:
         raise LeaseLost(held.submission.submission_id, held.attempt)
-    _insert_facts(connection, now, row.number, row.event_count - 1, row.attempt, facts)
-    _moved(connection, row, now, SubmissionState.SUCCEEDED)
+    events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
+    connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
+    artifact_records.insert(connection, now, row.number, row.attempt, facts)
+    _announce(connection, row, now, SubmissionState.SUCCEEDED)
     fair_share.charge(connection, now, row)
     _record_judgement(connection, now, row, found, row.number, row.attempt)
     if row.rejudge_id is not None:

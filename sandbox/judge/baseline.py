@@ -24,7 +24,7 @@ from sandbox.judge.references import Reference, load_task
 from sandbox.judge.run.placement import arena_bytes, rounded
 from sandbox.judge.run.runner_link import RunnerLink, connect
 from sandbox.judge.timing.batch import BATCH_BYTES
-from sandbox.judge.timing.interleaved import EAGER, VARIANTS
+from sandbox.judge.timing.interleaved import EAGER, VARIANTS, WARMUP_COUNT
 from sandbox.judge.timing.kept_timings import KeptTimings
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
@@ -36,6 +36,7 @@ from sandbox.protocol.version import VERSION
 
 LOAD_S = 60.0
 COMPILE_CACHE = "GRADER_COMPILE_CACHE"
+COMPILED_ANEW = "torch.compile compiles it anew in every call; its time would be the compiler's"
 
 
 class Baseline:
@@ -162,6 +163,37 @@ def _scalar(value: float, tensor: wire.TensorSpec) -> torch.Tensor:
     return torch.tensor(value, dtype=getattr(torch, tensor.dtype))
 
 
+class CompiledReference:
+    """A reference as `torch.compile` runs it. Refused for good at shapes where it is still compiled in its third call, the last of the
+    warm-up: where a reference depends on a number that is new in every call, a run's time would mostly be the compiler's.
+
+    Raises RuntimeError there; the problem then has no such baseline.
+    """
+
+    def __init__(self, compiled: Reference) -> None:
+        self._compiled = compiled
+        self._call_counts: dict[tuple[torch.Size, ...], int] = {}
+        self._refused: set[tuple[torch.Size, ...]] = set()
+
+    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Its outputs."""
+        shapes = tuple(one.shape for one in inputs)
+        if shapes in self._refused:
+            raise RuntimeError(COMPILED_ANEW)
+        before = _compilation_count()
+        outputs = self._compiled(inputs)
+        count = self._call_counts[shapes] = self._call_counts.get(shapes, 0) + 1
+        if count == WARMUP_COUNT and _compilation_count() > before:
+            self._refused.add(shapes)
+            raise RuntimeError(COMPILED_ANEW)
+        return outputs
+
+
+def _compilation_count() -> int:
+    """How many frames were compiled in this process."""
+    return int(torch._dynamo.utils.counters["frames"]["ok"])
+
+
 class _References:
     """The references of the last problems, as they are and compiled, by the gate's number."""
 
@@ -176,8 +208,8 @@ class _References:
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
             eager = found[VARIANTS[EAGER]]
             # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
-            found[VARIANTS["compile"]] = torch.compile(eager, dynamic=False)
-            found[VARIANTS["max-autotune"]] = torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs")
+            found[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
+            found[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
         self._kept[problem.digest] = found
         if len(self._kept) > wire.KEPT_PROBLEM_COUNT:
             del self._kept[next(iter(self._kept))]

@@ -26,7 +26,7 @@ def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
         set_driver(torch, capability=capability, cores=cores)
         _return_kernels()
         python_libdevice.install()
-        triton_interpreter.patch_once_a_launch()
+        triton_interpreter.install()
 
 
 def set_driver(torch: Any, *, capability: tuple[int, int], cores: int) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC
 import pytest
 
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused, SubmissionNotFound
-from grader.ledger import Ledger
+from grader.ledger import Ledger, transactions
 from grader.model import Failure, SubmissionState
 from grader.rules.quotas import Terms
 from sandbox.protocol import wire
@@ -90,6 +90,19 @@ async def test_a_lease_may_be_of_one_device_of_a_kind(ledger, kind):
     made = await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
     assert await lease(ledger, device_kinds=("emulated",)) is None
     assert (await lease(ledger, device_kinds=READY)).submission.submission_id == made.submission_id
+
+
+async def test_several_are_leased_and_no_more_are_looked_for(ledger, monkeypatch):
+    """In their order, as many as are there and may be; of those for another device none is looked for."""
+    looked, usual = [], transactions.lease
+    monkeypatch.setattr(transactions, "lease", lambda *arguments: looked.append(1) or usual(*arguments))
+    waiting = [await submit(ledger) for _ in range(3)]
+    await ledger.submit(fakes.new_submission(device_kind="cuda:7"), fakes.problem())
+    found = [await ledger.lease_some("w", most, ttl_s=30, device_kinds=READY) for most in (2, 8, 8)]
+    assert [[one.submission.submission_id for one in leased] for leased in found] == [
+        [one.submission_id for one in part] for part in (waiting[:2], waiting[2:], [])
+    ]
+    assert len(looked) == len(waiting)
 
 
 @pytest.mark.parametrize("kind", ["cuda:0", "cuda:A100", "cuda:12"])

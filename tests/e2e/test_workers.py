@@ -97,13 +97,21 @@ def test_the_six_of_the_story_get_their_verdicts_at_a_worker(fleet, cli) -> None
     assert ranked.json["report"]["verdict"] == "VERDICT_ACCEPTED" and ranked.json["report"]["process_count"] > 1, ranked.stdout
 
 
+def one_of_each() -> list[Path]:
+    """An example for each language and verdict: all of them take two cores minutes."""
+    found: dict[tuple[str, ...], Path] = {}
+    for path in sorted(EXAMPLES.glob("*/*.*")):
+        text = path.read_text() if path.suffix in (".cu", ".py") else ""
+        if "expect:" in text.split("\n")[0]:
+            named = (name for name in ("torch/extension.h", "triton", "numba", "load_inline") if name in text)
+            found.setdefault((path.suffix, *named, text.split("expect:")[1].split()[0]), path)
+    return list(found.values())
+
+
 def test_the_examples_get_their_verdicts_at_a_worker(fleet) -> None:
     """In each language: those of their first lines, which they get without workers, too (`test_examples.py`, `test_python_language.py`)."""
-    made = fleet()
-    files = sorted(
-        path for path in EXAMPLES.glob("*/*.*") if path.suffix in (".cu", ".py") and "expect:" in path.read_text().split("\n")[0]
-    )
-    assert len(files) > 30
+    made, files = fleet(), one_of_each()
+    assert len(files) > 10
 
     async def graded() -> dict[str, str]:
         async with GraderClient(made.api) as client:
@@ -111,6 +119,7 @@ def test_the_examples_get_their_verdicts_at_a_worker(fleet) -> None:
                 submission_pb2.Submission(
                     problem=f"problems/{path.parent.name}",
                     mode=submission_pb2.MODE_TEST,
+                    skip_sanitizer=True,  # which waits minutes for a kernel that never ends
                     sources=[submission_pb2.SourceFile(path=path.name, content=path.read_text())],
                 )
                 for path in files

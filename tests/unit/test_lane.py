@@ -581,6 +581,20 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
     assert min(limits[Operation.CALL]) == tight.trial_s and min(limits[Operation.BENCH]) > 10 * BENCH_NS[wire.Clock.HOST] / 1e9
 
 
+def test_what_a_runner_writes_before_it_has_answered_is_out_of_no_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A do_bench whose answer was forged may still write when the next run is placed: the guards are written after that answer."""
+    usual = RunnerLink.call
+
+    def call(self: RunnerLink, call: Call, limit_s: float, meanwhile: Callable[[], None] = lambda: None) -> Answer | Silence:
+        reply = usual(self, call, limit_s, meanwhile)
+        if call.operation is Operation.PLACE:
+            self.arena.tensor(0, "uint8", (self.arena.size_bytes,)).fill_(7)
+        return reply
+
+    monkeypatch.setattr(RunnerLink, "call", call)
+    assert set(outcomes(judged(tmp_path, honest))) == {"passed"}
+
+
 def test_a_runner_that_did_not_answer_is_not_asked_again(tmp_path: Path) -> None:
     """Its late answer would look like one to a call that was never made. It comes when the judge has given it up: how long that takes
     depends on how busy this machine is."""

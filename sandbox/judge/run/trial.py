@@ -141,6 +141,8 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         if isinstance(ready, Silence) or ready.status is not Status.OK:
             return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
         bench.spent, scenes = scenes[-1].drawn, poisoned
+        for scene in scenes:  # now that the runner has answered: what it still did before may have written anywhere
+            scene.write_guards()
         read = [
             (to, target)
             for scene, outputs in zip(scenes, snapshots, strict=True)
@@ -177,7 +179,7 @@ def _make_ready(
     meanwhile: Callable[[], None],
 ) -> Answer | Silence:
     """Tell the runner the places, and have it stir its memory; warm its code with inputs that it has had already, for those of this run
-    are secret. meanwhile: what the judge does in its own memory while the runner is busy."""
+    are secret. meanwhile: what the judge does in its own memory, and in no other, while the runner is busy."""
     reply = runner.call(call, PLACE_S, meanwhile)
     if how.warm_count and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
         for scene in scenes:
@@ -210,10 +212,13 @@ class _RunBuffers:
         pairs = zip(self.drawn, first.drawn, self.places, strict=True)
         return replace(self, drawn=[theirs if place is None else ours for ours, theirs, place in pairs])
 
-    def poisoned(self, outputs: list[torch.Tensor]) -> _RunBuffers:
-        """Write the guard bands, and what is to lie in the outputs, into private ones."""
+    def write_guards(self) -> None:
+        """Write the bands around the tensors, in which nothing may change."""
         for band in self.bands:
             band.copy_(self.guard[: len(band)])
+
+    def poisoned(self, outputs: list[torch.Tensor]) -> _RunBuffers:
+        """Write what is to lie in the outputs into private ones."""
         if self.left_over is not None:
             for output, content in zip(outputs, self.left_over, strict=True):
                 output.copy_(content)
