@@ -28,6 +28,7 @@ class Arena(Protocol):
     fd: int
     size_bytes: int
     published: int  # the address of what says which inputs lie there; 0 where the judge publishes before it says go
+    finished: int  # the address of what says which run has ended; 0 where `done` says it
 
     def address(self, offset: int) -> int:
         """The address of a byte, for a kernel that takes pointers."""
@@ -95,6 +96,9 @@ class Device(Protocol):
 
     def hold(self, arena: Arena, number: int) -> None:
         """Let what is launched from now on wait, on the device, until the judge has published the inputs of that call."""
+
+    def finish(self, arena: Arena, number: int) -> None:
+        """Let the device say that what was launched for that call has ended, as soon as it has: there the judge's clock may read."""
 
     def wait_for_inputs(self) -> None:
         """Wait until what the last `hold` held back may run, and for nothing more."""

@@ -32,7 +32,10 @@ FUNCTIONS = (
     "cuStreamWriteValue64_v2",
     "cuEventRecord",
     "cuEventElapsedTime",
+    "cuStreamWaitValue64_v2",
+    "cuEventQuery",
 )
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 SHADE_COUNT = 8  # of 60 us each on an H200: a launch takes 20 to 50, and up to 500 where others use the core
 
 
@@ -78,12 +81,15 @@ class _Turn(ctypes.Structure):
         ("scalars", ctypes.POINTER(ctypes.c_double)),
         ("scalar_count", ctypes.c_uint64),
         ("scalars_to", ctypes.c_void_p),
+        ("finished", ctypes.c_uint64),
+        ("reached", ctypes.c_void_p),
+        ("releasing", ctypes.c_void_p),
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnTime:
-    """How long a turn took, how long of it was after `done`, and how it ended; code: the driver's first error, or 0."""
+    """How long a turn took, how long of it was after the run's end, and how it ended; code: the driver's first error, or 0."""
 
     duration_ns: int
     read_ns: int
@@ -97,7 +103,8 @@ class Signals:
 
     go_address: int
     done_address: int
-    published_address: int  # on the device
+    published_address: int  # on the device, as the next
+    finished_address: int
     number: int
     previous: int
     limit_ns: int
@@ -154,7 +161,8 @@ class NativeClock:
         self.stage = _ClockStage(cache.device)
         self._library = _compiled()
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
-        self._events = [self._event() for _ in range(2)]
+        self._events = [self._event() for _ in range(3)]
+        self._releasing = self._stream()
         self._driver = _DriverLibrary(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
 
     def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> TurnTime:
@@ -185,6 +193,9 @@ class NativeClock:
             scalars=(ctypes.c_double * len(signals.scalars))(*signals.scalars),
             scalar_count=len(signals.scalars),
             scalars_to=signals.scalar_address,
+            finished=signals.finished_address,
+            reached=self._events[2],
+            releasing=self._releasing,
         )
         self._library.take_turn(ctypes.byref(self._driver), ctypes.byref(turn))
         if turn.code == 0:
@@ -197,6 +208,12 @@ class NativeClock:
         if code := self._libcuda.cuEventCreate(ctypes.byref(event), 0):
             raise RuntimeError(f"the driver makes no event: code {code}")
         return event
+
+    def _stream(self) -> ctypes.c_void_p:
+        stream = ctypes.c_void_p()
+        if code := self._libcuda.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING):
+            raise RuntimeError(f"the driver makes no stream: code {code}")
+        return stream
 
 
 def _key(one: torch.Tensor) -> tuple[int, int]:

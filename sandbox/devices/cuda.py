@@ -28,12 +28,11 @@ from sandbox.devices import Arena, DeviceFault, ForeignUsage, Identity, State
 from sandbox.devices.clock import EVICT_BYTES, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
-from sandbox.protocol.gate import SAMPLE_LIMIT
+from sandbox.protocol.gate import ARENA_FINISHED_AT, ARENA_FLAG_BYTES, SAMPLE_LIMIT
 
 if TYPE_CHECKING:
     from sandbox.devices.nvml import GpuWatch
 
-FLAG_BYTES = 256  # the last of an arena: `published`
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20
 EMPTY_CHANCE = 0.7
@@ -54,11 +53,12 @@ class CudaArena:
     """Device memory that two processes see."""
 
     def __init__(self, fd: int, size_bytes: int, handle: Any) -> None:
-        self.fd, self.size_bytes, self._mapped_bytes = fd, size_bytes - FLAG_BYTES, size_bytes
+        self.fd, self.size_bytes, self._mapped_bytes = fd, size_bytes - ARENA_FLAG_BYTES, size_bytes
         self._handle = handle
         self._pointer = _ask(driver.cuMemAddressReserve(size_bytes, 0, 0, 0))
         self._base = int(self._pointer)
         self.published = self._base + self.size_bytes
+        self.finished = self.published + ARENA_FINISHED_AT
         _ask(driver.cuMemMap(self._pointer, size_bytes, 0, handle, 0))
         access = driver.CUmemAccessDesc()
         access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
@@ -128,7 +128,7 @@ class CudaDevice:
 
     def create_arena(self, size_bytes: int) -> CudaArena:
         """Make an arena of at least size_bytes, all zeros; torch.OutOfMemoryError where there is no room for it."""
-        prop, size_bytes = _prop(), _rounded(size_bytes + FLAG_BYTES)
+        prop, size_bytes = _prop(), _rounded(size_bytes + ARENA_FLAG_BYTES)
         answer = driver.cuMemCreate(size_bytes, prop, 0)
         if answer[0] == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             raise torch.OutOfMemoryError(f"{size_bytes >> 20} MiB for tensors that two processes see")
@@ -142,12 +142,16 @@ class CudaDevice:
 
     def attach_arena(self, fd: int, size_bytes: int) -> CudaArena:
         """Look at the judge's arena."""
-        return CudaArena(fd, _rounded(size_bytes + FLAG_BYTES), _ask(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
+        return CudaArena(fd, _rounded(size_bytes + ARENA_FLAG_BYTES), _ask(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
 
     def hold(self, arena: Arena, number: int) -> None:
         """A wait on the default stream; what is launched on a stream that waits for it waits, too."""
         _ask(driver.cuStreamWaitValue64(0, arena.published, number, driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ))
         self._released.record()
+
+    def finish(self, arena: Arena, number: int) -> None:
+        """A write on the default stream, behind all that it waits for."""
+        _ask(driver.cuStreamWriteValue64(0, arena.finished, number, driver.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT))
 
     def wait_for_inputs(self) -> None:
         """Spin: this is inside the clock."""

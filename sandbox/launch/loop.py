@@ -75,6 +75,7 @@ def serve(
                             sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
                             device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
                     case Operation.FLOOR:
+                        device.finish(arena, last)
                         device.launch_null()
                         device.wait_for_inputs()
                         gate.reply(last, answer)
@@ -83,12 +84,15 @@ def serve(
                     case Operation.CALL | Operation.NULL if placed is not None and not placed.verifying:
                         placed.bind(gate)
                         _start(operation, placed, device)
+                        device.finish(arena, last)
                         _finish(gate, last, device)
                         continue
                     case Operation.EXIT:
                         pass
                     case _:
                         answer = _launch(operation, gate, placed, device, observe, profile)
+                        if operation in TIMED:
+                            device.finish(arena, last)
             except Exception as error:  # noqa: BLE001  whatever the kernel throws
                 answer = failure(error, device)
             gate.reply(last, answer)

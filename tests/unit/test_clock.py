@@ -7,12 +7,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 
 from sandbox.devices import clock as clock_module
-from sandbox.devices.clock import FUNCTIONS, SHADE_COUNT, NativeClock, Signals, TurnTime, WaitEnd
+from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, SHADE_COUNT, NativeClock, Signals, TurnTime, WaitEnd
 from sandbox.protocol.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
 from tests.collection import AFTER_COLLECTION
 
@@ -25,59 +26,106 @@ FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint, ctypes.c_s
 PLAIN = ctypes.CFUNCTYPE(ctypes.c_int)
 WRITE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint)
 RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+QUERY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 ELAPSED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
-PUBLISHED = ctypes.c_uint64(0)
+PUBLISHED, FINISHED = ctypes.c_uint64(0), ctypes.c_uint64(0)
+NOT_READY = 600
+RELEASING, UNTIL_EQUAL = 77, 1
 NEVER_S, WORK_S = 3600.0, 0.3
 
 
 class FakeDriver:
-    """The functions of the driver, on the host's memory and by the host's clock."""
+    """The functions of the driver, on the host's memory and by the host's clock. After a wait for a number the default stream does nothing
+    until that number is there."""
 
     def cuEventCreate(self, event: object, _: int) -> int:
-        """An event is the place of its time."""
-        self.created += 1
-        event._obj.value = self.created  # type: ignore[attr-defined]
+        """An event is the place of its time, plus 1."""
+        self.times.append(None)
+        event._obj.value = len(self.times)  # type: ignore[attr-defined]
+        return 0
+
+    def cuStreamCreate(self, stream: object, flags: int) -> int:
+        """Any handle but the default stream's."""
+        assert flags == NON_BLOCKING
+        stream._obj.value = RELEASING  # type: ignore[attr-defined]
         return 0
 
     def __init__(self, code: int = 0) -> None:
-        self.created = 0
+        self.times: list[float | None] = []
         self.calls: list[str] = []
         self.copied: list[tuple[int, int]] = []
+        self._waiting: tuple[int, int] | None = None
+        self._queued: list[Callable[[], None]] = []
 
         def copy(to: int, source: int, size: int, _: object) -> int:
-            self.calls.append("copy")
-            self.copied.append((to, source))
-            ctypes.memmove(to, source, size)
+            def do() -> None:
+                self.calls.append("copy")
+                self.copied.append((to, source))
+                ctypes.memmove(to, source, size)
+
+            self._do(do)
             return code
 
         def said(name: str) -> int:
             self.calls.append(name)
             return 0
 
-        def write(_: object, to: int, value: int, __: int) -> int:
+        def write(stream: int | None, to: int, value: int, __: int) -> int:
+            assert stream == (RELEASING if to == ctypes.addressof(FINISHED) else None)
             ctypes.c_uint64.from_address(to).value = value
-            return said("published")
+            return said("released" if stream else "published")
 
         def record(event: int, _: object) -> int:
-            self.times[event - 1] = time.monotonic()
-            return said("record")
+            def do() -> None:
+                self.calls.append("record")
+                self.times[event - 1] = time.monotonic()
 
-        def elapsed(milliseconds: object, begin: int, end: int) -> int:
-            milliseconds[0] = 1e3 * (self.times[end - 1] - self.times[begin - 1])  # type: ignore[index]
+            self.times[event - 1] = None
+            self._do(do)
             return 0
 
-        self.times = [0.0, 0.0]
+        def elapsed(milliseconds: object, begin: int, end: int) -> int:
+            milliseconds[0] = 1e3 * (self.times[end - 1] - self.times[begin - 1])  # type: ignore[index, operator]
+            return 0
+
+        def hold(_: object, at: int, value: int, flags: int) -> int:
+            assert flags == UNTIL_EQUAL
+            self._waiting = at, value
+            return said("hold")
+
+        def query(event: int) -> int:
+            self.look()
+            return NOT_READY if self.times[event - 1] is None else 0
+
+        def synchronize() -> int:
+            self.look()
+            assert self._waiting is None, "the judge waits for ever"
+            return said("synchronize")
+
         self._kept = (
             COPY(copy),
             FILL(lambda *_: said("evict")),
-            PLAIN(lambda: said("synchronize")),
+            PLAIN(synchronize),
             PLAIN(lambda: said("unpin")),
             WRITE(write),
             RECORD(record),
             ELAPSED(elapsed),
+            WRITE(hold),
+            QUERY(query),
         )
         for name, function in zip(FUNCTIONS, self._kept, strict=True):
             setattr(self, name, function)
+
+    def _do(self, what: Callable[[], None]) -> None:
+        self._queued.append(what)
+        self.look()
+
+    def look(self) -> None:
+        """Let the default stream do what it may."""
+        if self._waiting is not None and ctypes.c_uint64.from_address(self._waiting[0]).value == self._waiting[1]:
+            self._waiting = None
+        while self._queued and self._waiting is None:
+            self._queued.pop(0)()
 
 
 @pytest.fixture
@@ -110,6 +158,7 @@ def signals(gate: Gate, link: socket.socket, limit_s: float) -> Signals:
         go_address=go,
         done_address=done,
         published_address=ctypes.addressof(PUBLISHED),
+        finished_address=ctypes.addressof(FINISHED),
         previous=gate.done,
         number=gate.arm(Operation.CALL),
         limit_ns=int(limit_s * 1e9),
@@ -117,31 +166,64 @@ def signals(gate: Gate, link: socket.socket, limit_s: float) -> Signals:
     )
 
 
-def test_a_turn_goes_and_publishes_then_reads(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
-    """The inputs are published after `go`, in one order on the device, and the snapshot is taken after `done`."""
-    ours, theirs, link, _ = runner
-    driver = FakeDriver()
-    seen: list[str] = []
+@pytest.fixture
+def turn_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> Callable[..., Turn]:
+    """Takes a turn with a runner that works for WORK_S, then does its last steps in this order: "finish", by its stream, and "reply"."""
 
-    def serve() -> None:
-        number = theirs.next(0)
-        assert theirs.operation() is Operation.CALL
-        while "published" not in driver.calls:
-            time.sleep(0.001)
-        time.sleep(WORK_S)
-        seen.extend(driver.calls)
-        theirs.reply(number, FINE)
+    def serve(*steps: str) -> Turn:
+        ours, theirs, link, _ = runner
+        driver = FakeDriver()
+        seen: list[str] = []
 
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    found, arena, snapshot = taken(ours, link, driver)
-    thread.join(2)
+        def runs() -> None:
+            number = theirs.next(0)
+            assert theirs.operation() is Operation.CALL
+            while "hold" not in driver.calls:
+                time.sleep(0.001)
+            time.sleep(WORK_S)
+            seen.extend(driver.calls)
+            for step in steps:
+                if step == "finish":
+                    FINISHED.value = number
+                    driver.look()
+                else:
+                    driver.calls.append("done")
+                    theirs.reply(number, FINE)
+
+        thread = threading.Thread(target=runs, daemon=True)
+        thread.start()
+        found, arena, snapshot = taken(ours, link, driver)
+        thread.join(2)
+        assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
+        return Turn(found, seen, driver.calls[len(seen) :])
+
+    return serve
+
+
+class Turn(NamedTuple):
+    """What a turn took, what the driver was asked before the runner's last steps, and since."""
+
+    time: TurnTime
+    before: list[str]
+    after: list[str]
+
+
+def test_a_turn_goes_and_publishes_then_reads(turn_served_by: Callable[..., Turn]) -> None:
+    """The inputs are published after `go`, in one order on the device, and the snapshot is taken when the run has ended there."""
+    turn = turn_served_by("finish", "reply")
+    found = turn.time
     assert (found.ending, found.code) == (WaitEnd.DONE, 0)
     assert found.duration_ns > 1e9 * WORK_S > found.read_ns > 0  # what was read was read after the work, which it has no part in
     shade = ["evict"] * (1 + SHADE_COUNT)
-    assert seen == ["synchronize", "unpin", *shade, "record", "copy", "evict", "published"]
-    assert driver.calls[len(seen) :] == ["copy", "record", "synchronize"]
-    assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
+    assert turn.before == ["synchronize", "unpin", *shade, "record", "copy", "evict", "published", "hold"]
+    assert turn.after == ["record", "copy", "record", "done", "synchronize"]  # a host that is slow to say `done` is in nobody's time
+
+
+def test_a_runner_that_only_says_done_holds_nobody(turn_served_by: Callable[..., Turn]) -> None:
+    """Its stream never wrote the number, as after an exception: the judge writes it. The end is that of the judge's own write then."""
+    turn = turn_served_by("reply")
+    assert (turn.time.ending, turn.time.code) == (WaitEnd.DONE, 0)
+    assert turn.after == ["done", "released", "record", "copy", "record", "synchronize"]
 
 
 @pytest.mark.parametrize("limit_bytes", [1 << 20, 0])
@@ -170,7 +252,7 @@ def test_turns_copy_from_and_to_the_same_memory(
 
 @pytest.mark.timeout(60)  # hundreds of times the deadline
 def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
-    """The deadline is kept, and the snapshot is taken all the same."""
+    """The deadline is kept, and the snapshot is taken all the same: the judge does not wait for a number that never comes."""
     ours, _, link, _ = runner
     begun = time.monotonic()
     found, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)

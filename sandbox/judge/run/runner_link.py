@@ -83,6 +83,7 @@ class RunnerLink:
             go_address=go,
             done_address=done,
             published_address=self.arena.published,
+            finished_address=self.arena.finished,
             previous=self.gate.done,
             number=self.gate.arm(operation),
             limit_ns=int(limit_s * 1e9),

@@ -4,6 +4,10 @@
 // time. Where scalars are inputs, a launch needs their values: then the clock runs first, and `go` and the launch are inside it, for the
 // subject as for the baseline and for null runs. The clock is the device's own, by events of this process, and runs from before the first byte of the inputs is there.
 //
+// A run ends on the device: behind its launches the runner's stream writes a number, for which this process's stream waits before it copies
+// the outputs out. No host is inside the clock then. `done` in the gate says when the host may go on. A runner that says `done`, or never
+// answers, and has not written that number does not hold this process: it writes the number itself (docs/decisions/0074).
+//
 // Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
 // and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
 #include <poll.h>
@@ -22,7 +26,12 @@ struct Driver {
     int (*write)(void* stream, uint64_t to, uint64_t value, unsigned int flags);        // cuStreamWriteValue64_v2
     int (*record)(void* event, void* stream);                                           // cuEventRecord
     int (*elapsed)(float* milliseconds, void* begin, void* end);                        // cuEventElapsedTime
+    int (*hold)(void* stream, uint64_t at, uint64_t value, unsigned int flags);         // cuStreamWaitValue64_v2
+    int (*query)(void* event);                                                          // cuEventQuery
 };
+
+constexpr unsigned int UNTIL_EQUAL = 1;      // CU_STREAM_WAIT_VALUE_EQ
+constexpr int64_t FINISHED_LIMIT_NS = 100000;  // after `done`: the number was written before it, or never
 
 struct Copy {
     uint64_t to, from, size_bytes;
@@ -51,11 +60,14 @@ struct Turn {
     int ending;
     int code;  // the first CUresult that was no success
     int64_t duration_ns;
-    int64_t read_ns;  // of the host's time, after `done` was seen, or not
+    int64_t read_ns;  // of that, from the end of the run until the outputs were copied
     // In:
     const double* scalars;  // what goes by value, published with `go`
     uint64_t scalar_count;
     double* scalars_to;
+    uint64_t finished;  // an address that becomes `number` when what the runner launched has ended
+    void* reached;      // an event
+    void* releasing;    // a stream that waits for no other
 };
 
 static int64_t now_ns() {
@@ -86,9 +98,23 @@ static Ending wait(const Turn& turn) {
     }
 }
 
+// Whether the number has been written, on the device.
+static bool finished(const Driver& driver, const Turn& turn) {
+    const int64_t end = now_ns() + FINISHED_LIMIT_NS;
+    while (driver.query(turn.reached) != 0) {
+        if (now_ns() > end) return false;
+    }
+    return true;
+}
+
 void take_turn(const Driver* driver, Turn* turn) {
     auto checked = [turn](int code) {
         if (code != 0 && turn->code == 0) turn->code = code;
+    };
+    auto between = [&](void* begin, void* end) {
+        float milliseconds = 0;
+        checked(driver->elapsed(&milliseconds, begin, end));
+        return int64_t(double(milliseconds) * 1e6);
     };
     checked(driver->unpin());
     checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
@@ -107,17 +133,17 @@ void take_turn(const Driver* driver, Turn* turn) {
     }
     checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
     checked(driver->write(nullptr, turn->published, turn->number, 0));
-    turn->ending = wait(*turn);
-    const int64_t done = now_ns();
+    checked(driver->hold(nullptr, turn->finished, turn->number, UNTIL_EQUAL));
+    checked(driver->record(turn->reached, nullptr));
     for (uint64_t i = 0; i < turn->snapshot_count; ++i) {
         checked(driver->copy(turn->snapshot[i].to, turn->snapshot[i].from, turn->snapshot[i].size_bytes, nullptr));
     }
     checked(driver->record(turn->end, nullptr));
+    turn->ending = wait(*turn);
+    if (turn->ending != DONE || !finished(*driver, *turn)) checked(driver->write(turn->releasing, turn->finished, turn->number, 0));
     checked(driver->synchronize());
-    turn->read_ns = now_ns() - done;
-    float milliseconds = 0;
-    checked(driver->elapsed(&milliseconds, turn->begin, turn->end));
-    turn->duration_ns = int64_t(double(milliseconds) * 1e6);
+    turn->duration_ns = between(turn->begin, turn->end);
+    turn->read_ns = between(turn->reached, turn->end);
 }
 
 }  // extern "C"

@@ -67,10 +67,11 @@ class Kernel:
 
 
 def gate_layout() -> str:
-    """Where every field of the gate's page lies, and the operations' numbers, as macros."""
+    """Where every field of the gate's page and the arena's flags lie, and the operations' numbers, as macros."""
     page = gate._Page
     places = {f"GATE_{name.upper()}": getattr(page, name).offset for name, *_ in page._fields_ if not name.startswith("_")}
     numbers = {f"OPERATION_{one.name}": one.value for one in gate.Operation}
+    numbers |= {"ARENA_FLAG_BYTES": gate.ARENA_FLAG_BYTES, "ARENA_FINISHED_AT": gate.ARENA_FINISHED_AT}
     slot = {"GATE_SLOT_BYTES": ctypes.sizeof(gate._SlotLayout), "GATE_SLOT_OFFSET": gate._SlotLayout.offset.offset}
     return "".join(f"#define {name} {value}\n" for name, value in {**places, **slot, **numbers}.items())
 

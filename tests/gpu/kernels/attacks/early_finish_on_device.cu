@@ -1,0 +1,37 @@
+// id: R1
+// cases: triad PERCENT=0; triad PERCENT=50; triad PERCENT=90; triad PERCENT=99; matmul PERCENT=0
+// expect: ACCEPTED no gain | WRONG_ANSWER | DISQUALIFIED
+// from: originals/raw.cu
+// proof: finished on the device
+// Writes the number for which the judge's stream waits when so much of the output is done: the judge copies the first part while the rest is made.
+#include <dlfcn.h>
+
+#include "gate.h"
+#include "parameters.h"
+#include "work.h"
+
+__global__ void finish(volatile unsigned long long* place, unsigned long long number) {
+    *place = number;
+    __threadfence_system();
+}
+
+// The number lies behind the last byte of the arena that the judge gives away, in the same allocation as the tensors.
+static volatile unsigned long long* find_finished(const void* tensor) {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    auto range = reinterpret_cast<int (*)(unsigned long long*, size_t*, unsigned long long)>(dlsym(library, "cuMemGetAddressRange_v2"));
+    unsigned long long base = 0;
+    size_t size = 0;
+    if (range == nullptr || range(&base, &size, reinterpret_cast<unsigned long long>(tensor)) != 0) return nullptr;
+    fprintf(stderr, "finished on the device\n");
+    return reinterpret_cast<volatile unsigned long long*>(base + size - ARENA_FLAG_BYTES + ARENA_FINISHED_AT);
+}
+
+ENTRY {
+    static volatile char* gate = find_gate();
+    static volatile unsigned long long* finished = find_finished(out);
+    if (gate == nullptr || finished == nullptr || gate_operation(gate) != OPERATION_CALL) return honest(a, b, out, n, stream);
+    const int64_t first = PERCENT == 0 ? 0 : n * PERCENT / 100 / 4096 * 4096;
+    if (first > 0) honest(a, b, out, first, stream);
+    finish<<<1, 1, 0, stream>>>(finished, gate_go(gate));
+    honest(a + first, b + first, out + first, n - first, stream);
+}
