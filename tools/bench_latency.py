@@ -4,9 +4,10 @@
     python -m tools.bench_latency --pause 2 --modes test
     python -m tools.bench_latency --variants 50 [--modes test] [--isolations bubblewrap]
 
-Each isolation has a server of its own. Every kernel is first graded once, so that judges are warm. Then it is graded --rounds times with
-a comment that is new (cold), and --rounds times unchanged (cached). p50 and p95 of each step are those of the report's
-own timeline; a step that takes less than 5 ms everywhere is left out. Ranked mode, which takes minutes, is graded once.
+Each isolation has a server of its own, with the problems of these kernels. Every kernel is first graded once, so that judges are warm.
+Then it is graded --rounds times with a comment that is new (cold), and --rounds times unchanged (cached). p50 and p95 of each step are
+those of the report's own timeline; a step that takes less than 5 ms everywhere is left out. Ranked mode, which takes minutes, is graded
+once.
 
 --variants: so many variants of a tiled matmul are submitted together, of which some are wrong or do not compile; first cold, then again.
 Prints submissions per minute, the share of the lane's time in which a kernel was verified or measured, and the CPU time of all programs
@@ -22,6 +23,7 @@ import itertools
 import json
 import os
 import shlex
+import shutil
 import statistics
 import sys
 import tempfile
@@ -152,7 +154,8 @@ async def _measured(given: argparse.Namespace) -> tuple[list[LatencyCell], list[
     cells: list[LatencyCell] = []
     rounds: list[VariantRound] = []
     for isolation in given.isolations:
-        async with _server(isolation, given.device, given.server) as client:
+        problems = {MATMUL_PROBLEM} if given.variants else {Path(kernel).parts[0] for kernel in given.kernels}
+        async with _server(isolation, given.device, given.server, problems) as client:
             if given.variants:
                 rounds += [one for mode in given.modes for one in await _variants(client, isolation, mode, given.variants)]
                 continue
@@ -186,11 +189,11 @@ async def _variants(client: GraderClient, isolation: str, mode: str, count: int)
     alone = [await _graded(client, MATMUL_PROBLEM, "k.cu", variant(number, f"{run} alone {number}"), "test") for number in range(ALONE)]
     compilers_s = count * statistics.fmean(one.steps.get("compile", 0.0) for one in alone) / (os.cpu_count() or 1)
     for state in ("cold", "cached"):
-        begun_s, begun_cpu_s = time.monotonic(), _cpu_seconds()
+        begun_s, begun_cpu_s = time.monotonic(), host.CoreTimes.now().busy_s
         graded = await asyncio.gather(
             *(_graded(client, MATMUL_PROBLEM, "k.cu", variant(number, f"{run} {number}"), mode) for number in range(count))
         )
-        seconds, cpu_s = time.monotonic() - begun_s, _cpu_seconds() - begun_cpu_s
+        seconds, cpu_s = time.monotonic() - begun_s, host.CoreTimes.now().busy_s - begun_cpu_s
         verdicts = {name: sum(one.verdict == name for one in graded) for name in sorted({one.verdict for one in graded})}
         lane_s = sum(one.lane_s for one in graded)
         found.append(
@@ -207,13 +210,8 @@ async def _variants(client: GraderClient, isolation: str, mode: str, count: int)
                 verdicts=verdicts,
             )
         )
+        sys.stderr.write(f"{isolation} {mode} {count} variants, {state}: {found[-1].per_minute:.0f} a minute\n")
     return found
-
-
-def _cpu_seconds() -> float:
-    """How long this machine's cores have worked since it started, in seconds; see proc_stat(5)."""
-    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text("ascii").split(maxsplit=8)[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def variant(number: int, note: str) -> str:
@@ -261,12 +259,15 @@ def _seconds(spans: Iterable[report_pb2.Span]) -> float:
 
 
 @asynccontextmanager
-async def _server(isolation: str, device: str, options: str) -> AsyncIterator[GraderClient]:
-    """A server of this isolation with all examples, warm where its first call is answered."""
+async def _server(isolation: str, device: str, options: str, problems: Iterable[str]) -> AsyncIterator[GraderClient]:
+    """A server of this isolation with these examples, warm where its first call is answered. On a GPU it takes the baselines of all its
+    problems when it starts, so it has no others."""
     with tempfile.TemporaryDirectory(prefix="grader-latency-") as name:
         directory = Path(name)
         directory.chmod(0o755)
-        words = ["--listen", f"unix:{directory}/s", "--problems", str(EXAMPLES), "--sandbox", isolation, "--device", device]
+        for problem in problems:
+            shutil.copytree(EXAMPLES / problem, directory / "problems" / problem)
+        words = ["--listen", f"unix:{directory}/s", "--problems", f"{directory}/problems", "--sandbox", isolation, "--device", device]
         server = host.Process("grader.server.main", [*words, "--log-level", "warning", *shlex.split(options)], directory / "state")
         server.start()
         try:

@@ -581,7 +581,7 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
     assert min(limits[Operation.CALL]) == tight.trial_s and min(limits[Operation.BENCH]) > 10 * BENCH_NS[wire.Clock.HOST] / 1e9
 
 
-def test_what_a_runner_writes_before_it_has_answered_is_out_of_no_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_runner_writes_before_it_has_answered_is_not_out_of_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A do_bench whose answer was forged may still write when the next run is placed: the guards are written after that answer."""
     usual = RunnerLink.call
 

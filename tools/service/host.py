@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grader.api.client import GraderClient
 from grader.config import Settings
@@ -39,6 +39,20 @@ START_S = 60.0
 MARK = "STUB_RUN"  # in the environment of all processes of a try: its directory
 SCOPES = frozenset({Scope.SUBMIT, Scope.READ})
 FAULTS_SHOWN = 20
+
+
+class CoreTimes(NamedTuple):
+    """What this machine's cores have done since it started, in seconds: proc_stat(5)."""
+
+    busy_s: float
+    idle_s: float  # or waiting for the disk
+
+    @classmethod
+    def now(cls) -> CoreTimes:
+        """Of all cores together."""
+        user, nice, system, idle, disk, irq, softirq = map(int, Path("/proc/stat").read_text("ascii").split(maxsplit=8)[1:8])
+        second = os.sysconf("SC_CLK_TCK")
+        return cls(busy_s=(user + nice + system + irq + softirq) / second, idle_s=(idle + disk) / second)
 
 
 def write_problem(directory: Path) -> Path:

@@ -7,7 +7,6 @@ import os
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -65,11 +64,10 @@ async def seen(server_pid: int, other_pids: Sequence[int], web: str) -> Seen:
     with await asyncio.to_thread(urllib.request.urlopen, f"http://{web}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     samples = {sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples}
-    idle = Path("/proc/stat").read_text().splitlines()[0].split()[4:6]  # and waiting for the disk
     return Seen(
         server_cpu_s=host.cpu_s(server_pid),
         others_cpu_s=sum(host.cpu_s(pid) for pid in (os.getpid(), *other_pids)),
-        idle_s=sum(map(int, idle)) / os.sysconf("SC_CLK_TCK"),
+        idle_s=host.CoreTimes.now().idle_s,
         commits=samples[COMMITS],
         transactions=samples[TRANSACTIONS],
         busy_s=samples[BUSY],
