@@ -58,6 +58,12 @@ _SYMPTOMS = {
 }
 
 
+_RIGHT_BEFORE = (
+    "It was right before it was timed: no call may rely on an earlier one, and a kernel's own streams have to join the given stream before "
+    "it returns."
+)
+
+
 def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
     """Why a trial did not pass."""
     if trial.hidden:  # a runner may make names up: one of ours, or none
@@ -79,6 +85,8 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
     # The share says everything, and an error of precision is scattered by its nature.
     if pattern is not None and pattern.kind is not PatternKind.EVERYTHING and not (pattern.kind is PatternKind.SCATTERED and trial.symptom):
         yield describe(trial)
+    if trial.phase is wire.TrialPhase.CERTIFY and trial.outcome in (TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED):
+        yield _RIGHT_BEFORE
     yield likely_cause(trial)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from sandbox.devices.clock import NativeClock
 
+POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
+
 
 class Arena(Protocol):
     """Memory shared by judge and runner, as one side sees it. Nothing in it is believed."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox.devices import Arena, DeviceFault, ForeignUsage, Identity, State
+from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, Identity, State
 from sandbox.devices.clock import EVICT_BYTES, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20
 EMPTY_CHANCE = 0.7
-POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 STIR_SHARE = 0.25  # of what is free: the kernel needs some
 WARMUP_MS = 25
 RESERVE_SHARE = 0.4

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox.devices import Arena, ForeignUsage, Identity, State
+from sandbox.devices import POISON_BYTE, Arena, ForeignUsage, Identity, State
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.gate import SPIN_NS, create_sealed
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 CACHE_BYTES = 32 * 1024 * 1024  # written between samples, so that inputs come from memory
 STIR_COUNT = 24
-ALL_SET = 0xFF  # a NaN in every float format
 SAMPLE_COUNT = 128
 
 
@@ -122,7 +121,7 @@ class EmulatedDevice:
         sizes = tuple(chance.randrange(1, 1 << chance.randrange(6, 21)) for _ in range(STIR_COUNT))
         blocks = [ctypes.create_string_buffer(size) for size in sizes]
         for block in blocks:
-            ctypes.memset(block, ALL_SET, len(block))
+            ctypes.memset(block, POISON_BYTE, len(block))
         chance.shuffle(blocks)
         del blocks
 

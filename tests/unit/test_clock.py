@@ -50,7 +50,8 @@ class FakeDriver:
         stream._obj.value = RELEASING  # type: ignore[attr-defined]
         return 0
 
-    def __init__(self, code: int = 0) -> None:
+    def __init__(self, code: int = 0, overwritten: int = 0, release_code: int = 0) -> None:
+        """code: what copies return. overwritten: how many of the judge's releases a runner undoes; release_code: what those return."""
         self.times: list[float | None] = []
         self.calls: list[str] = []
         self.copied: list[tuple[int, int]] = []
@@ -72,8 +73,11 @@ class FakeDriver:
 
         def write(stream: int | None, to: int, value: int, __: int) -> int:
             assert stream == (RELEASING if to == ctypes.addressof(FINISHED) else None)
+            said("released" if stream else "published")
+            if stream and (release_code or self.calls.count("released") <= overwritten):
+                return release_code
             ctypes.c_uint64.from_address(to).value = value
-            return said("released" if stream else "published")
+            return 0
 
         def record(event: int, _: object) -> int:
             def do() -> None:
@@ -170,9 +174,9 @@ def signals(gate: Gate, link: socket.socket, limit_s: float) -> Signals:
 def turn_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> Callable[..., Turn]:
     """Takes a turn with a runner that works for WORK_S, then does its last steps in this order: "finish", by its stream, and "reply"."""
 
-    def serve(*steps: str) -> Turn:
+    def serve(*steps: str, driver: FakeDriver | None = None) -> Turn:
         ours, theirs, link, _ = runner
-        driver = FakeDriver()
+        driver = driver or FakeDriver()
         seen: list[str] = []
 
         def runs() -> None:
@@ -194,7 +198,8 @@ def turn_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> C
         thread.start()
         found, arena, snapshot = taken(ours, link, driver)
         thread.join(2)
-        assert arena.tolist() == snapshot.tolist() == [1.0, 2.0, 3.0]
+        assert arena.tolist() == [1.0, 2.0, 3.0]
+        assert found.code != 0 or snapshot.tolist() == arena.tolist()
         return Turn(found, seen, driver.calls[len(seen) :])
 
     return serve
@@ -224,6 +229,20 @@ def test_a_runner_that_only_says_done_holds_nobody(turn_served_by: Callable[...,
     turn = turn_served_by("reply")
     assert (turn.time.ending, turn.time.code) == (WaitEnd.DONE, 0)
     assert turn.after == ["done", "released", "record", "copy", "record", "synchronize"]
+
+
+def test_a_runner_that_overwrites_the_number_holds_nobody(turn_served_by: Callable[..., Turn]) -> None:
+    """A kernel of it may do so as fast as it can: the judge writes the number until its stream has seen it."""
+    turn = turn_served_by("reply", driver=FakeDriver(overwritten=3))
+    assert (turn.time.ending, turn.time.code) == (WaitEnd.DONE, 0)
+    assert turn.after == ["done", *["released"] * 4, "record", "copy", "record", "synchronize"]
+
+
+def test_a_stream_that_cannot_be_released_is_not_waited_for(turn_served_by: Callable[..., Turn]) -> None:
+    """It would be for ever; the driver's code says that the turn is worth nothing."""
+    turn = turn_served_by("reply", driver=FakeDriver(release_code=719))
+    assert turn.time.code == 719
+    assert turn.after == ["done", "released"]
 
 
 @pytest.mark.parametrize("limit_bytes", [1 << 20, 0])

@@ -59,6 +59,9 @@ def test_a_failed_certified_run_is_not_accepted() -> None:
     report = fold((*GOOD[:-1], later, bad, FINISHED))
     assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "MISMATCH")
     assert "while it was timed" in report.summary
+    assert "have to join the given stream" in report.summary  # what it left to a stream of its own is missing when its time has ended
+    verified = dataclasses.replace(bad, phase=TrialPhase.VERIFY)
+    assert "stream" not in fold((*GOOD[:-1], later, verified, FINISHED)).summary
 
 
 def test_unwritten_output_is_named_with_its_share() -> None:

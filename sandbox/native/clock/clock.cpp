@@ -6,7 +6,8 @@
 //
 // A run ends on the device: behind its launches the runner's stream writes a number, for which this process's stream waits before it copies
 // the outputs out. No host is inside the clock then. `done` in the gate says when the host may go on. A runner that says `done`, or never
-// answers, and has not written that number does not hold this process: it writes the number itself (docs/decisions/0074).
+// answers, and has not written that number does not hold this process: it writes the number itself, as often as it takes
+// (docs/decisions/0074).
 //
 // Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
 // and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
@@ -32,6 +33,8 @@ struct Driver {
 
 constexpr unsigned int UNTIL_EQUAL = 1;      // CU_STREAM_WAIT_VALUE_EQ
 constexpr int64_t FINISHED_LIMIT_NS = 100000;  // after `done`: the number was written before it, or never
+constexpr int64_t RELEASE_LIMIT_NS = 10000000000;
+constexpr int LAUNCH_TIMEOUT = 702;  // CUDA_ERROR_LAUNCH_TIMEOUT
 
 struct Copy {
     uint64_t to, from, size_bytes;
@@ -98,13 +101,22 @@ static Ending wait(const Turn& turn) {
     }
 }
 
-// Whether the number has been written, on the device.
-static bool finished(const Driver& driver, const Turn& turn) {
-    const int64_t end = now_ns() + FINISHED_LIMIT_NS;
+// Whether the stream has seen the number, within so much time.
+static bool reached(const Driver& driver, const Turn& turn, int64_t limit_ns) {
+    const int64_t end = now_ns() + limit_ns;
     while (driver.query(turn.reached) != 0) {
         if (now_ns() > end) return false;
     }
     return true;
+}
+
+// Lets the stream go on, without the runner. A kernel of it may overwrite the number as fast as it can, so it is written until it was seen.
+static int release(const Driver& driver, const Turn& turn) {
+    for (const int64_t end = now_ns() + RELEASE_LIMIT_NS; now_ns() < end;) {
+        if (const int code = driver.write(turn.releasing, turn.finished, turn.number, 0); code != 0) return code;
+        if (reached(driver, turn, FINISHED_LIMIT_NS)) return 0;
+    }
+    return LAUNCH_TIMEOUT;
 }
 
 void take_turn(const Driver* driver, Turn* turn) {
@@ -140,7 +152,9 @@ void take_turn(const Driver* driver, Turn* turn) {
     }
     checked(driver->record(turn->end, nullptr));
     turn->ending = wait(*turn);
-    if (turn->ending != DONE || !finished(*driver, *turn)) checked(driver->write(turn->releasing, turn->finished, turn->number, 0));
+    if (turn->ending != DONE || !reached(*driver, *turn, FINISHED_LIMIT_NS)) {
+        if (const int code = release(*driver, *turn); code != 0) return checked(code);  // nothing that waits for this stream would return
+    }
     checked(driver->synchronize());
     turn->duration_ns = between(turn->begin, turn->end);
     turn->read_ns = between(turn->reached, turn->end);
