@@ -42,7 +42,7 @@ WARMUP_SHARE = 0.2  # of the budget: by the host's clock a kernel that takes lon
 REPEAT_LIMIT = 10  # by device clock: ABBAs within a turn
 SPREAD_TURN_COUNT = LOOKS[2]  # where time is short, turns have fewer ABBAs until it is enough for so many turns
 PLANNED_SHARE = 0.8  # of the budget: runs may take longer than those before the first turn
-RUN_NOISE_NS, RUN_NOISE_SHARE = 4_000.0, 0.003
+RUN_NOISE_NS, RUN_NOISE_SHARE = 2_300.0, 0.001
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 QUIET_SHARE = 0.75  # of the turns taken; with fewer, all count
 SLOW_TURN_COUNT = 3  # of kernels that take seconds
@@ -303,7 +303,7 @@ def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: f
 
 def _needed(subject_ns: float) -> int:
     """ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
-    estimator's own) times what single runs of the H200 scatter."""
+    estimator's own) times what single runs scatter: 1.2 to 1.7 us on an H100 and 0.1 % (docs/decisions/0074), and half as much again."""
     scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
     runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
     return max(1, math.ceil(runs / (2 * LOOKS[0])))
