@@ -154,7 +154,7 @@ async def _measured(given: argparse.Namespace) -> tuple[list[LatencyCell], list[
     cells: list[LatencyCell] = []
     rounds: list[VariantRound] = []
     for isolation in given.isolations:
-        problems = {MATMUL_PROBLEM} if given.variants else {Path(kernel).parts[0] for kernel in given.kernels}
+        problems = {MATMUL_PROBLEM} if given.variants else {Path(kernel).parent.name for kernel in given.kernels}
         async with _server(isolation, given.device, given.server, problems) as client:
             if given.variants:
                 rounds += [one for mode in given.modes for one in await _variants(client, isolation, mode, given.variants)]

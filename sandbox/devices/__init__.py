@@ -100,7 +100,7 @@ class Device(Protocol):
         """Let what is launched from now on wait, on the device, until the judge has published the inputs of that call."""
 
     def finish(self, arena: Arena, number: int) -> None:
-        """Let the device say that what was launched for that call has ended, as soon as it has: there the judge's clock may read."""
+        """Let the device write the call's number when what was launched for it has ended: the judge's clock waits for that."""
 
     def wait_for_inputs(self) -> None:
         """Wait until what the last `hold` held back may run, and for nothing more."""

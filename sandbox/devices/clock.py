@@ -161,8 +161,8 @@ class NativeClock:
         self.stage = _ClockStage(cache.device)
         self._library = _compiled()
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
-        self._events = [self._event() for _ in range(3)]
-        self._releasing = self._stream()
+        self._events = [self._created("cuEventCreate") for _ in range(3)]
+        self._releasing = self._created("cuStreamCreate", NON_BLOCKING)
         self._driver = _DriverLibrary(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
 
     def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> TurnTime:
@@ -203,17 +203,12 @@ class NativeClock:
                 private.copy_(place)
         return TurnTime(duration_ns=turn.duration_ns, read_ns=turn.read_ns, ending=WaitEnd(turn.ending), code=turn.code)
 
-    def _event(self) -> ctypes.c_void_p:
-        event = ctypes.c_void_p()
-        if code := self._libcuda.cuEventCreate(ctypes.byref(event), 0):
-            raise RuntimeError(f"the driver makes no event: code {code}")
-        return event
-
-    def _stream(self) -> ctypes.c_void_p:
-        stream = ctypes.c_void_p()
-        if code := self._libcuda.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING):
-            raise RuntimeError(f"the driver makes no stream: code {code}")
-        return stream
+    def _created(self, function: str, flags: int = 0) -> ctypes.c_void_p:
+        """What a function of the driver creates."""
+        handle = ctypes.c_void_p()
+        if code := getattr(self._libcuda, function)(ctypes.byref(handle), flags):
+            raise RuntimeError(f"{function} fails: code {code}")
+        return handle
 
 
 def _key(one: torch.Tensor) -> tuple[int, int]:

@@ -26,8 +26,8 @@ SAMPLE_LIMIT_NS = 1 << 53  # a hundred days; a report keeps nanoseconds in 63 bi
 CUT = "cut"  # the first line of an observation that did not fit into its answer
 MESSAGE_LIMIT_BYTES = 2048
 NAP_S = 50e-6
-# On a device whose clock it is, the last bytes of an arena are no tensor's: the number of the call whose inputs lie there, and from there
-# on the number of the call that has ended.
+# On a GPU no tensor has the last ARENA_FLAG_BYTES of an arena. They begin with the number of the call whose inputs lie there; the number of
+# the call that has ended follows ARENA_FINISHED_AT bytes later.
 ARENA_FLAG_BYTES, ARENA_FINISHED_AT = 256, 64
 
 

@@ -5,9 +5,8 @@
 // subject as for the baseline and for null runs. The clock is the device's own, by events of this process, and runs from before the first byte of the inputs is there.
 //
 // A run ends on the device: behind its launches the runner's stream writes a number, for which this process's stream waits before it copies
-// the outputs out. No host is inside the clock then. `done` in the gate says when the host may go on. A runner that says `done`, or never
-// answers, and has not written that number does not hold this process: it writes the number itself, as often as it takes
-// (docs/decisions/0074).
+// the outputs out. No host is inside the clock then. `done` in the gate says when the host may go on. Where the number is missing after
+// `done`, or the runner does not answer, this process writes it, as often as it takes (docs/decisions/0074).
 //
 // Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
 // and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
@@ -31,10 +30,10 @@ struct Driver {
     int (*query)(void* event);                                                          // cuEventQuery
 };
 
-constexpr unsigned int UNTIL_EQUAL = 1;      // CU_STREAM_WAIT_VALUE_EQ
+constexpr unsigned int UNTIL_EQUAL = 1;        // CU_STREAM_WAIT_VALUE_EQ
 constexpr int64_t FINISHED_LIMIT_NS = 100000;  // after `done`: the number was written before it, or never
 constexpr int64_t RELEASE_LIMIT_NS = 10000000000;
-constexpr int LAUNCH_TIMEOUT = 702;  // CUDA_ERROR_LAUNCH_TIMEOUT
+constexpr int LAUNCH_TIMEOUT = 702;            // CUDA_ERROR_LAUNCH_TIMEOUT
 
 struct Copy {
     uint64_t to, from, size_bytes;
@@ -101,9 +100,9 @@ static Ending wait(const Turn& turn) {
     }
 }
 
-// Whether the stream has seen the number, within so much time.
-static bool reached(const Driver& driver, const Turn& turn, int64_t limit_ns) {
-    const int64_t end = now_ns() + limit_ns;
+// Whether the stream has seen the number, by now or soon.
+static bool reached(const Driver& driver, const Turn& turn) {
+    const int64_t end = now_ns() + FINISHED_LIMIT_NS;
     while (driver.query(turn.reached) != 0) {
         if (now_ns() > end) return false;
     }
@@ -114,7 +113,7 @@ static bool reached(const Driver& driver, const Turn& turn, int64_t limit_ns) {
 static int release(const Driver& driver, const Turn& turn) {
     for (const int64_t end = now_ns() + RELEASE_LIMIT_NS; now_ns() < end;) {
         if (const int code = driver.write(turn.releasing, turn.finished, turn.number, 0); code != 0) return code;
-        if (reached(driver, turn, FINISHED_LIMIT_NS)) return 0;
+        if (reached(driver, turn)) return 0;
     }
     return LAUNCH_TIMEOUT;
 }
@@ -152,7 +151,7 @@ void take_turn(const Driver* driver, Turn* turn) {
     }
     checked(driver->record(turn->end, nullptr));
     turn->ending = wait(*turn);
-    if (turn->ending != DONE || !reached(*driver, *turn, FINISHED_LIMIT_NS)) {
+    if (turn->ending != DONE || !reached(*driver, *turn)) {
         if (const int code = release(*driver, *turn); code != 0) return checked(code);  // nothing that waits for this stream would return
     }
     checked(driver->synchronize());
