@@ -63,7 +63,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         **dict.fromkeys(("reported", "floor_ns", "batch_size", "physical_floor_ns", "moved_bytes", "flops"), _NOT_HIDDEN),
         # How many turns the budget had time for would tell how long one took.
         **dict.fromkeys(("turn_count", "left_out_count", "half_width", "end"), _NOT_HIDDEN),
-        **dict.fromkeys(("waited_ns", "done_early", "disturbed", "baseline_slowed", "shortest_ns"), _NEVER),  # flags of the report
+        **dict.fromkeys(("disturbed", "baseline_slowed", "shortest_ns"), _NEVER),  # flags of the report
     },
     wire.Progress: {"stage": _ALWAYS, "workload_id": _NAME, "hidden_at_ns": _NEVER},
     wire.Round: dict.fromkeys(("index", "count"), _ALWAYS),

@@ -135,7 +135,6 @@ def _merged(rows: Sequence[wire.Measurement]) -> wire.Measurement:
             for name in middle.reported_baselines
         },
         reported_confirmed=all(one.reported_confirmed for one in rows),
-        done_early=any(one.done_early for one in rows),
         disturbed=any(one.disturbed for one in rows),
         baseline_slowed=any(one.baseline_slowed for one in rows),
         speedups=_speedups([one.speedups for one in rows]),

@@ -126,7 +126,6 @@ def flags(measurements: Sequence[wire.Measurement]) -> tuple[str, ...]:
     """What else a reader should know of these times."""
     found = {
         "REPORTED_TIME_NOT_CONFIRMED": any(not one.reported_confirmed for one in measurements),
-        "DONE_TOO_EARLY": any(one.done_early for one in measurements),
         "DEVICE_NOT_QUIET": any(one.disturbed for one in measurements),
         "BASELINE_SLOWED": any(one.baseline_slowed for one in measurements),
         "SPEEDUP_NOT_RESOLVED": any(not one.speedups for one in measurements),

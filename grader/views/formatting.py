@@ -19,7 +19,6 @@ PRACTICE = "practice, not official: times are of an emulated device"
 REHEARSAL = f"{devices.SIMULATED}; nothing was built or run"
 FLAGS = {
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
-    "DONE_TOO_EARLY": "the kernel signalled completion while GPU work was still running; only the minimum timing overhead was subtracted",
     "DEVICE_NOT_QUIET": "the GPU or host was busy during timing; only the minimum overhead was subtracted, so it may be faster than shown",
     "BASELINE_SLOWED": "PyTorch ran slower next to this kernel than alone; its time alone was used",
     "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, to measure reliably; that workload is not scored",

@@ -77,7 +77,6 @@ class _Turn(ctypes.Structure):
         ("ending", ctypes.c_int),
         ("code", ctypes.c_int),
         ("duration_ns", ctypes.c_int64),
-        ("read_ns", ctypes.c_int64),
         ("scalars", ctypes.POINTER(ctypes.c_double)),
         ("scalar_count", ctypes.c_uint64),
         ("scalars_to", ctypes.c_void_p),
@@ -89,10 +88,9 @@ class _Turn(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnTime:
-    """How long a turn took, how long of it was after the run's end, and how it ended; code: the driver's first error, or 0."""
+    """How long a turn took, and how it ended; code: the driver's first error, or 0."""
 
     duration_ns: int
-    read_ns: int
     ending: WaitEnd = WaitEnd.DONE
     code: int = 0
 
@@ -201,7 +199,7 @@ class NativeClock:
         if turn.code == 0:
             for place, (private, _) in zip(targets, snapshot, strict=True):
                 private.copy_(place)
-        return TurnTime(duration_ns=turn.duration_ns, read_ns=turn.read_ns, ending=WaitEnd(turn.ending), code=turn.code)
+        return TurnTime(duration_ns=turn.duration_ns, ending=WaitEnd(turn.ending), code=turn.code)
 
     def _created(self, function: str, flags: int = 0) -> ctypes.c_void_p:
         """What a function of the driver creates."""

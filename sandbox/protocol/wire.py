@@ -609,8 +609,6 @@ class Measurement:
     reported: Samples | None = None  # a claim
     reported_confirmed: bool = False
     shortest_ns: int | None = None  # of all runs, where some were added because none was near the claim
-    waited_ns: int = 0  # reading its outputs took so much longer than after an eager run
-    done_early: bool = False  # the runner said that it had ended while its work still ran; then it is forgiven the least
     disturbed: bool = False  # null runs scattered as they do when somebody else is on the device; then it is forgiven the least
     baseline_slowed: bool = False  # next to the subject it ran slower than alone; then its time alone was taken
     baselines: dict[str, Samples] = field(default_factory=dict)
@@ -1005,6 +1003,8 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
     hints = _HINTS.get(cls)
     if hints is None:
         hints = _HINTS[cls] = typing.get_type_hints(cls)
+    retired = _RETIRED.get(cls, frozenset())
+    data = {key: value for key, value in data.items() if key not in retired} if retired else data
     unknown = set(data) - set(hints)
     if unknown:
         raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
@@ -1014,6 +1014,7 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         raise WireError(str(error)) from None
 
 
+_RETIRED = {Measurement: frozenset({"waited_ns", "done_early"})}  # fields of facts that a ledger may still hold; they are left out
 _HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
 
 

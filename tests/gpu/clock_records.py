@@ -97,18 +97,18 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> Net:
-    """One measurement by today's rules; of a runner that waited for its work, which the record does not say."""
-    alone = data["alone"]
+    """One measurement by today's rules."""
+    alone = {name: data["alone"][name] for name in ("floor_ns", "run_ns")}
     parties = TimingSetup(
         subject=ON_A_GPU,
         trusted=ON_A_GPU,
         copies=data["copies"],
-        alone=SoloTimings(**{**alone, "null_ns": {copies: alone["null_ns"][str(copies)] for copies in (False, True)}}),
+        alone=SoloTimings(**alone, null_ns={copies: data["alone"]["null_ns"][str(copies)] for copies in (False, True)}),
         budget_s=0.0,
         launch_ns=data["launch_ns"],
     )
     times = Times(taken_ns=data["turns"], allowance=allowance)
-    return subtract_overhead(parties, times, {False: [], True: []}, 0, early=False)
+    return subtract_overhead(parties, times, {False: [], True: []}, 0)
 
 
 def against(baseline: str, data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> wire.Speedup | None:

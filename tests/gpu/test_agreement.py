@@ -27,7 +27,7 @@ MEASURE_S = 2.0
 REPETITION_COUNT = 3
 LEAST_KERNELS = 12
 FROM_US, TO_US = 5.0, 5000.0
-REPORTED_COLUMNS = ("kernel", "plain do_bench, us", "between repetitions", "reported, us", "difference", "limit")
+REPORTED_COLUMNS = ("kernel", "plain do_bench, us", "between repetitions", "as allocated, us", "reported, us", "difference", "limit")
 CERTIFIED_COLUMNS = ("kernel", "reported, us", "certified, us", "p20..p80", "difference", "limit", "batch, us", "of", "floor, us")
 CASES = [(family, size.name) for family in FAMILIES for size in family.sizes]
 
@@ -118,6 +118,7 @@ def comparison(family: str, size: str, plain: Mapping[str, Any], measurements: S
         "kernel": f"{family} {size}",
         "plain_us": statistics.median(medians),
         "plain_medians_us": medians,
+        "as_allocated_us": statistics.median(statistics.median(times) for times in plain["as_allocated_us"][size]),
         "plain_settling_us": statistics.median(plain["settling_us"][size]),
         "reported_us": None,
         "certified_us": None,
@@ -161,7 +162,8 @@ def _show(section: Section, found: Sequence[Figures]) -> None:
 
 def _reported_row(one: Figures) -> tuple[str, ...]:
     spread = (max(one["plain_medians_us"]) - min(one["plain_medians_us"])) / one["plain_us"]
-    start = (one["kernel"], shown_us(one["plain_us"]), f"{100 * spread:.2f} %", shown_us(one["reported_us"]))
+    plain = (shown_us(one["plain_us"]), f"{100 * spread:.2f} %", shown_us(one["as_allocated_us"]))
+    start = (one["kernel"], *plain, shown_us(one["reported_us"]))
     if one["reported_us"] is None:
         return (*start, "", "")
     return (*start, _difference(one["reported_us"], one["plain_us"]), f"{reported_limit_us(one['plain_us']):.2f} us")

@@ -75,7 +75,8 @@ def measured(size: str, *, reported_ns: int, certified_ns: int) -> wire.Measurem
 
 def test_agreement_is_between_medians_and_a_missing_time_disagrees() -> None:
     """100 us plain against 101.9 and 102.1 us reported; no measurement agrees with nothing."""
-    plain = {"times_us": {"n8": [[99.0, 100.0, 180.0], [100.0], [101.0]]}, "settling_us": {"n8": [300.0]}}
+    plain = {"times_us": {"n8": [[99.0, 100.0, 180.0], [100.0], [101.0]]}}
+    plain |= {"as_allocated_us": {"n8": [[106.0]]}, "settling_us": {"n8": [300.0]}}
     near, far, certified_far = (
         test_agreement.comparison("add", "n8", plain, [measured("n8", reported_ns=reported, certified_ns=certified)])
         for reported, certified in ((101_900, 108_000), (102_100, 108_000), (100_000, 111_000))
@@ -84,6 +85,7 @@ def test_agreement_is_between_medians_and_a_missing_time_disagrees() -> None:
     assert [test_agreement.reported_agrees(one) for one in (near, far, missing)] == [True, False, False]
     assert [test_agreement.certified_agrees(one) for one in (near, certified_far, missing)] == [True, False, False]
     assert near["plain_us"] == 100.0 and near["batch_size"] == 64 and near["plain_settling_us"] == 300.0
+    assert near["as_allocated_us"] == 106.0
 
 
 def test_the_kernels_of_the_table_are_enough_and_their_problems_differ() -> None:

@@ -148,7 +148,7 @@ def test_rows_hold_the_samples_of_all_processes() -> None:
     (row,) = merged([[one] for one in rows])
     assert row.certified.durations_ns == (900, 1100, 1000) and row.baselines["eager"].durations_ns == (3000,) * 3
     assert row.reported is not None and row.reported.durations_ns == (1, 3) and not row.reported_confirmed
-    assert row.disturbed and not row.done_early and row.bound_ns == 2
+    assert row.disturbed and not row.baseline_slowed and row.bound_ns == 2
     assert merged([rows[:1]]) == tuple(rows[:1])
 
 

@@ -48,6 +48,15 @@ def test_a_fact_that_was_stored_before_there_were_rounds_is_still_read(line: str
     assert wire.decode(wire.encode(fact)) == fact
 
 
+def test_what_facts_no_longer_have_is_left_out_of_stored_ones() -> None:
+    """A ledger may hold it; a key that no fact ever had is refused, and so is this one where another fact has it."""
+    fact = wire.Measurement(workload_id="n64", clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1,)), bound_ns=1, floor_ns=0)
+    assert wire.from_json({**wire.as_json(fact), "waited_ns": 5, "done_early": True}) == fact
+    for changed in ({**wire.as_json(fact), "surprise": 1}, {**wire.as_json(TRIAL), "done_early": True}):
+        with pytest.raises(wire.WireError):
+            wire.from_json(changed)
+
+
 def test_an_infinite_error_survives_the_wire() -> None:
     """A kernel may be wrong by infinity, and the report has to say so."""
     trial = wire.decode(wire.encode(wire.Trial(**{**_fields(TRIAL), "max_absolute_error": math.inf})))

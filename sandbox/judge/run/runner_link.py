@@ -62,7 +62,7 @@ class RunnerLink:
         """Copy what is to be published, scalars too, let the runner do the operation on what was last placed, copy the snapshot. The
         judge's clock starts before the first copy and stops after the last. `reply` has what the runner said."""
         if self.silence is not None:
-            return TurnTime(duration_ns=0, read_ns=0)
+            return TurnTime(duration_ns=0)
         if self.device.clock is not None:
             return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot, scalars)
         begun = time.perf_counter_ns()
@@ -70,10 +70,8 @@ class RunnerLink:
         self.gate.write_scalars(scalars)
         previous = self.gate.done
         self._await(self.gate.fire(operation), previous, limit_s)
-        done = time.perf_counter_ns()
         _copy(snapshot)
-        ended = time.perf_counter_ns()
-        return TurnTime(duration_ns=ended - begun, read_ns=ended - done)
+        return TurnTime(duration_ns=time.perf_counter_ns() - begun)
 
     def _take_natively(
         self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]

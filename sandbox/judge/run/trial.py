@@ -78,13 +78,12 @@ class WorkloadContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run left: private copies only. duration_ns is that of the whole batch, read_ns how much of it was after `done`."""
+    """What one run left: private copies only. duration_ns is that of the whole batch."""
 
     key: str
     reply: Answer | Silence
     duration_ns: int
     inputs: list[torch.Tensor]
-    read_ns: int = 0
     outputs: list[torch.Tensor] = field(default_factory=list)
     unwritten: list[torch.Tensor] = field(default_factory=list)
     output_read: bool = False  # some element is NaN that was computed from this trial's poison
@@ -125,7 +124,7 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     placement = bench.next_placement(runner.arena.size_bytes if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0, how.count)
     limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
     known = bench.spent if how.operation in ON_NOTHING and how.count == 1 else None
-    scenes = [_scene(runner, bench, placement, index * placement.span, known) for index in range(how.count)]
+    scenes = [_scene(runner, bench, placement, index * placement.span, guarded=how.inspect, known=known) for index in range(how.count)]
     scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
     if how.left_over is not None:
         scenes = [replace(scene, left_over=how.left_over(scene.drawn)) for scene in scenes]
@@ -235,7 +234,6 @@ class _RunBuffers:
             key=self.key,
             reply=reply,
             duration_ns=taken.duration_ns,
-            read_ns=taken.read_ns,
             inputs=self.drawn,
             outputs=outputs,
         )
@@ -256,17 +254,19 @@ class _RunBuffers:
 
 
 def _scene(
-    runner: RunnerLink, bench: WorkloadContext, placement: Placement, shift: int, known: list[torch.Tensor] | None = None
+    runner: RunnerLink, bench: WorkloadContext, placement: Placement, shift: int, *, guarded: bool, known: list[torch.Tensor] | None
 ) -> _RunBuffers:
-    """Draw inputs in private memory, or take known ones."""
+    """Draw inputs in private memory, or take known ones. guarded: bands around the tensors have to be as they were."""
     problem, arena = bench.problem, runner.arena
     if known is None:
         taken, bench.ahead = bench.ahead or DrawnInputs.fresh(bench, runner.device), None
     else:
         taken = DrawnInputs(inputs.fresh_key(), known)
     drawn = taken.tensors
-    guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
-    bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
+    bands, guard = list[torch.Tensor](), torch.empty(0, dtype=torch.uint8)
+    if guarded:
+        guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
+        bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
     targets = [
         arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(placement.outputs, problem.outputs, strict=True)
     ]

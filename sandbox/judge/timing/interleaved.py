@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.run.runner_link import RunnerLink, Silence
@@ -61,13 +60,12 @@ class SoloTimings:
     """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
 
     null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
-    there. read_ns: how much of an eager run was after `done`; a kernel that waits leaves as much.
+    there.
     """
 
     null_ns: dict[bool, list[int]]
     floor_ns: list[int]
     run_ns: dict[str, list[int]]
-    read_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,28 +89,15 @@ class TimingSetup:
         return self.subject.device.CLOCK
 
 
-class RunTime(NamedTuple):
-    """What is kept of a run: its memory is needed for the next."""
-
-    duration_ns: int
-    read_ns: int
-
-    @classmethod
-    def of(cls, done: Run) -> RunTime:
-        """Of a whole run."""
-        return cls(done.duration_ns, done.read_ns)
-
-
-SoloRuns = tuple[dict[str, list[RunTime]], dict[bool, list[int]]]  # baselines' runs, and null runs without and with a copy
+SoloRuns = tuple[dict[str, list[int]], dict[bool, list[int]]]  # baselines' times, and those of null runs without and with a copy
 
 
 @dataclass(slots=True)
 class Times:
-    """By arm, and for each turn: how long the runs took, and how much of that was after `done`. planned: how many turns the budget had time
-    for. allowance: what the interval pays for how the turns ended."""
+    """How long the runs took, by arm and turn. planned: how many turns the budget had time for. allowance: what the interval pays for how
+    the turns ended."""
 
     taken_ns: dict[str, list[list[int]]] = field(default_factory=dict)
-    read_ns: dict[str, list[int]] = field(default_factory=dict)
     throttle_reasons: set[str] = field(default_factory=set)
     planned: int = LOOKS[0]
     allowance: LookAllowance = LookAllowance.NONE
@@ -157,8 +142,7 @@ def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str,
     return SoloTimings(
         null_ns=nulls,
         floor_ns=null_runs(trusted, bench, floor=True),
-        run_ns={name: [one.duration_ns for one in runs[name]] for name in running},
-        read_ns=steady([one.read_ns for one in runs[EAGER]]) if EAGER in running else 0.0,
+        run_ns={name: runs[name] for name in running},
     )
 
 
@@ -178,10 +162,10 @@ def _failure(runs: list[Run]) -> str:
 def _alone_by_host_clock(
     trusted: RunnerLink, bench: WorkloadContext, names: list[str], signs: Heartbeat
 ) -> Generator[wire.Progress, None, SoloRuns]:
-    runs: dict[str, list[RunTime]] = {name: [] for name in names}
+    runs: dict[str, list[int]] = {name: [] for name in names}
     for name in names:
         for _ in range(ALONE_COUNT[wire.Clock.HOST]):
-            runs[name].append(RunTime.of(timed(trusted, bench, name)))
+            runs[name].append(timed(trusted, bench, name).duration_ns)
             yield from signs.emit_if_due()
     return runs, {copies: null_runs(trusted, bench, copies=copies) for copies in NULL}
 
@@ -192,12 +176,12 @@ def _alone_by_device_clock(
     """In ABBA order, as next to a subject: a baseline less null runs of another second says more of the host than of the baseline."""
     among: dict[str, Arm] = {name: partial(timed, trusted, bench, name) for name in names}
     among |= {NULL[copies]: partial(run, trusted, bench, _null(copies=copies)) for copies in NULL}
-    runs: dict[str, list[RunTime]] = {name: [] for name in among}
+    runs: dict[str, list[int]] = {name: [] for name in among}
     for _ in range(ALONE_COUNT[wire.Clock.DEVICE_EVENTS] // 2):
         for name in (*among, *reversed(among)):
-            runs[name].append(RunTime.of(among[name]()))
+            runs[name].append(among[name]().duration_ns)
             yield from signs.emit_if_due()
-    return runs, {copies: [one.duration_ns for one in runs[NULL[copies]]] for copies in NULL}
+    return runs, {copies: runs[NULL[copies]] for copies in NULL}
 
 
 def contestants(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext) -> dict[str, Arm]:
@@ -320,7 +304,6 @@ def _turn(
             done = among[name]()
             yield from signs.emit_if_due()
             taken[name].append(done.duration_ns)
-            times.read_ns.setdefault(name, []).append(done.read_ns)
             if name != SUBJECT:
                 continue
             trials.append(judge_run(done, bench, wire.TrialPhase.CERTIFY, index + len(trials)))

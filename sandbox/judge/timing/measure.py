@@ -18,15 +18,12 @@ from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, 
 from sandbox.judge.timing.noise import NoiseKind
 from sandbox.judge.timing.overhead import Net, subtract_overhead
 from sandbox.judge.timing.record import record
-from sandbox.judge.timing.speedup import steady
 from sandbox.judge.timing.stopping import Look
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation
 
 CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
-# A runner that says `done` when its work has ended leaves nothing to wait for when the outputs are read.
-EARLY_NS, EARLY_SHARE = 10_000, 0.1
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_SHARE = 0.15  # of the budget, at most, for each do_bench by the host's clock
 # By the host's clock, where the budget is shorter than this, there are fewer null runs next to the subject; those before it count then too.
@@ -130,17 +127,12 @@ class _Subtracted:
 
     net: Net
     floor_ns: int
-    waited_ns: float
-    early: bool
 
 
 def _subtracted(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> _Subtracted:
     null_ns = min(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies])))
     floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
-    waited_ns = 0.0 if parties.clock is wire.Clock.HOST else steady(times.read_ns[SUBJECT]) - parties.alone.read_ns
-    early = is_early(waited_ns, parties.alone.read_ns)
-    net = subtract_overhead(parties, times, nulls, floor_ns, early=early)
-    return _Subtracted(net=net, floor_ns=floor_ns, waited_ns=waited_ns, early=early)
+    return _Subtracted(net=subtract_overhead(parties, times, nulls, floor_ns), floor_ns=floor_ns)
 
 
 def _measurement(
@@ -155,8 +147,6 @@ def _measurement(
         certified=net.certified,
         bound_ns=int(statistics.median(times.flat(SUBJECT))) - floor_ns,
         floor_ns=floor_ns,
-        waited_ns=round(found.waited_ns),
-        done_early=found.early,
         disturbed=net.unrest is not NoiseKind.NONE,
         baseline_slowed=any(one.slowed for one in net.baselines.values()),
         # On a busy machine the protocol can seem to take longer than protocol and baseline: then the clock has no time for the baseline.
@@ -178,11 +168,6 @@ def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock
     claim, seen = statistics.median(reported.durations_ns), statistics.median(certified.durations_ns)
     slack = max(15_000, 0.05 * seen) if clock is wire.Clock.DEVICE_EVENTS else max(HOST_SLACK_NS, 0.6 * seen)
     return abs(seen - claim) <= slack and claim >= CONFIRMED_SHARE * seen
-
-
-def is_early(waited_ns: float, alone_ns: float) -> bool:
-    """Whether reading the outputs took so much longer than after an eager run while there was no subject that work was left."""
-    return waited_ns > EARLY_NS + EARLY_SHARE * alone_ns
 
 
 def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:

@@ -41,16 +41,14 @@ class Net:
         return Look(quiet_count=self.quiet_count, widths=self.widths)
 
 
-def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int, *, early: bool) -> Net:
-    """Subtract the protocol. nulls: null runs before and after the turns, without and with the copy that returned outputs cost; early: the
-    subject says `done` before its work has ended, and is forgiven the least that the protocol costs a runner that does not wait."""
+def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floor_ns: int) -> Net:
+    """Subtract the protocol. nulls: null runs before and after the turns, without and with the copy that returned outputs cost."""
     clock, subject_ns = parties.clock, times.taken_ns[SUBJECT]
     alone_ns, null_turns = steady(parties.alone.null_ns[parties.copies]), times.taken_ns.get(NULL[parties.copies], [])
     unrest = NoiseKind.NONE if clock is wire.Clock.HOST else classify_noise(null_turns, alone_ns)
-    floors_ns = [float(floor_ns)] * len(subject_ns)
-    own_ns = floors_ns if early else overhead_allowance(parties, times, nulls[parties.copies], unrest)
+    own_ns = overhead_allowance(parties, times, nulls[parties.copies], unrest)
     # By the host's clock the subject is held to the floor: what its noise gives to the quotient it takes from the subject.
-    less_ns = floors_ns if clock is wire.Clock.HOST else own_ns
+    less_ns = [float(floor_ns)] * len(subject_ns) if clock is wire.Clock.HOST else own_ns
     own_nulls = times.taken_ns.get(OWN_NULL, [])
     quiet = kept = _counting(own_nulls, null_turns, alone_ns)
     if not kept:

@@ -62,7 +62,6 @@ struct Turn {
     int ending;
     int code;  // the first CUresult that was no success
     int64_t duration_ns;
-    int64_t read_ns;  // of that, from the end of the run until the outputs were copied
     // In:
     const double* scalars;  // what goes by value, published with `go`
     uint64_t scalar_count;
@@ -80,7 +79,7 @@ static int64_t now_ns() {
 
 static bool closed(int link) {
     pollfd one{link, POLLIN, 0};
-    return poll(&one, 1, 0) != 0;
+    return poll(&one, 1, 0) > 0;  // a signal says nothing of the link
 }
 
 static Ending wait(const Turn& turn) {
@@ -122,11 +121,6 @@ void take_turn(const Driver* driver, Turn* turn) {
     auto checked = [turn](int code) {
         if (code != 0 && turn->code == 0) turn->code = code;
     };
-    auto between = [&](void* begin, void* end) {
-        float milliseconds = 0;
-        checked(driver->elapsed(&milliseconds, begin, end));
-        return int64_t(double(milliseconds) * 1e6);
-    };
     checked(driver->unpin());
     checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
     if (turn->scalar_count == 0) {
@@ -155,8 +149,9 @@ void take_turn(const Driver* driver, Turn* turn) {
         if (const int code = release(*driver, *turn); code != 0) return checked(code);  // nothing that waits for this stream would return
     }
     checked(driver->synchronize());
-    turn->duration_ns = between(turn->begin, turn->end);
-    turn->read_ns = between(turn->reached, turn->end);
+    float milliseconds = 0;
+    checked(driver->elapsed(&milliseconds, turn->begin, turn->end));
+    turn->duration_ns = int64_t(double(milliseconds) * 1e6);
 }
 
 }  // extern "C"
