@@ -608,7 +608,7 @@ class Measurement:
     hidden: bool = False
     reported: Samples | None = None  # a claim
     reported_confirmed: bool = False
-    shortest_ns: int | None = None  # of all runs, where some were added because none was near the claim
+    shortest_ns: int | None = None  # what the claim is held to, where that is less than the shortest certified time
     disturbed: bool = False  # null runs scattered as they do when somebody else is on the device; then it is forgiven the least
     baseline_slowed: bool = False  # next to the subject it ran slower than alone; then its time alone was taken
     baselines: dict[str, Samples] = field(default_factory=dict)

@@ -110,7 +110,8 @@ class Graded:
     @property
     def explanation(self) -> str:
         """What to show of a verdict that was not expected."""
-        return f"{self.verdict}: {self.report.summary}\n{self.report.output[:2000]}\n{self.log[-3000:]}"
+        ends = [replace(fact, output=fact.output[:200]) for fact in self.facts if isinstance(fact, wire.RunEnd)]
+        return f"{self.verdict}: {self.report.summary}\n{self.report.output[:2000]}\n{self.log[-3000:]}\n{ends}"
 
     def certified_ns(self, workload_id: str) -> float | None:
         """The median of the certified times; None where the kernel was not measured, or not accepted."""

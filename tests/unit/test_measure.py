@@ -35,7 +35,7 @@ if AFTER_COLLECTION:
         merge_trials,
         plan_turns,
     )
-    from sandbox.judge.timing.measure import bench_limit_s, confirmed
+    from sandbox.judge.timing.measure import _shortest_ns, bench_limit_s, confirmed
     from sandbox.judge.timing.overhead import _counting, overhead_allowance, subtract_overhead
 
 
@@ -180,6 +180,30 @@ def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     del interleaved.taken_ns[OWN_NULL]
     parties.launch_ns = 5_000.0
     assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {298_000.0}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("own", "least_ns"),
+    [
+        ([[300_000, 301_000]] * 12, 109_000),  # the control: a process as quick as the trusted one explains nothing
+        ([[420_000, 405_000]] * 12, 0),
+        ([[300_000, 380_000]] * 9 + [[300_000, 900_000]] * 3, 30_000),
+        ([[300_000, 301_000]] * 11 + [[300_000, 5_000_000]], 109_000),
+    ],
+)
+def test_a_host_that_is_slow_to_launch_makes_nobody_a_liar(own: list[list[int]], least_ns: int) -> None:
+    """3 us claimed and at least 110 seen: where scalars are late the launch is in the clock, and the kernel's own null runs tell that its
+    box launches so slowly. Where they are known before, no launch is in the clock, and null runs of its own explain nothing."""
+    parties, times = TimingSetup(alone_ns=1), _times([410_000, 450_000], [], [300_000] * 8)
+    times.taken_ns[OWN_NULL] = own
+
+    def least(*distributions: str) -> int | None:
+        inputs = [SimpleNamespace(shape=(), distribution=SimpleNamespace(kind=kind)) for kind in distributions]
+        bench = SimpleNamespace(draw=None, problem=SimpleNamespace(inputs=inputs))
+        return _shortest_ns(parties, bench, times, 110_000, [])  # type: ignore[arg-type]
+
+    assert least("uniform") == least_ns
+    assert least("constant") is None and least() is None
 
 
 def test_a_device_that_somebody_keeps_busy_is_seen() -> None:

@@ -11,12 +11,12 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sandbox.judge.run.runner_link import RunnerLink
-from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
+from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, scalars_are_late
 from sandbox.judge.timing.batch import Batch, time_batches
 from sandbox.judge.timing.heartbeat import Heartbeat
 from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Times, TimingSetup, null_runs, take_turns
 from sandbox.judge.timing.noise import NoiseKind
-from sandbox.judge.timing.overhead import Net, subtract_overhead
+from sandbox.judge.timing.overhead import Net, least_by_own_nulls, subtract_overhead
 from sandbox.judge.timing.record import record
 from sandbox.judge.timing.stopping import Look
 from sandbox.judge.verify import judge_run
@@ -75,7 +75,6 @@ def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, 
         taken += null_runs(trusted, own, copies=copies, count=null_count)
     floors += null_runs(trusted, own, floor=True)
     measurement = _measurement(parties, bench, times, nulls, floors)
-    shorter_ns = max(0, min(times.flat(SUBJECT)) - min(added)) if added else 0  # what is subtracted is the same
     record(parties, bench, times, claim, reported)
     throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
     yield replace(
@@ -83,7 +82,7 @@ def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, 
         batch=None if batch is None else batch.times,
         batch_size=0 if batch is None else batch.size,
         reported=claim,
-        shortest_ns=max(0, min(measurement.certified.durations_ns) - shorter_ns) if added else None,
+        shortest_ns=_shortest_ns(parties, bench, times, min(measurement.certified.durations_ns), added),
         reported_baselines={name: samples for name, samples in reported.items() if samples is not None},
         reported_confirmed=claim is not None and confirmed(claim, measurement.certified, clock),
         physical_floor_ns=physical_floor_ns,
@@ -119,6 +118,15 @@ def _added_runs(
         taken.append(done.duration_ns)
         yield from signs.emit_if_due()
     return taken
+
+
+def _shortest_ns(parties: TimingSetup, bench: WorkloadContext, times: Times, certified_ns: int, added: list[int]) -> int | None:
+    """What a claim is held to where that is less than the shortest certified time, certified_ns; None where that is it."""
+    if added:  # what is subtracted is the same
+        return max(0, certified_ns - max(0, min(times.flat(SUBJECT)) - min(added)))
+    if parties.clock is wire.Clock.DEVICE_EVENTS and scalars_are_late(bench):
+        return max(0, min(certified_ns, least_by_own_nulls(parties, times)))
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,17 @@ def process_bias_ns(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]
     return abs(statistics.fmean(steady(ours) - steady(other) for ours, other in zip(own, theirs, strict=True)))
 
 
+def least_by_own_nulls(parties: TimingSetup, times: Times) -> int:
+    """The subject's shortest run less its own null runs, in nanoseconds and whatever they took.
+
+    Where scalars are late the launch is inside the clock, and on a host whose cores are busy it takes a box 100 us longer than the trusted
+    runner, in every run. That is forgiven in no score. But a claim that it explains is no lie, and who slows his null runs in order to lie
+    has a claim that is not confirmed, and no better score.
+    """
+    slow_ns = statistics.median(max(turn) for turn in times.taken_ns[OWN_NULL])
+    return round(min(times.flat(SUBJECT)) - slow_ns + parties.launch_ns)
+
+
 def overhead_allowance(parties: TimingSetup, times: Times, nulls: list[int], unrest: NoiseKind) -> list[float]:
     """What the subject is forgiven of the protocol's time in each turn: its own null runs' but for the null kernel's own time, and no more
     than the trusted runner's and a little. Not what it made longer by keeping the machine busy: neither in any turn by more than a
