@@ -4,8 +4,9 @@ Each is started and has imported everything by itself: its own address layout, i
 removed. Nothing of a submission is in it until it is taken. A box is kept ready of each specification that was asked for last, and at least
 twice, and several of the very last one, for those who submit again and again. A box for a GPU does not open it while it waits.
 
-Boxes are started one at a time, and not next to a measurement that they would disturb. An import slows a job that runs: while jobs come
-with pauses in between, boxes are started in the pauses; a second one of a kind is in any case.
+Boxes are started one at a time, or more on a host with many cores, and not next to a measurement that they would disturb. An import slows
+a job that runs: while jobs come with pauses in between, boxes are started in the pauses; a second one of a kind is in any case. For a GPU
+on a host with cores to spare they are started at once.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ KEYS_KEPT = 64
 REPEATED = 2  # times that a specification was asked for: what was wanted once is often wanted never again
 BOX_BYTES, GPU_BOX_BYTES = 160 * 1024 * 1024, 320 * 1024 * 1024  # of a box that has imported torch, and torch for CUDA
 CORES_TO_SPARE = 8  # a judge with its baseline and a kernel keep three busy
+CORES_PER_START, START_LIMIT = 16, 4  # of a host, for each box that is started at the same time; an import keeps two or three busy
 SPARE_BYTES = 2 * 1024 * 1024 * 1024  # so much of the host's memory stays free
 
 log = structlog.get_logger()
@@ -93,8 +95,10 @@ class WarmBoxes:
         self._fingerprint, self._memory, self._clock = fingerprint, memory, clock
         self._from_count, self._idle_s = from_count, idle_s
         self._cores = cores or os.cpu_count() or 1
+        self._start_limit = max(1, min(START_LIMIT, self._cores // CORES_PER_START))
         self._wanted: OrderedDict[WarmKey, int] = OrderedDict()  # how often each was asked for; the last one at the end
         self._waiting: dict[WarmKey, list[_WarmBox]] = {}  # no list is empty
+        self._starting: dict[asyncio.Task[None], WarmKey] = {}
         self._job_count, self._idle_from_s, self._room_left = 0, clock(), False
         self._hurried = True  # the last job came soon after the one before
         self._timing: dict[object, bool] = {}  # the attempts that time something, and whether the host's clock times it
@@ -112,6 +116,9 @@ class WarmBoxes:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
+        for task in (starting := list(self._starting)):
+            task.cancel()
+        await asyncio.gather(*starting, return_exceptions=True)
         for key in list(self._waiting):
             self._end_all(key)
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -177,8 +184,9 @@ class WarmBoxes:
             self._changed.clear()
             self._drop_outdated()
             key = self._next_wanted()
-            if key is not None and not self._disturbs(key):
-                await self._fill(key)
+            if key is not None and len(self._starting) < self._start_limit and not self._disturbs(key):
+                self._starting[task := asyncio.create_task(self._fill(key))] = key
+                task.add_done_callback(self._filled)
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_S, self._idle_s) if self._room_left and self._job_count == 0 else LOOK_S):
@@ -189,16 +197,18 @@ class WarmBoxes:
         box_bytes = max((BOX_BYTES if key.spec.gpu is None else GPU_BOX_BYTES for key in self._wanted), default=BOX_BYTES)
         room = min(self._size, self._waiting_count + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
         recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
-        if self._job_count and not self._hurried:
-            return None
         for key in [one for one in self._waiting if one not in recent]:
             self._end_all(key)
-        missing = next((key for key in recent if key not in self._waiting), None)
-        while self._waiting_count > room - (missing is not None):
+        missing = next((key for key in recent if key not in self._waiting and key not in self._starting.values()), None)
+        while self._waiting and self._waiting_count + len(self._starting) > room - (missing is not None):
             self._end_one(max(self._waiting, key=lambda key: len(self._waiting[key])))
-        self._room_left = bool(recent) and self._waiting_count < room
+        self._room_left = bool(recent) and self._waiting_count + len(self._starting) < room
+        if not self._room_left:
+            return None
         idle = self._job_count == 0 and self._clock() - self._idle_from_s >= self._idle_s
-        return recent[0] if missing is None and self._room_left and idle else missing
+        if missing is None:
+            return recent[0] if idle or self._has_cores(recent[0]) else None
+        return missing if self._job_count == 0 or self._hurried or self._has_cores(missing) else None
 
     def _drop_outdated(self) -> None:
         """Those that have waited for too long, or have ended; all of them where memory is short."""
@@ -234,6 +244,11 @@ class WarmBoxes:
         while key in self._waiting:
             self._end_one(key)
 
+    def _filled(self, task: asyncio.Task[None]) -> None:
+        """One was started, or was not."""
+        del self._starting[task]
+        self._changed.set()
+
     async def _fill(self, key: WarmKey) -> None:
         """Start one box; it is kept once it says that it has imported everything."""
         box = _WarmBox(partial(self._start, key.spec), self._clock())
@@ -255,9 +270,11 @@ class WarmBoxes:
         It does not where a GPU's clock times on a host with cores to spare: the boxes and the builds of jobs that wait for the GPU run next
         to its measurements, too.
         """
-        if key.spec.gpu is None or self._cores < CORES_TO_SPARE:
-            return bool(self._timing)
-        return any(self._timing.values())
+        return any(self._timing.values()) if self._has_cores(key) else bool(self._timing)
+
+    def _has_cores(self, key: WarmKey) -> bool:
+        """Whether it is for a GPU, on a host with cores to spare."""
+        return key.spec.gpu is not None and self._cores >= CORES_TO_SPARE
 
     async def _imported(self, box: _WarmBox, key: WarmKey) -> bool:
         """Whether it has imported everything before something is timed that it would disturb."""

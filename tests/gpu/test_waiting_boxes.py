@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -58,15 +59,15 @@ async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, s
     assert max(loads[True]) < LOAD_SHARE * min(loads[False])
 
 
-async def test_a_box_that_waits_has_not_opened_the_gpu(waiting: Grading, section: Section) -> None:
+async def test_a_box_that_waits_has_not_opened_the_gpu(waiting: Grading, section: Section, gpu: Gpu) -> None:
     """None of its processes has a device node open. The control: one that has a job does."""
     await _until_waiting(waiting, 1)
-    asleep = await asyncio.to_thread(_runners)
+    asleep = await asyncio.to_thread(_runners, gpu.minor)
     job = asyncio.create_task(_grade(waiting, _examples()[-1], wire.Mode.BENCHMARK))
     at_work: dict[str, set[str]] = {}
     while not job.done():
         await asyncio.sleep(POLL_S)
-        at_work |= {pid: nodes for pid, nodes in (await asyncio.to_thread(_runners)).items() if nodes}
+        at_work |= {pid: nodes for pid, nodes in (await asyncio.to_thread(_runners, gpu.minor)).items() if nodes}
     assert (await job).verdict == "ACCEPTED"
     section.notes.append(f"{len(asleep)} processes of boxes that wait, with {sum(map(len, asleep.values()))} nodes of GPUs open")
     assert asleep and not any(asleep.values())
@@ -88,12 +89,15 @@ def _examples() -> list[Example]:
     return [found[name] for name in NAMES]
 
 
-def _runners() -> dict[str, set[str]]:
-    """The nodes of GPUs that each runner on this host has open, by its pid."""
+def _runners(minor: int) -> dict[str, set[str]]:
+    """The nodes of GPUs that each runner on this host has open, by its pid; not those that have another GPU open, which another server
+    may have started. minor: of the GPU's own node."""
     found: dict[str, set[str]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if RUNNER in (process / "cmdline").read_bytes():
                 opened = {os.readlink(one) for one in (process / "fd").iterdir()}
-                found[process.name] = {one for one in opened if one.startswith("/dev/nvidia")}
+                nodes = {one for one in opened if one.startswith("/dev/nvidia")}
+                if all(number == str(minor) for number in re.findall(r"/dev/nvidia(\d+)", " ".join(nodes))):
+                    found[process.name] = nodes
     return found

@@ -180,6 +180,29 @@ async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(mak
         await until(lambda: pool._waiting)
 
 
+@pytest.mark.parametrize(("cores", "at_once"), [(64, 3), (16, 1), (4, 0)])
+async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make, boxes, tmp_path, cores, at_once) -> None:
+    """Somebody whose jobs come every few seconds has a box each time; with few cores they are started in the pauses. One that is being
+    started is ended with the pool."""
+    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=0, triton_dir=tmp_path)
+    now = [0.0]
+    async with make(3, cores=cores, clock=lambda: now[0], idle_s=1.0) as pool:
+        now[0] += 2.0
+        boxes.imports.clear()
+        async with pool.run_box(replace(of(tmp_path), gpu=gpu)):
+            await until(waiting(boxes, 1 + at_once))
+            await asyncio.sleep(0.05)
+            assert (len(boxes.open), pool.now.waiting_count) == (1 + at_once, 0)
+            boxes.imports.set()
+            await until(lambda: pool.now.waiting_count == (3 if at_once else 0))
+            await asyncio.sleep(0.05)
+            assert len(boxes.open) == 1 + (3 if at_once else 0)
+        boxes.imports.clear()
+        async with pool.run_box(replace(of(tmp_path, number=1), gpu=gpu)):
+            await until(lambda: len(pool._starting) == min(1, at_once))
+    assert boxes.open == []
+
+
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
     """Two jobs at the same time get two; one that was taken is ended, also where it was never given its job."""
     async with make(1) as pool:
