@@ -1003,7 +1003,7 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
     hints = _HINTS.get(cls)
     if hints is None:
         hints = _HINTS[cls] = typing.get_type_hints(cls)
-    retired = _RETIRED.get(cls, frozenset())
+    retired = RETIRED.get(cls, frozenset())
     data = {key: value for key, value in data.items() if key not in retired} if retired else data
     unknown = set(data) - set(hints)
     if unknown:
@@ -1014,7 +1014,7 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         raise WireError(str(error)) from None
 
 
-_RETIRED = {Measurement: frozenset({"waited_ns", "done_early"})}  # fields of facts that a ledger may still hold; they are left out
+RETIRED = {Measurement: frozenset({"waited_ns", "done_early"})}  # fields of facts that a ledger may still hold; they are left out
 _HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
 
 
