@@ -44,6 +44,26 @@ kernel[(1,)](numbers, torch.zeros(4, dtype=torch.float16), torch.empty(4), N=4)
 print(out.tolist(), len(checks))
 """
 
+FLOATS = """
+import sys
+import torch
+import triton
+import triton.language as tl
+from sandbox.languages import triton_interpreter
+
+@triton.jit
+def kernel(halves, out, scale, fixed: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    wide = tl.load(halves + at) * scale
+    tl.store(out + at, wide + scale.to(tl.float32) * fixed)
+
+if sys.argv[1] == "as compiled":
+    triton_interpreter.install()
+out = torch.empty(4)
+kernel[(1,)](torch.full((4,), 1025.0, dtype=torch.float16), out, 1.001, fixed=2.0, N=4)
+print(out.tolist()[0])
+"""
+
 
 class Scope:
     """What a call of `_patch_lang` has to put back."""
@@ -131,19 +151,26 @@ def test_types_are_looked_up_once() -> None:
     assert len(asked) == 2
 
 
+def ran(place: Path, program: str, how: str) -> subprocess.CompletedProcess[str]:
+    """A program that defines kernels; Triton reads its source."""
+    pytest.importorskip("triton")
+    place.write_text(program)
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, place, how], capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.slow
+def test_a_float_is_a_float32_to_a_kernel(tmp_path: Path) -> None:
+    """As where it is compiled: it can be cast, and a float16 times it is no float16. To the control, as Triton comes, it is Python's."""
+    done = ran(tmp_path / "kernel.py", FLOATS, "as compiled")
+    assert float(done.stdout) == pytest.approx(1025 * 1.001 + 2.002, abs=1e-3), done.stderr  # in float16 it would be a multiple of 1
+    assert "'float' object has no attribute 'to'" in ran(tmp_path / "kernel.py", FLOATS, "as it is").stderr
+
+
 @pytest.mark.slow
 def test_results_are_the_same(tmp_path: Path) -> None:
     """Of integers that overflow, too; the control, as Triton comes, casts more often, to see whether they do."""
-    pytest.importorskip("triton")
-    place = tmp_path / "kernel.py"  # Triton reads its source
-    place.write_text(PROGRAM)
-
-    def ran(how: str) -> tuple[str, int]:
-        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-        ended = subprocess.run([sys.executable, place, how], capture_output=True, text=True, check=True, env=environment)
-        results, _, count = ended.stdout.strip().rpartition(" ")
-        return results, int(count)
-
-    (results, count), (control, most) = ran("quicker"), ran("as it is")
-    assert results == control and len(results) > 20
-    assert count < most
+    ended = [ran(tmp_path / "kernel.py", PROGRAM, how) for how in ("quicker", "as it is")]
+    (results, _, count), (control, _, most) = (one.stdout.strip().rpartition(" ") for one in ended)
+    assert results == control and len(results) > 20, ended
+    assert int(count) < int(most)
