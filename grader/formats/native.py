@@ -6,11 +6,12 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
@@ -208,9 +209,9 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     except tomllib.TOMLDecodeError as error:
         raise ProblemInvalid(str(toml_path), f"is not TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
+        first = _first(error.errors())
         key = _key(first["loc"])
-        raise ProblemInvalid(str(toml_path), f"{key}: {describe(first)}" if key else describe(first)) from None
+        raise ProblemInvalid(str(toml_path), f"{key}: {describe(first, _ProblemFile)}" if key else describe(first)) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(toml_path), f"is not TOML that can be read: {error}") from None
     made = Problem(
@@ -241,6 +242,13 @@ def _check_sweep(problem: Problem, sweep: Sweep) -> None:
                 evaluate(text, axes)
         except ExpressionInvalid as invalid:
             raise SweepInvalid("stop", f"at {sweep.axis} = {size} moved_bytes or flops {invalid}") from None
+
+
+def _first(mistakes: Sequence[ErrorDetails]) -> ErrorDetails:
+    """The one to name. A key that is misspelt is missing as well; then the misspelt one is."""
+    first = mistakes[0]
+    near = (one for one in mistakes if one["type"] == "extra_forbidden" and one["loc"][:-1] == first["loc"][:-1])
+    return next(near, first) if first["type"] == "missing" else first
 
 
 def _key(place: tuple[int | str, ...]) -> str:

@@ -233,7 +233,7 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if str(part).isidentifier() or isinstance(part, int)) or path.name
-        raise ProblemInvalid(str(path), f"{key}: {describe(first)}") from None
+        raise ProblemInvalid(str(path), f"{key}: {describe(first, model)}") from None
     except yaml.YAMLError as error:
         raise ProblemInvalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
     except (ValueError, RecursionError) as error:

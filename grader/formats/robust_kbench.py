@@ -225,7 +225,7 @@ def _settings(path: Path) -> list[_Setting]:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier())
-        raise ProblemInvalid(str(path), f"{key or path.name}: {describe(first)}") from None
+        raise ProblemInvalid(str(path), f"{key or path.name}: {describe(first, _ConfigFile)}") from None
     except (ValueError, RecursionError) as error:
         raise ProblemInvalid(str(path), f"is not JSON that can be read: {error}") from None
     if len(settings) > SETTING_LIMIT:

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import difflib
+import typing
+from collections.abc import Sequence
+
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 _OWN = "Value error, "  # before what a validator of ours says
 _NUMBERS = ("int_type", "float_type")
 
 
-def describe(mistake: ErrorDetails) -> str:
-    """One mistake as a sentence, without its key."""
+def describe(mistake: ErrorDetails, model: type[BaseModel] | None = None) -> str:
+    """One mistake as a sentence, without its key. model: what the whole file is, whose keys are named where one is unknown."""
+    if mistake["type"] == "extra_forbidden":
+        known = _keys(model, mistake["loc"][:-1]) if model is not None else []
+        return no_such_key(str(mistake["loc"][-1]), known)
     return mistake["msg"].removeprefix(_OWN) + _remedy(mistake["type"], mistake["input"])
+
+
+def no_such_key(name: str, known: Sequence[str]) -> str:
+    """What to write instead of a key that the table does not have."""
+    close = difflib.get_close_matches(name, known, n=1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"take one of: {', '.join(known)}" if known else "leave it out"
+    return f"is not a key here; {remedy}"
+
+
+def _keys(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
+    """The keys of the table at a place in a file."""
+    for part in place:
+        if part in model.model_fields:
+            model = _table(model.model_fields[str(part)].annotation) or model
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _table(annotation: object) -> type[BaseModel] | None:
+    """The table in a key's type, such as that of a list of tables."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in typing.get_args(annotation) if (found := _table(one)) is not None), None)
 
 
 def _remedy(kind: str, given: object) -> str:

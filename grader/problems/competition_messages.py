@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-
 from pydantic_core import ErrorDetails
 
 from grader import devices
-from grader.formats.validation_messages import describe
+from grader.formats.validation_messages import describe, no_such_key
 from grader.problems.competition_file import CompetitionFile, Secret, SizeRange
 
 TomlKey = tuple[str | int, ...]
@@ -57,8 +55,7 @@ def key_of(mistake: ErrorDetails) -> TomlKey:
 def sentence(key: TomlKey, mistake: ErrorDetails) -> str:
     """One mistake with its remedy, without its key."""
     if mistake["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(key[-1]), known := _known(key), n=1)
-        return f"is not a key here; did you mean {close[0]!r}?" if close else f"is not a key here; take one of: {', '.join(known)}"
+        return no_such_key(str(key[-1]), _known(key))
     text = "is missing" if mistake["type"] == "missing" else describe(mistake)
     remedy = _remedy(key)
     return text if ";" in text or not remedy else f"{text}; {remedy}"

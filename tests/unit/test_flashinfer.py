@@ -106,7 +106,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ("{", "definition.json:1: is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("[]", "valid dictionary"),
-        ({**DEFINITION, "inptus": {}}, "inptus: Extra inputs are not permitted"),
+        ({**DEFINITION, "inptus": {}}, "inptus: is not a key here; leave it out"),
         (changed(DEFINITION, "axes", "rows", "type", value="variable"), "axes.rows"),
         (changed(DEFINITION, "axes", "width", "value", value=-1), "value: Input should be greater than or equal to 0"),
         (changed(DEFINITION, "axes", "width", "value", value="64"), "valid integer"),
@@ -188,7 +188,7 @@ def test_an_axis_without_value_says_why(tmp_path, expressions, said):
     [
         ("{]", "workload.jsonl:1: is not JSON"),
         ("3", "workload.jsonl:1: "),
-        ({**WORKLOAD, "axis": {}}, "axis: Extra inputs"),
+        ({**WORKLOAD, "axis": {}}, "axis: is not a key here; leave it out"),
         ({**WORKLOAD, "axes": {}}, "axes: gives [], and the definition's var axes are ['rows']"),
         ({**WORKLOAD, "axes": {"rows": 5, "half": 2}}, "give exactly these"),
         ({**WORKLOAD, "axes": {"rows": -5}}, "axes.rows: "),

@@ -108,9 +108,9 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"test": []}, "test: Extra inputs are not permitted"),
+        ({"test": []}, "test: is not a key here; did you mean 'tests'?"),
         ({"files": None}, "files: Field required"),
-        ({"files": [{"name": "a.py", "source": "task.py", "mode": "x"}]}, "files.0.mode: Extra inputs"),
+        ({"files": [{"name": "a.py", "source": "task.py", "mode": "x"}]}, "files.0.mode: is not a key here; take one of: name, source"),
         ({"files": [{"name": "../a.py", "source": "task.py"}]}, "files.0.name"),
         ({"files": [{"name": "task.py", "source": "task.py"}]}, "files has no reference.py"),
         ({"files": [{"name": "reference.py", "source": "reference.py"}] * 2}, "files has a name twice"),
