@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from sandbox.compilers.build_result import IMPORT_FAILED, UNSUPPORTED
 
 # What people write kernels with; those that are installed are named to who asks for another.
-PACKAGES = ("torch", "triton", "numba", "numpy", "cupy", "cuda.bindings", "cuda.tile", "cutlass", "tilelang", "helion", "flashinfer")
+PACKAGES = (
+    *("torch", "triton", "numba", "numpy", "einops", "cupy", "cuda.bindings"),
+    *("cuda.tile", "cutlass", "tilelang", "helion", "flashinfer"),
+)
 REFERENCE = "reference"
 LISTED_COUNT = 12
 SIMILAR = 0.8  # of 1: two letters exchanged in a name of seven are 0.86

@@ -44,6 +44,14 @@ def test_files_that_import_each_other_are_built_and_loaded(made, loaded):  # noq
     assert loaded(built.artifact) == SUM
 
 
+def test_a_wrapper_may_rearrange_with_einops(made, loaded):  # noqa: F811
+    """As those of many published Triton kernels do. The control is a package that is not there, below."""
+    text = "from einops import rearrange\n\ndef solution(a, b):\n"
+    built = made(text + "    return rearrange(rearrange(a, 'n -> n 1') + b[:, None], 'n 1 -> n')\n")
+    assert built.code == BUILT, built.log
+    assert loaded(built.artifact) == SUM
+
+
 def test_the_main_file_need_not_be_the_first(made, loaded):  # noqa: F811
     """If it alone has an entry."""
     built = made(OTHERS["kernels.py"], path="kernels.py", others={"z.py": MAIN, **{name: OTHERS[name] for name in OTHERS if "/" in name}})

@@ -10,7 +10,7 @@ from sandbox.compilers.build_result import IMPORT_FAILED, UNSUPPORTED
 OWN = ("submission", "kernels", "pkg", "pkg.more", "task", "utils")
 
 
-@pytest.mark.parametrize("name", ["cutlass", "tilelang", "cuda.tile", "helion", "einops", "scipy.special", "kernel_tuner", "tvm"])
+@pytest.mark.parametrize("name", ["cutlass", "tilelang", "cuda.tile", "helion", "jax", "scipy.special", "kernel_tuner", "tvm"])
 def test_a_package_is_unsupported_with_what_there_is(name: str) -> None:
     """Also one whose name is a little like a file's."""
     code, text = explained(ModuleNotFoundError("no", name=name), OWN) or (0, "")
