@@ -5,8 +5,8 @@ removed. Nothing of a submission is in it until it is taken. A box is kept ready
 twice, and several of the very last one, for those who submit again and again. A box for a GPU does not open it while it waits.
 
 Boxes are started one at a time, or more on a host with many cores, and not next to a measurement that they would disturb. An import slows
-a job that runs: while jobs come with pauses in between, boxes are started in the pauses; a second one of a kind is in any case. For a GPU
-on a host with cores to spare they are started at once.
+a job that runs: while jobs come with pauses in between, boxes are started in the pauses; a second one of a kind is in any case. Those
+for a GPU, on a host with cores to spare, do not wait for a pause.
 """
 
 from __future__ import annotations

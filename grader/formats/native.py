@@ -211,7 +211,8 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     except ValidationError as error:
         first = _first(error.errors())
         key = _key(first["loc"])
-        raise ProblemInvalid(str(toml_path), f"{key}: {describe(first, _ProblemFile)}" if key else describe(first)) from None
+        text = describe(first, _ProblemFile)
+        raise ProblemInvalid(str(toml_path), f"{key}: {text}" if key else text) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(toml_path), f"is not TOML that can be read: {error}") from None
     made = Problem(

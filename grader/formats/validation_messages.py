@@ -17,11 +17,11 @@ def describe(mistake: ErrorDetails, model: type[BaseModel] | None = None) -> str
     """One mistake as a sentence, without its key. model: what the whole file is, whose keys are named where one is unknown."""
     if mistake["type"] == "extra_forbidden":
         known = _keys(model, mistake["loc"][:-1]) if model is not None else []
-        return no_such_key(str(mistake["loc"][-1]), known)
+        return _no_such_key(str(mistake["loc"][-1]), known)
     return mistake["msg"].removeprefix(_OWN) + _remedy(mistake["type"], mistake["input"])
 
 
-def no_such_key(name: str, known: Sequence[str]) -> str:
+def _no_such_key(name: str, known: Sequence[str]) -> str:
     """What to write instead of a key that the table does not have."""
     close = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"take one of: {', '.join(known)}" if known else "leave it out"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic_core import ErrorDetails
 
 from grader import devices
-from grader.formats.validation_messages import describe, no_such_key
-from grader.problems.competition_file import CompetitionFile, Secret, SizeRange
+from grader.formats.validation_messages import describe
+from grader.problems.competition_file import CompetitionFile
 
 TomlKey = tuple[str | int, ...]
 _TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
@@ -54,15 +54,9 @@ def key_of(mistake: ErrorDetails) -> TomlKey:
 
 def sentence(key: TomlKey, mistake: ErrorDetails) -> str:
     """One mistake with its remedy, without its key."""
-    if mistake["type"] == "extra_forbidden":
-        return no_such_key(str(key[-1]), _known(key))
-    text = "is missing" if mistake["type"] == "missing" else describe(mistake)
+    text = "is missing" if mistake["type"] == "missing" else describe(mistake, CompetitionFile)
     remedy = _remedy(key)
     return text if ";" in text or not remedy else f"{text}; {remedy}"
-
-
-def _known(key: TomlKey) -> list[str]:
-    return list((CompetitionFile, Secret, SizeRange)[_depth(key)].model_fields)
 
 
 def _remedy(key: TomlKey) -> str:

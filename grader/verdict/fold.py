@@ -79,7 +79,7 @@ def _cause(profile: wire.KernelProfile | None) -> str:
         # Threads that skip a barrier leave unwritten what the others read behind it.
         found = next((one for one in findings if one.kind is wire.SanitizerKind.DIVERGENT_BARRIER), found)
     where = f"{found.path}:{found.line}: " if found.path else ""
-    return f" The sanitizer reports: {where}{found.message.removesuffix('.').removesuffix('?')}."
+    return f" The sanitizer reports: {where}{_ended(found.message)}"
 
 
 def _rounds(facts: Facts) -> list[Facts]:
@@ -218,8 +218,7 @@ def _build(build: wire.Build) -> Decision:
     reason = Reason(build.reason) if build.reason else Reason.REJECTED
     sentence = sentences.get(reason, default)
     if reason is not Reason.ENTRY_NOT_FOUND and (found := first_error(build.log)) is not None:
-        message = found.message.rstrip(".")
-        sentence = f"{sentence.partition(';')[0]}: {found.place}: {message if message.endswith('?') else message + '.'}"
+        sentence = f"{sentence.partition(';')[0]}: {found.place}: {_ended(found.message)}"
     elif (twice := defined_twice(build.log)) is not None:
         name, first, second = twice
         sentence = (
@@ -264,3 +263,9 @@ def _of(facts: Facts, kind: type[T]) -> Iterable[T]:
 
 def _last(facts: Facts, kind: type[T]) -> T | None:
     return next((fact for fact in reversed(facts) if isinstance(fact, kind)), None)
+
+
+def _ended(text: str) -> str:
+    """A tool's sentence, with one mark at its end."""
+    text = text.rstrip(".")
+    return text if text.endswith("?") else f"{text}."

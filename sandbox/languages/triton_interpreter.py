@@ -26,23 +26,22 @@ def install() -> None:
         patch, scope_class = interpreter._patch_lang, interpreter._LangPatchScope
         builder, numpy_type, block_type = interpreter.interpreter_builder, interpreter._get_np_dtype, interpreter.tl.block_type
         debugged, checks = builder.options.debug, builder.options.sanitize_overflow
-        converted, handle, language = interpreter._implicit_cvt, interpreter.TensorHandle, interpreter.tl
+        converted, handle, language, numpy = interpreter._implicit_cvt, interpreter.TensorHandle, interpreter.tl, interpreter.np
     except (ImportError, AttributeError):
         return
     interpreter._patch_lang = _once_a_launch(patch, scope_class)
     interpreter._get_np_dtype = _remembering_types(numpy_type, block_type)
-    interpreter._implicit_cvt = _with_float32(converted, handle, language)
+    interpreter._implicit_cvt = _with_float32(converted, handle, language, numpy)
     if checks and not debugged:
         builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
 
 
-def _with_float32(converted: Callable[[Any], Any], handle: Callable[..., Any], language: Any) -> Callable[[Any], Any]:
+def _with_float32(converted: Callable[[Any], Any], handle: Callable[..., Any], language: Any, numpy: Any) -> Callable[[Any], Any]:
     """converted, which makes arguments what a kernel gets; a float becomes a float32."""
 
     def convert(argument: Any) -> Any:
         if not isinstance(argument, float):
             return converted(argument)
-        numpy: Any = importlib.import_module("numpy")
         return language.tensor(handle(numpy.array([argument], dtype=numpy.float32), language.float32), language.float32)
 
     return convert

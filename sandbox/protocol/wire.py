@@ -1003,13 +1003,11 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
     hints = _HINTS.get(cls)
     if hints is None:
         hints = _HINTS[cls] = typing.get_type_hints(cls)
-    retired = RETIRED.get(cls, frozenset())
-    data = {key: value for key, value in data.items() if key not in retired} if retired else data
-    unknown = set(data) - set(hints)
+    unknown = set(data) - set(hints) - RETIRED.get(cls, frozenset())
     if unknown:
         raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
     try:
-        return cls(**{key: _value(hints[key], value, f"{cls.__name__}.{key}") for key, value in data.items()})
+        return cls(**{key: _value(hints[key], value, f"{cls.__name__}.{key}") for key, value in data.items() if key in hints})
     except TypeError as error:
         raise WireError(str(error)) from None
 

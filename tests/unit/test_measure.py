@@ -191,7 +191,7 @@ def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
         ([[300_000, 301_000]] * 11 + [[300_000, 5_000_000]], 109_000),
     ],
 )
-def test_a_host_that_is_slow_to_launch_makes_nobody_a_liar(own: list[list[int]], least_ns: int) -> None:
+def test_a_slow_launch_is_not_tampering(own: list[list[int]], least_ns: int) -> None:
     """3 us claimed and at least 110 seen: where scalars are late the launch is in the clock, and the kernel's own null runs tell that its
     box launches so slowly. Where they are known before, no launch is in the clock, and null runs of its own explain nothing."""
     parties, times = TimingSetup(alone_ns=1), _times([410_000, 450_000], [], [300_000] * 8)

@@ -109,7 +109,7 @@ def least_by_own_nulls(parties: TimingSetup, times: Times) -> int:
     """The subject's shortest run less its own null runs, in nanoseconds and whatever they took.
 
     Where scalars are late the launch is inside the clock, and on a host whose cores are busy it takes a box 100 us longer than the trusted
-    runner, in every run. That is forgiven in no score. But a claim that it explains is no lie, and who slows his null runs in order to lie
+    runner, in every run. No score forgives that, but a claim that it explains is no lie. A kernel that slows its null runs in order to lie
     has a claim that is not confirmed, and no better score.
     """
     slow_ns = statistics.median(max(turn) for turn in times.taken_ns[OWN_NULL])
