@@ -210,12 +210,12 @@ async def run_profile(
 
 def profiled_workload(problem: wire.ProblemSpec, *, largest: bool, preferred: str = "") -> wire.ProblemSpec | None:
     """The problem with the one public workload that is profiled: the one of the id `preferred`, else the largest or the smallest; None
-    where all are hidden."""
+    where all are hidden. It is not observed for libraries: one profiler does not run under another."""
     shown = sorted((one for one in problem.workloads if not one.hidden), key=lambda one: math.prod(one.axes.values()))
     if not shown:
         return None
     chosen = next((one for one in shown if one.workload_id == preferred), shown[-1 if largest else 0])
-    return replace(problem, workloads=(chosen,), trial_count=1)
+    return replace(problem, workloads=(chosen,), trial_count=1, libraries=wire.Libraries.ALLOWED)
 
 
 def no_workload(tool: RunTool) -> ProfileClaims:

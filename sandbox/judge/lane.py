@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,9 +21,9 @@ import torch
 
 from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
-from sandbox.judge import library_use
 from sandbox.judge.baseline import Baseline, runner_job, unsubmitted
 from sandbox.judge.explain import COMPARED, explain
+from sandbox.judge.library_use import LibraryUse
 from sandbox.judge.order_swap import order_swap
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.run.placement import byte_count, rounded
@@ -79,10 +80,11 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             # From here on the runner has run untrusted code: believe nothing it says.
             yield _load_fact(subject)
             if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
+                libraries = None if job.problem.libraries is wire.Libraries.ALLOWED else LibraryUse(job.problem, artifact)
                 if job.mode is wire.Mode.SWEEP and clock is not None:
-                    yield from _sweep(job, subject, task, clock, artifact, sweep_end_s)
+                    yield from _sweep(job, subject, task, clock, libraries, sweep_end_s)
                 else:
-                    for fact in _verify_and_measure(job, subject, task, clock, artifact):
+                    for fact in _verify_and_measure(job, subject, task, clock, libraries):
                         yield fact
                         if isinstance(fact, wire.Restart):
                             if fact.cause is wire.RestartCause.OUTDATED:
@@ -175,12 +177,12 @@ def _with_new_nulls(
 
 
 def _verify_and_measure(
-    job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock | None, artifact: bytes, before: wire.Evidence | None = None
+    job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock | None, libraries: LibraryUse | None
 ) -> Iterator[wire.Fact]:
     """The public workloads to their last measurement, then the hidden ones: whatever a kernel that has met those says, in an error, a
     claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. The
     device's memory was reserved: where it runs out, the subject has it."""
-    workload, found = job.problem.workloads[0], before
+    workload = job.problem.workloads[0]
     try:
         for part in _parts(job.problem.workloads):
             with redact_reference_errors(hidden=part[0].hidden):
@@ -192,7 +194,7 @@ def _verify_and_measure(
                 for workload, after in zip(part, (*part[1:], None), strict=True):
                     bench = following or WorkloadContext.of(task, workload)
                     following = WorkloadContext.of(task, after) if after else None
-                    for fact in _verify(job, subject, bench, following):
+                    for fact in _verify(job, subject, bench, following, libraries):
                         yield fact
                         if _failed(fact):
                             return
@@ -202,8 +204,8 @@ def _verify_and_measure(
                 if clock is None and _measured(job):
                     yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.NOT_TIMED)
                     return
-                if (found := library_use.evidence(job.problem, artifact, subject, hidden=part[0].hidden, before=found)) is not None:
-                    yield found
+                if libraries is not None:
+                    yield libraries.evidence()
                 for workload in (one for one in _measured(job) if clock and one in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
@@ -222,18 +224,18 @@ def _verify_and_measure(
         )
 
 
-def _sweep(job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock, artifact: bytes, end_s: float) -> Iterator[wire.Fact]:
+def _sweep(
+    job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock, libraries: LibraryUse | None, end_s: float
+) -> Iterator[wire.Fact]:
     """The sizes one after the other, each verified and then timed: one that is wrong says nothing of the next. Ends early where the time
     of the sweep is over, and where the runner cannot go on; the server has a fresh one for the sizes that are left."""
-    found: wire.Evidence | None = None
     for workload in job.problem.workloads:
         if workload.workload_id not in clock.alone or time.monotonic() > end_s:
             return
         size = workload.workload_id
         yield wire.Plan(trials=((size, wire.TrialPhase.VERIFY, job.problem.trial_count),), measured=(size,), rule=rule_of(job.problem))
         outcome = PASSED
-        for fact in _verify_and_measure(_only(job, workload), subject, task, clock, artifact, found):
-            found = fact if isinstance(fact, wire.Evidence) else found
+        for fact in _verify_and_measure(_only(job, workload), subject, task, clock, libraries):
             outcome = fact.outcome if isinstance(fact, wire.Trial) else outcome
             yield fact
         if subject.silence is not None or outcome in wire.ENDS_PROCESS:
@@ -280,16 +282,29 @@ def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload
             yield part
 
 
-def _verify(job: wire.Job, subject: RunnerLink, bench: WorkloadContext, following: WorkloadContext | None) -> Iterator[wire.Fact]:
-    """The trials of a workload, before those of the following one."""
+def _verify(
+    job: wire.Job, subject: RunnerLink, bench: WorkloadContext, following: WorkloadContext | None, libraries: LibraryUse | None
+) -> Iterator[wire.Fact]:
+    """The trials of a workload, before those of the following one. Where its problem asks for
+    libraries, one of them is observed, drawn at random. Not the first: in it kernels tune
+    themselves, partly by functions of libraries."""
     workload, count = bench.workload, job.problem.trial_count
+    observed_index = 0
+    if libraries is not None:
+        count = max(count, 2)
+        observed_index = 1 + secrets.randbelow(count - 1)
     hidden_at_ns = time.monotonic_ns() if workload.hidden else None
     yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=hidden_at_ns)
     earlier: list[torch.Tensor] | None = None
     ahead = subject.device.CLOCK is wire.Clock.HOST  # on a GPU it would take the kernel's memory bandwidth
     for index in range(count):
         draw_next = (bench if index + 1 < count else following) if ahead else None
-        done = run(subject, bench, RunOptions(poison_allocations=True, stir=True, draw_next=draw_next))
+        how = RunOptions(poison_allocations=True, stir=True, draw_next=draw_next)
+        if libraries is not None and index == observed_index:
+            done = run(subject, bench, replace(how, operation=libraries.operation, limit_s=libraries.limit_s))
+            libraries.add(done.reply, hidden=workload.hidden)
+        else:
+            done = run(subject, bench, how)
         trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
         if not workload.hidden:
             trial = explain(trial, done, bench, earlier)

@@ -1,7 +1,9 @@
 """What of PyTorch's and NVIDIA's libraries a kernel uses, where its problem asks.
 
-From the artifact's own symbols, which can't lie, and from a run under observation, of which the runner tells: it can only incriminate
-itself. A name in a comment or a string decides nothing: a kernel is the submission's own where its device code defines it.
+From the artifact's own symbols, which can't lie, and from trials under observation, of which the
+runner tells: it can only incriminate itself. A trial that is observed is verified like all others,
+so that the work that is judged is the work that was observed. A name in a comment or a string
+decides nothing: a kernel is the submission's own where its device code defines it.
 """
 
 from __future__ import annotations
@@ -10,16 +12,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sandbox.judge.device_code import DeviceCode, members
-from sandbox.judge.run.runner_link import RunnerLink
+from sandbox.judge.run.runner_link import Silence
 from sandbox.protocol import elf, wire
-from sandbox.protocol.gate import CUT, Answer, Call, Operation, Status
+from sandbox.protocol.gate import CUT, Answer, Operation, Status
 from sandbox.protocol.python_archive import EXTENSIONS
 
 NAMES_LIMIT = 32
 NAME_LIMIT = 200  # characters of one: a compiler takes names of megabytes, and a fact is one line
-OBSERVE_S = 30.0  # for the observing itself, next to what the launches may take
-LAUNCHES = 2
-UNSEEN = "functions that failed when they were looked at"
+OBSERVE_S = 30.0  # for the observing itself, next to what the launch may take
 UNTOLD = "functions for which there was no room"
 UNREADABLE = "functions that its symbols do not tell"
 ON_HIDDEN = "functions that only hidden workloads meet"
@@ -43,20 +43,38 @@ _LIBRARY_KERNEL = re.compile(
 _LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
 
 
-def evidence(
-    problem: wire.ProblemSpec, artifact: bytes, subject: RunnerLink, *, hidden: bool, before: wire.Evidence | None
-) -> wire.Evidence | None:
-    """What there is to say; None where the problem does not ask. The runner's last placement is launched once more. hidden: it is a hidden
-    workload's, and no name of it is reported, for the runner makes them up: only whether there is one that was not known before."""
-    if problem.libraries is wire.Libraries.ALLOWED:
-        return None
-    imported, hints = from_symbols(artifact) if before is None else (before.imported, before.hints)
-    # A kernel that was right in every trial and fails when it is looked at has something to hide; silence must not acquit it.
-    observed = _observed(subject, OBSERVE_S + LAUNCHES * problem.trial_s, thoroughly=problem.libraries is wire.Libraries.FORBIDDEN)
-    seen = (UNSEEN,) if observed is None else from_run(observed, artifact)
-    if hidden:
-        seen = (ON_HIDDEN,) if set(seen) - set(() if before is None else before.seen) else ()
-    return wire.Evidence(policy=problem.libraries, imported=imported, seen=seen, hints=hints)
+class LibraryUse:
+    """What one artifact is known to use, from its symbols and from the trials that were observed."""
+
+    def __init__(self, problem: wire.ProblemSpec, artifact: bytes) -> None:
+        self._problem, self._artifact = problem, artifact
+        self._imported, self._hints = from_symbols(artifact)
+        # Lines of public and of hidden workloads.
+        self._observed: dict[bool, dict[str, None]] = {False: {}, True: {}}
+
+    @property
+    def operation(self) -> Operation:
+        """What an observed trial has the runner do."""
+        forbidden = self._problem.libraries is wire.Libraries.FORBIDDEN
+        return Operation.OBSERVE_KERNELS if forbidden else Operation.OBSERVE
+
+    @property
+    def limit_s(self) -> float:
+        """How long an observed trial may take."""
+        return OBSERVE_S + self._problem.trial_s
+
+    def add(self, reply: Answer | Silence, *, hidden: bool) -> None:
+        """Note the answer to an observed trial. If the trial failed, that is what decides."""
+        if isinstance(reply, Answer) and reply.status is Status.OK:
+            self._observed[hidden].update(dict.fromkeys(reply.message.splitlines()))
+
+    def evidence(self) -> wire.Evidence:
+        """Everything so far. No name that comes from a hidden workload is reported, for the runner
+        makes them up: only whether there is one that public workloads did not show."""
+        seen, on_hidden = (from_run("\n".join(lines), self._artifact) for lines in self._observed.values())
+        if set(on_hidden) - set(seen):
+            seen = (*seen, ON_HIDDEN)
+        return wire.Evidence(policy=self._problem.libraries, imported=self._imported, seen=seen, hints=self._hints)
 
 
 def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -81,11 +99,6 @@ def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
         elif kind == CUT:
             found.append(UNTOLD)
     return _few(found)
-
-
-def _observed(subject: RunnerLink, limit_s: float, *, thoroughly: bool) -> str | None:
-    reply = subject.call(Call(operation=Operation.OBSERVE, variant=int(thoroughly)), limit_s)
-    return reply.message if isinstance(reply, Answer) and reply.status is Status.OK else None
 
 
 def _wanted(artifact: bytes) -> Iterator[str]:

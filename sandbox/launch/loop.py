@@ -18,7 +18,8 @@ from sandbox.protocol.gate import FINE, Answer, Call, Gate, Operation, Status
 
 ITEM_BYTES = (2, 4, 8)
 REUSE_COUNT, REUSE_LIMIT_BYTES = 16, 256 << 20
-TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR)  # inside the judge's clock
+OBSERVED = (Operation.OBSERVE, Operation.OBSERVE_KERNELS)
+TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR, *OBSERVED)  # inside the judge's clock
 Observe = Callable[[Callable[[], object], bool], str]
 Profile = Callable[[Callable[[], object]], None]
 
@@ -52,8 +53,8 @@ def serve(
     observe: Observe | None = None,
     profile: Profile | None = None,
 ) -> None:
-    """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one. observe(launch, kernels): answers OBSERVE.
-    profile(launch): does PROFILE."""
+    """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one. observe(launch, kernels): answers OBSERVE and
+    OBSERVE_KERNELS. profile(launch): does PROFILE."""
     placed: _Placed | None = None
     gc.disable()  # a collection would fall into somebody's time
     try:
@@ -136,9 +137,11 @@ def _launch(
         raise RuntimeError("nothing was placed")
     if operation is not Operation.BENCH:  # which takes what ran last
         placed.bind(gate)
-    if operation is Operation.OBSERVE and observe is not None:
-        found = observe(lambda: _run(placed, device), bool(gate.call().variant) and device.HAS_PROFILER)
+    if operation in OBSERVED and observe is not None:
+        device.synchronize()  # its inputs are there: what is observed is the kernel's own work
+        found = observe(lambda: _run(placed, device), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER)
         device.synchronize()
+        _flush()
         return Answer(status=Status.OK, message=found)
     if operation is Operation.PROFILE and profile is not None:
         profile(lambda: [one.launch() for one in placed.bound])  # without the copy that only the judge needs

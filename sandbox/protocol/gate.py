@@ -44,7 +44,8 @@ class Operation(IntEnum):
     EXIT = 9
     LOAD = 11  # load the artifact: the first call, and the first moment at which something of the submission runs
     PROFILE = 12  # some launches on what was placed, under profilers, which leave files in {out}
-    OBSERVE = 10  # one launch on what was placed; the answer tells what it called. variant 1: kernels too
+    OBSERVE = 10  # as CALL, under observation: the answer tells which operators and functions it called
+    OBSERVE_KERNELS = 13  # and which kernels it launched
 
 
 class Status(IntEnum):

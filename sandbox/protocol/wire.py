@@ -628,7 +628,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a kernel uses of libraries, by their functions' names. imported: the artifact wants them. seen: called in a run under
+    """What a kernel uses of libraries, by their functions' names. imported: the artifact wants them. seen: called in trials under
     observation, as the runner says. hints: what could be used to hide more; decides nothing."""
 
     policy: Libraries

@@ -6,7 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
 
 from sandbox.protocol.gate import CUT, MESSAGE_LIMIT_BYTES
 from sandbox.runner.observe_numpy import numpy_calls
@@ -21,16 +22,18 @@ _ABI_TAG = re.compile(r"\[abi:\w*\]")  # as Numba ends its names
 
 
 def observe(launch: Callable[[], object], *, kernels: bool, own_operators: frozenset[str] = frozenset()) -> str:
-    """Lines "operator NAME" and "library NAME", of all threads, and "kernel NAME" where they are asked for, each once; as many as an answer
-    has room for, and CUT first where that is not all. own_operators: those that the artifact defines, such as `mine::scale`, are its own
-    work; what they call is seen."""
+    """Launch once. Lines "operator NAME" and "library NAME", of all threads, and "kernel NAME" if
+    kernels is set, each once; as many as an answer has room for, and CUT first where that is not
+    all. own_operators: those that the artifact defines, such as `mine::scale`, are its own work;
+    what they call is seen."""
     if "torch" not in sys.modules:
         launch()
         return ""
-    found = list(dict.fromkeys(_operators(launch, own_operators)))
-    if kernels:
-        found += dict.fromkeys(_kernels(launch))
-    return "\n".join(_fitting(found))
+    called: dict[str, None] = {}
+    # One launch for all of it: a second one, on the same inputs, could return the result of the first.
+    with numpy_calls(called), _profiled(called, kernels=kernels), _operator_mode(called, own_operators):
+        launch()
+    return "\n".join(_fitting(list(called)))
 
 
 def _fitting(lines: list[str]) -> Iterator[str]:
@@ -43,12 +46,9 @@ def _fitting(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def _operators(launch: Callable[[], object], own: frozenset[str]) -> list[str]:
-    """What is called in this thread, by a dispatch mode, and in all threads of the process, by torch's profiler; and what of NumPy is."""
+def _operator_mode(called: dict[str, None], own: frozenset[str]) -> AbstractContextManager[object]:
+    """Note the operators that this thread calls."""
     from torch.utils._python_dispatch import TorchDispatchMode
-
-    called: list[str] = []
-    library: dict[str, None] = {}
 
     class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         @classmethod
@@ -58,30 +58,51 @@ def _operators(launch: Callable[[], object], own: frozenset[str]) -> list[str]:
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             if func.namespace in NAMESPACES or func.name() not in own:
-                called.append(f"operator {func.overloadpacket.__name__}")
+                called[f"operator {func.overloadpacket.__name__}"] = None
             return func(*args, **(kwargs or {}))
 
-    with numpy_calls(library), _all_threads(called), OperatorMode():  # type: ignore[no-untyped-call]
-        launch()
-    return [*called, *library]
+    mode: AbstractContextManager[object] = OperatorMode()  # type: ignore[no-untyped-call]
+    return mode
 
 
 @contextmanager
-def _all_threads(called: list[str]) -> Iterator[None]:
-    """Add what any thread calls, also one of C++ or one that was started long before. A dispatch mode is of one thread only."""
+def _profiled(called: dict[str, None], *, kernels: bool) -> Iterator[None]:
+    """Note the operators that any thread calls, also one of C++ or one that was started long before:
+    a dispatch mode is of one thread only. kernels: and what runs on the GPU."""
+    import torch
     from torch._C import _autograd, _profiler
 
     os.environ["KINETO_LOG_LEVEL"] = "99"  # else it writes of itself into what the kernel prints
     settings = _profiler._ExperimentalConfig(profile_all_threads=True)
     config = _profiler.ProfilerConfig(_profiler.ProfilerState.KINETO, False, False, False, False, False, settings)
     activities = {_profiler.ProfilerActivity.CPU}
+    if kernels and torch.cuda.is_available():
+        activities.add(_profiler.ProfilerActivity.CUDA)
     _autograd._prepare_profiler(config, activities)
     _autograd._enable_profiler(config, activities)
     try:
         yield
     finally:
-        names = dict.fromkeys(event.name() for event in _autograd._disable_profiler().events())
-        called += [f"operator {name.partition('::')[2]}" for name in names if _computes_itself(name)]
+        if len(activities) > 1:
+            torch.cuda.synchronize()
+        called.update(_told(_autograd._disable_profiler().events()))
+
+
+def _told(events: Iterable[Any]) -> dict[str, None]:
+    """The lines for what the profiler saw: operators first, then kernels."""
+    from torch.autograd import DeviceType  # type: ignore[attr-defined]
+
+    hosted, ran = dict[str, None](), dict[str, None]()
+    for event in events:
+        name = event.name()
+        # Calls of the runtime and of the driver are events, too, and what the profiler itself takes;
+        # none of them is on the device.
+        if event.device_type() != DeviceType.CUDA:
+            hosted[name] = None
+        elif not (name.startswith(NO_KERNELS) or event.is_user_annotation()):
+            ran[name] = None
+    operators = {f"operator {name.partition('::')[2]}": None for name in hosted if _computes_itself(name)}
+    return operators | {f"kernel {own_name}": None for name in ran if (own_name := kernel_name(name))}
 
 
 def _computes_itself(name: str) -> bool:
@@ -96,21 +117,6 @@ def _computes_itself(name: str) -> bool:
             one = f"{name}.{overload}" if overload else name
             kernels.append(torch._C._dispatch_has_kernel_for_dispatch_key(one, "CompositeImplicitAutograd"))
     return not (kernels and all(kernels))
-
-
-def _kernels(launch: Callable[[], object]) -> Iterable[str]:
-    import torch
-    from torch.autograd import DeviceType  # type: ignore[attr-defined]
-
-    if not torch.cuda.is_available():
-        return ()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
-        launch()
-        torch.cuda.synchronize()
-    # Calls of the runtime and of the driver are events, too, and what the profiler itself takes; none of them is on the device.
-    events = (one for one in profiled.events() or [] if one.device_type == DeviceType.CUDA)
-    names = (kernel_name(one.name) for one in events if not one.name.startswith(NO_KERNELS))
-    return [f"kernel {name}" for name in names if name]
 
 
 def kernel_name(name: str) -> str:

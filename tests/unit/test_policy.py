@@ -1,16 +1,17 @@
 """What is taken for the use of a library, and what is not."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from subprocess import run
-from types import SimpleNamespace
 
 import pytest
 
 from grader.verdict.library_policy import forbidden, used
-from sandbox.judge.library_use import NAME_LIMIT, ON_HIDDEN, UNREADABLE, evidence, from_run, from_symbols
+from sandbox.judge.library_use import NAME_LIMIT, ON_HIDDEN, UNREADABLE, LibraryUse, from_run, from_symbols
 from sandbox.protocol import elf, wire
 from sandbox.protocol.gate import Answer, Status
+from tests import fakes
 from tests.unit.fat_objects import fat_object
 
 SOURCE = """
@@ -105,16 +106,14 @@ def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
 def test_no_name_that_a_runner_made_up_on_a_hidden_workload_is_told(hidden: bool) -> None:
     """Only that there is one which public workloads did not show; of a public one the name is shown."""
 
-    def seen(told: str, known: tuple[str, ...] = ()) -> tuple[str, ...]:
-        subject = SimpleNamespace(call=lambda *_: Answer(status=Status.OK, message=told))
-        problem = SimpleNamespace(libraries=wire.Libraries.LABELLED, trial_s=1.0)
-        before = wire.Evidence(policy=wire.Libraries.LABELLED, seen=known) if known else None
-        found = evidence(problem, b"no elf", subject, hidden=hidden, before=before)  # type: ignore[arg-type]
-        assert found is not None
-        return found.seen
+    def seen(answer: str, public: str = "") -> tuple[str, ...]:
+        libraries = LibraryUse(replace(fakes.problem().spec, libraries=wire.Libraries.LABELLED), b"no elf")
+        libraries.add(Answer(status=Status.OK, message=public), hidden=False)
+        libraries.add(Answer(status=Status.OK, message=answer), hidden=hidden)
+        return libraries.evidence().seen
 
     assert seen("operator sizes_1000003") == ((ON_HIDDEN,) if hidden else ("torch.sizes_1000003",))
-    assert seen("operator mm", ("torch.mm",)) == (() if hidden else ("torch.mm",))
+    assert seen("operator mm", "operator mm") == ("torch.mm",)
     assert seen("operator empty") == ()
 
 

@@ -8,7 +8,7 @@ import pytest
 from sandbox.devices import DeviceFault
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.launch.kernel import Bound, Loaded
-from sandbox.launch.loop import serve
+from sandbox.launch.loop import Observe, serve
 from sandbox.protocol.gate import GATE_BYTES, Call, Gate, Operation, Status, create_sealed
 
 ILLEGAL = 700
@@ -29,14 +29,33 @@ class StoppedDevice(EmulatedDevice):
             raise DeviceFault(self.name)
 
 
+class NotingDevice(EmulatedDevice):
+    """A device that notes when it waits for inputs, for kernels, and when it is told that a call has ended."""
+
+    HAS_PROFILER = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+
+    def hold(self, _arena: object, _number: int) -> None:
+        self.steps.append("hold")
+
+    def synchronize(self) -> None:
+        self.steps.append("synchronize")
+
+    def finish(self, _arena: object, _number: int) -> None:
+        self.steps.append("finish")
+
+
 class Judge:
     """Makes calls, of which the last is EXIT, and collects the answers."""
 
-    def __init__(self, device: EmulatedDevice, kernel: Callable[[], object]) -> None:
+    def __init__(self, device: EmulatedDevice, kernel: Callable[[], object], observe: Observe | None = None) -> None:
         fd = create_sealed("gate", GATE_BYTES)
         self.gate, arena = Gate(fd), device.create_arena(4096)
         kernels = {0: Loaded(bind=lambda call: Bound(launch=kernel), uses_torch=False)}
-        self.runner = threading.Thread(target=serve, args=(Gate(fd), 0, device, arena, kernels), daemon=True)
+        self.runner = threading.Thread(target=serve, args=(Gate(fd), 0, device, arena, kernels, observe), daemon=True)
         self.runner.start()
 
     def call(self, operation: Operation, *, poison: bool = False) -> tuple[Status, str]:
@@ -64,6 +83,24 @@ def test_a_fault_that_waiting_tells_of_is_the_answer(name: str | None, said: str
     judge.call(Operation.PLACE)
     status, message = judge.call(Operation.CALL)
     assert status is Status.DEVICE_FAULT and message.startswith(f"{said}: ")
+    judge.call(Operation.EXIT)
+
+
+@pytest.mark.parametrize("operation", [Operation.OBSERVE, Operation.OBSERVE_KERNELS])
+def test_an_observed_call_is_on_the_inputs_of_that_call(operation: Operation) -> None:
+    """On a GPU the launch waits for inputs that the judge publishes after `go`, and its end is told on the device, as of a call. The wait
+    is over when the observation begins: it is no work of the kernel's."""
+    device = NotingDevice()
+
+    def observe(launch: Callable[[], object], kernels: bool) -> str:
+        launch()
+        return f"kernels {kernels}"
+
+    judge = Judge(device, lambda: device.steps.append("kernel"), observe)
+    judge.call(Operation.PLACE, poison=True)
+    device.steps.clear()
+    assert judge.call(operation) == (Status.OK, f"kernels {operation is Operation.OBSERVE_KERNELS}")
+    assert device.steps[:3] == ["hold", "synchronize", "kernel"] and device.steps[-2:] == ["synchronize", "finish"]
     judge.call(Operation.EXIT)
 
 
