@@ -358,6 +358,7 @@ with (place / "log").open("a") as log:
             plan = tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in message.problem.workloads)
             say(wire.Plan(trials=plan))
             outcome = wire.TrialOutcome.MISMATCHED if todo in ("wrong", "forbidden") else wire.TrialOutcome.PASSED
+            outcome = wire.TrialOutcome.TIMED_OUT if todo == "late" else outcome
             if todo == "forbidden":
                 say(wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="it wrote to the gate"))
             for one in message.problem.workloads:
@@ -386,8 +387,8 @@ class Judges:
         return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self.check_s)
 
     def order(self, lane: str, *orders: str) -> None:
-        """What the lane's judge does next, message by message: well, unwell, wrong, forbidden, fault (of a sweep), absent (the runner),
-        lost, die, hush, restart (where it may)."""
+        """What the lane's judge does next, message by message: well, unwell, wrong, late, forbidden, fault (of a sweep), absent
+        (the runner), lost, die, hush, restart (where it may)."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:

@@ -166,6 +166,11 @@ class QueuedReservation:
         """Whether the lane was free when its environment was asked for."""
         return self._idle
 
+    @property
+    def contended(self) -> bool:
+        """Whether another attempt needs this lane, now or once its kernel is built."""
+        return self._lanes.contended(self.here)
+
     async def environment(self) -> wire.Environment:
         """What the lane's judge says of its device."""
         if self.here.carer is not None and self.here.seated == 1:
@@ -262,6 +267,11 @@ class Lanes:
         finally:
             seat.leave()
             self._assign_waiting()
+
+    def contended(self, lane: DeviceLane) -> bool:
+        """Whether more attempts sit at usable lanes like this one than there are."""
+        alike = [one for one in self._lanes if one.usable and one.is_like(lane)]
+        return sum(one.seated for one in alike) > len(alike)
 
     def _look_again(self, lane: DeviceLane) -> None:
         """A device may have come back since."""

@@ -31,7 +31,7 @@ from grader.grading.profile import (
 )
 from grader.grading.redaction import after_hidden, run_end
 from grader.grading.run_box import HeldRunBox, RunBox
-from grader.grading.sanitize import not_built, sanitizer_follows, tool_for, without_counts
+from grader.grading.sanitize import RunResult, limit_s, not_built, sanitizer_follows, too_slow, tool_for, without_counts
 from grader.grading.step_clock import StepClock
 from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
@@ -88,8 +88,8 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
                         async for fact in facts:
                             yield fact
                     return
-                met = failed = violated = False  # met: whether a process has met a hidden workload, whose size it could report later
-                wrong: wire.Trial | None = None
+                met = failed = False  # met: whether a process has met a hidden workload, whose size it could report later
+                result = RunResult()
                 for begins in _rounds(lease):
                     if begins is not None:
                         yield begins
@@ -109,9 +109,7 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
                                     continue
                                 met = met or (isinstance(fact, wire.Progress) and fact.hidden_at_ns is not None)
                                 failed = failed or load_failed(fact)
-                                violated = violated or isinstance(fact, wire.Violation)
-                                if isinstance(fact, wire.Trial) and fact.outcome is not wire.TrialOutcome.PASSED:
-                                    wrong = wrong or fact
+                                result = result.after(fact)
                                 yield fact
                     # Right in every process, or not right.
                     if failed or (begins is None and not restart):
@@ -119,9 +117,10 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
                 if lease.submission.new.mode is wire.Mode.PROFILE and not failed:
                     async for fact in _profile(lease, host, work, lane, seat, problem, build):
                         yield fact
-        if sanitizer_follows(lease.submission.new, wrong, violated=violated, on_gpu=seat.gpu is not None):
-            chosen = profiled_workload(problem, largest=False, preferred=wrong.workload_id if wrong else "")
-            async for fact in _sanitize(lease, host, work, seat, chosen, build, environment, steps):
+        if sanitizer_follows(lease.submission.new, result, on_gpu=seat.gpu is not None):
+            yield wire.Progress(stage=wire.Stage.PROFILING)
+            claims = await _sanitized(lease, host, work, seat, result, problem, environment, steps, build)
+            async for fact in profiled((claims,), host, build):
                 yield fact
 
 
@@ -177,48 +176,49 @@ async def _profile(
         yield fact
 
 
-async def _sanitize(
+async def _sanitized(
     lease: Lease,
     host: Host,
     work: Workspace,
     seat: LaneReservation,
-    chosen: wire.ProblemSpec | None,
-    build: wire.Build,
+    result: RunResult,
+    problem: wire.ProblemSpec,
     environment: wire.Environment,
     steps: StepClock,
-) -> AsyncIterator[wire.Fact]:
-    """Run a kernel that was verified once more, under the device's sanitizer. Others have the lane while it is compiled for that.
-
-    chosen: the problem with the one workload to run; None where all are hidden."""
-    yield wire.Progress(stage=wire.Stage.PROFILING)
-    on_gpu = seat.gpu is not None
-    tool = tool_for(lease.submission.new.language, on_gpu=on_gpu)
-    if isinstance(tool, RunTool) and chosen is None:
-        tool = no_workload(tool)
-    if isinstance(tool, ProfileClaims) or chosen is None:
-        async for fact in profiled((tool,) if isinstance(tool, ProfileClaims) else (), host, build):
-            yield fact
-        return
+    build: wire.Build,
+) -> ProfileClaims:
+    """Run a kernel that was verified once more, under the device's sanitizer, at the public workload
+    that failed or at the smallest. Others have the lane while it is compiled for that. The box's own
+    limit ends the run, so that the judge sees a runner that went away and need not be started anew."""
+    new, on_gpu, now_s = lease.submission.new, seat.gpu is not None, asyncio.get_running_loop().time
+    end_s = now_s() + limit_s(new.mode)
+    tool = tool_for(new, result, on_gpu=on_gpu, contended=seat.contended)
+    if isinstance(tool, ProfileClaims):
+        return tool
+    chosen = profiled_workload(problem, largest=False, preferred=result.failure.workload_id if result.failure else "")
+    if chosen is None:
+        return no_workload(tool)
     assert work.make_output is not None
     with work.make_output() as out_dir, work.make_output() as built_dir:
         if not on_gpu:
             work = dataclasses.replace(work, out_dir=built_dir, artifact_path=work.artifact_path.with_name("sanitized"))
-            built = await build_artifact(lease, host, work, environment, steps, sanitize=True)
-            if built.outcome is not BuildOutcome.BUILT:
-                async for fact in profiled((not_built(built),), host, build):
-                    yield fact
-                return
-            build = built
+            try:
+                async with asyncio.timeout_at(end_s):
+                    build = await build_artifact(lease, host, work, environment, steps, sanitize=True)
+            except TimeoutError:
+                return too_slow(new.mode)
+            if build.outcome is not BuildOutcome.BUILT:
+                return not_built(build)
+            tool = tool_for(new, result, on_gpu=on_gpu, contended=seat.contended)  # others may have come
+            if isinstance(tool, ProfileClaims):
+                return tool
         steps.enter(Step.PROFILE)
         spec = _run_spec(lease, chosen, host, work, seat, PROFILE_BOX, tool, out_dir)
+        spec = dataclasses.replace(spec, limits=dataclasses.replace(spec.limits, wall_s=max(0.0, end_s - now_s())))
         job = partial(_job, lease, chosen, host, work, build, mode=wire.Mode.TEST)
-        claimed = []
-        async with seat.lane() as lane, aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as found:
-            async for each in found:
-                if isinstance(each, ProfileClaims):
-                    claimed.append(each if lease.submission.new.mode is wire.Mode.SANITIZE else without_counts(each))
-        async for fact in profiled(tuple(claimed), host, build):
-            yield fact
+        async with seat.lane() as lane, aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as facts:
+            (claims,) = [fact async for fact in facts if isinstance(fact, ProfileClaims)]
+    return claims if new.mode is wire.Mode.SANITIZE else without_counts(claims)
 
 
 def _rounds(lease: Lease) -> tuple[wire.Round | None, ...]:

@@ -45,6 +45,10 @@ class LaneReservation(Protocol):
     def idle(self) -> bool:
         """Whether a run box may be started before the lane is asked for. Where there is a GPU it is then kept for this seat."""
 
+    @property
+    def contended(self) -> bool:
+        """Whether more attempts have a place at lanes like this one than there are such lanes."""
+
     async def environment(self) -> wire.Environment:
         """What reports from this lane are made on and with."""
 

@@ -119,7 +119,6 @@ def test_the_examples_get_their_verdicts_at_a_worker(fleet) -> None:
                 submission_pb2.Submission(
                     problem=f"problems/{path.parent.name}",
                     mode=submission_pb2.MODE_TEST,
-                    skip_sanitizer=True,  # which waits minutes for a kernel that never ends
                     sources=[submission_pb2.SourceFile(path=path.name, content=path.read_text())],
                 )
                 for path in files

@@ -80,6 +80,16 @@ async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:
             assert await asyncio.wait_for(third, 60) is second
 
 
+async def test_a_lane_is_contended_while_more_attempts_sit_than_lanes_alike(make) -> None:
+    """Those of another kind of device, and of another GPU, count for nothing."""
+    fleet = make(lane_count=2, gpus=FOUR[:1])
+    with fleet.seat("emulated") as seat, fleet.seat("emulated"), fleet.seat("cuda:0") as gpu:
+        assert not seat.contended and not gpu.contended
+        with fleet.seat("emulated"):
+            assert seat.contended and not gpu.contended
+        assert not seat.contended
+
+
 async def test_a_device_that_is_not_here_is_named(make) -> None:
     """And so are those that are."""
     with pytest.raises(NoSuchDevice) as refused, make(gpus=FOUR[:1]).seat("cuda:B200"):

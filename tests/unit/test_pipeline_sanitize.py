@@ -4,7 +4,7 @@ import asyncio
 import io
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from rich.console import Console
 from grader.api.profiles import profile_to_proto
 from grader.cli.profiles import render
 from grader.dispatch.local_fleet import LocalFleet
+from grader.grading.sanitize import RunResult, sanitizer_follows
 from grader.html_report.profiles import profile as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Submission, SubmissionState, Verdict
@@ -160,6 +161,7 @@ async def test_a_failed_test_is_followed_by_the_sanitizer(make, boxes, judges) -
     [
         (wire.Mode.BENCHMARK, "wrong", {}),
         (wire.Mode.TEST, "well", {}),
+        (wire.Mode.TEST, "late", {}),
         (wire.Mode.TEST, "wrong", {"skip_sanitizer": True}),
         (wire.Mode.TEST, "wrong", {"competition_id": "c"}),
         (wire.Mode.TEST, "wrong", {"language": "python"}),
@@ -167,7 +169,7 @@ async def test_a_failed_test_is_followed_by_the_sanitizer(make, boxes, judges) -
     ],
 )
 async def test_nothing_else_is_followed_by_it(make, boxes, judges, mode, order, changes) -> None:
-    """Not a right kernel, nor another mode; not in a competition, and not where the submission does not want it."""
+    """Not a right kernel, nor one without an end, nor another mode; not in a competition, and not where the submission does not want it."""
     judges.order("emulated", order)
     judges.order("GPU-0", order)
     wanted = lease(mode)
@@ -177,11 +179,97 @@ async def test_nothing_else_is_followed_by_it(make, boxes, judges, mode, order, 
     assert sanitized(boxes) == [] and not any(isinstance(fact, wire.KernelProfile) for fact in facts)
 
 
-async def test_a_kernel_that_broke_a_rule_is_not_looked_at(make, boxes, judges) -> None:
-    """It has no bug to find."""
+@pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.SANITIZE])
+async def test_a_kernel_that_broke_a_rule_is_not_looked_at(make, boxes, judges, mode) -> None:
+    """Nothing of it would be shown."""
     judges.order("emulated", "forbidden")
-    assert fold(await graded(make(), lease(wire.Mode.TEST))).verdict is Verdict.DISQUALIFIED
+    assert fold(await graded(make(), lease(mode))).verdict is Verdict.DISQUALIFIED
     assert sanitized(boxes) == []
+
+
+EXPLAINED = ("mismatched", "unwritten", "non_finite", "input_modified", "out_of_bounds", "device_fault")
+
+
+@pytest.mark.parametrize("outcome", list(wire.TrialOutcome))
+def test_only_a_wrong_access_is_looked_for_after_a_failed_test(outcome: wire.TrialOutcome) -> None:
+    """A limit, an exception or a shape says all that there is to say. A crash is a wrong access where a signal ended the process."""
+    trial = wire.Trial(workload_id="n8", phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome)
+    for cause in BoxCause:
+        result = RunResult().after(wire.Load(outcome=wire.LoadOutcome.LOADED)).after(trial).after(wire.RunEnd(cause=cause))
+        crashed = outcome is wire.TrialOutcome.CRASHED and cause is BoxCause.SIGNALLED
+        follows = sanitizer_follows(lease(wire.Mode.TEST).submission.new, result, on_gpu=False)
+        assert follows is (crashed or outcome.value in EXPLAINED)
+
+
+@pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.SANITIZE])
+async def test_nobody_waits_for_a_sanitizer_who_did_not_ask_for_one(make, boxes, judges, mode) -> None:
+    """While another attempt sits at the only lane, it runs in its own mode alone; the report says why. The control is the test before,
+    where nobody else is there."""
+    judges.order("emulated", "wrong")
+    fleet = make()
+    with fleet.seat(""):
+        facts = await graded(fleet, lease(mode))
+    (tool,) = profile_of(facts).tools
+    assert bool(sanitized(boxes)) is (mode is wire.Mode.SANITIZE)
+    assert (tool.outcome is ToolOutcome.UNAVAILABLE and "others wait" in tool.detail) is (mode is wire.Mode.TEST)
+    assert "sanitizer" not in fold(facts).summary or mode is wire.Mode.SANITIZE
+
+
+async def test_who_comes_while_it_is_compiled_for_it_gets_the_lane(make, boxes, judges) -> None:
+    """The lane is free meanwhile, and not taken again."""
+    judges.order("emulated", "wrong")
+    fleet, others = make(), ExitStack()
+
+    @asynccontextmanager
+    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+        if len(boxes.specs) == 2:  # after the first build and the run
+            others.enter_context(fleet.seat(""))
+        async with Boxes.start(boxes, spec) as box:
+            yield box
+
+    boxes.start = start
+    with others:
+        (tool,) = profile_of(await graded(fleet, lease(wire.Mode.TEST))).tools
+    assert "others wait" in tool.detail and sanitized(boxes) == []
+
+
+@pytest.mark.parametrize(("mode", "limit_s"), [(wire.Mode.TEST, 10.0), (wire.Mode.SANITIZE, 120.0)])
+async def test_a_sanitizer_is_bounded(make, boxes, judges, mode, limit_s) -> None:
+    """By the limit of its box, less what the build took; the kernel's own box has the usual one."""
+    judges.order("emulated", "wrong")
+    await graded(make(), lease(mode))
+    (run,) = sanitized(boxes)
+    assert 0 < run.limits.wall_s <= limit_s < boxes.runs[0].limits.wall_s
+
+
+async def test_its_build_is_bounded(make, boxes, judges) -> None:
+    """The loop's clock passes the limit while it is built, and the report says so."""
+    judges.order("emulated", "wrong")
+    loop = asyncio.get_running_loop()
+    clock, passed_s = loop.time, [0.0]
+    loop.time = lambda: clock() + passed_s[0]  # type: ignore[method-assign]
+
+    @asynccontextmanager
+    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+        if spec.purpose is Purpose.BUILD and boxes.runs:
+            passed_s[0] = 10.0
+            await asyncio.Event().wait()
+        async with Boxes.start(boxes, spec) as box:
+            yield box
+
+    boxes.start = start
+    (tool,) = profile_of(await graded(make(), lease(wire.Mode.TEST))).tools
+    assert (tool.outcome, tool.detail) == (ToolOutcome.FAILED, "the kernel was not compiled for it within 10 s")
+    assert sanitized(boxes) == []
+
+
+async def test_a_kernel_without_an_end_is_not_run_again(make, boxes, judges) -> None:
+    """In its own mode neither: it takes longer under a sanitizer, and what it saw by then is lost."""
+    judges.order("emulated", "late")
+    facts = await graded(make())
+    (tool,) = profile_of(facts).tools
+    assert fold(facts).verdict is Verdict.TIME_LIMIT_EXCEEDED and sanitized(boxes) == []
+    assert tool.outcome is ToolOutcome.UNAVAILABLE and "did not end in time" in tool.detail
 
 
 async def test_a_barrier_that_threads_skip_explains_what_others_miss(make, boxes, judges) -> None:
