@@ -15,6 +15,7 @@ import pytest
 from grader.model import SourceFile
 from tests.exploits import attack_files
 from tests.extensions.builds import build_files
+from tests.gpu.kernels import files as gpu_files
 from tests.honest import kernel_files
 from tests.sampling import every
 
@@ -40,6 +41,12 @@ def attacks() -> dict[str, Case]:
     return {one.name: (one.language, one.sources()) for one in kernels if one.language != "python"}
 
 
+def attacks_on_the_clock() -> dict[str, Case]:
+    """Those of tests/gpu, which are for a GPU only."""
+    kernels = gpu_files.all_in("attacks")
+    return {f"gpu-{one.name}": (one.language, (SourceFile(path="kernel.cu", content=one.source(1)),)) for one in kernels}
+
+
 def honest() -> dict[str, Case]:
     """Those of both directories: wrong twins, too."""
     kernels = [one for directory in ("kernels", "controls") for one in kernel_files.all_in(directory)]
@@ -52,7 +59,7 @@ def torch_has_cuda() -> bool:
     return torch is not None and (Path(str(torch.origin)).parent / "include/c10/cuda/impl/cuda_cmake_macros.h").exists()
 
 
-@pytest.mark.parametrize("case", every(NTH, [*attacks().items(), *honest().items()], slow))
+@pytest.mark.parametrize("case", every(NTH, [*attacks().items(), *attacks_on_the_clock().items(), *honest().items()], slow))
 def test_nvcc_builds_it(case: Case, tmp_path: Path) -> None:
     """By the builder's own program, with the flags of a submission."""
     language, files = case

@@ -3,7 +3,7 @@
 `python -m tests.gpu.naive_harness PLAN OUT` evaluates once. The plan names the artifact (`load:SOURCE.cu` builds by
 `torch.utils.cpp_extension.load`), N, the device, and the order: `kernel` or `pytorch`, whichever is called first. It shows what such a
 harness says of `stale_memory.cu`, and why: the kernel writes a row and returns a fresh `empty_like`, which is the block that PyTorch's
-result has just left.
+result has just left. The order `chained` launches a raw kernel twice instead.
 
 The inputs are lower triangular, as in the published problem of this kernel, so that product and result are the same matrix: whichever of
 PyTorch's freed blocks the allocator hands out, it holds the right answer. Nothing else is in the cache, because it is emptied before.
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.unboxed import extension
+from tests.gpu.unboxed import extension, raw_call
 
 TOLERANCE = 1e-2  # absolute and relative, as KernelBench has it
 RUNS, WARM_RUNS = 20, 3
@@ -31,6 +31,9 @@ def main(arguments: list[str]) -> int:
     n, device = plan["n"], plan["device"]
     import torch
 
+    if plan["order"] == "chained":
+        Path(out).write_text(json.dumps(_chained(Path(plan["artifact"]), n)), "utf-8")
+        return 0
     kernel = _load(plan["artifact"])
 
     def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -77,7 +80,26 @@ def _call(call: Callable[..., Any], a: Any, b: Any) -> Any:
     import torch
 
     with torch.no_grad():
-        return call(a, b).cpu().clone()
+        result = call(a, b)
+        if result.is_cuda:
+            torch.cuda.synchronize()
+        return result.cpu().clone()
+
+
+def _chained(artifact: Path, n: int) -> dict[str, int]:
+    """Launch a raw kernel of 2 * a + b twice in one stream, the second time on what the first launch makes, and count the elements that
+    the second one found."""
+    import torch
+
+    a, b, between, after = torch.randn(4, n, device="cuda")
+    launches = [raw_call(artifact, (a, b), (between,), (n,)), raw_call(artifact, (between, b), (after,), (n,))]
+    for _ in ("loads the kernel", "counts"):
+        between.zero_()
+        torch.cuda.synchronize()
+        for launch in launches:
+            launch()
+        torch.cuda.synchronize()
+    return {"right_elements": int((after == 2 * between + b).sum())}
 
 
 def _timed_us(call: Callable[..., Any], a: Any, b: Any, device: str) -> float:

@@ -1,7 +1,9 @@
-"""What a harness in the kernel's own process says of `stale_memory.cu`, which computes one row of a triangular matmul."""
+"""What a harness in the kernel's own process says of `stale_memory.cu`, which computes one row of a triangular matmul, and of two attacks
+on streams: the controls of `leaves_stream_switched` and `dependent_launch`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from grader.dispatch.gpus import Gpu
 from tests.gpu.conftest import show_flow_only
 from tests.gpu.figures import shown_us
+from tests.gpu.kernels.files import HERE, original_of, read
 from tests.gpu.report import Section
 from tests.gpu.unboxed import build, run_program
 from tests.harness.grading import ROOT
@@ -50,3 +53,27 @@ def test_the_naive_harness_accepts_stale_memory_if_pytorch_is_called_first(
     section.table(*COLUMNS).add(order, way, found["correct"], f"{found['right_rows']} of {n}", *times)
     show_flow_only(device)
     assert found["correct"] is accepted
+
+
+def test_events_on_the_current_stream_see_nothing_of_another(gpu: Gpu, tmp_path: Path) -> None:
+    """The right product, for which a plain kernel takes longer than PyTorch, seems to be there at once."""
+    kernel = next(one for one in read(HERE / "attacks" / "leaves_stream_switched.cu") if one.problem == "matmul")
+    times = {}
+    for one in (kernel, original_of(kernel)):
+        artifact = build(one.source(), one.language, tmp_path / one.path.stem, "cuda")
+        plan = {"order": "kernel", "artifact": str(artifact), "n": N, "device": "cuda"}
+        found = run_program("tests.gpu.naive_harness", plan, tmp_path, gpu)
+        assert found["correct"]
+        times[one.path.stem] = found["kernel_us"]
+    assert 10 * times["leaves_stream_switched"] < times["torch"]
+
+
+def test_a_dependent_launch_starts_before_a_kernel_that_lets_it(gpu: Gpu, tmp_path: Path) -> None:
+    """Behind a kernel that lets its successors start, it reads what is not there yet; the honest kernel in its place waits for it."""
+    kernel = read(HERE / "attacks" / "dependent_launch.cu")[0]
+    right = {}
+    for one in (replace(kernel, parameters={"DELAY_CYCLES": "1000000"}), original_of(kernel)):
+        artifact = build(one.source(), one.language, tmp_path / one.path.stem, "cuda")
+        plan = {"order": "chained", "artifact": str(artifact), "n": TINY_N, "device": "cuda"}
+        right[one.path.stem] = run_program("tests.gpu.naive_harness", plan, tmp_path, gpu)["right_elements"]
+    assert right == {"dependent_launch": 0, "raw": TINY_N}

@@ -1,5 +1,5 @@
 // id: J2
-// cases: triad
+// cases: triad; constant_triad
 // expect: ACCEPTED no gain | DISQUALIFIED
 // from: originals/raw.cu
 // proof: ^pinned

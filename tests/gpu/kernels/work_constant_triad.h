@@ -1,0 +1,2 @@
+// The honest work of constant_triad is triad's.
+#include "work_triad.h"

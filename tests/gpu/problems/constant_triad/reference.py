@@ -1,0 +1,2 @@
+def reference(a, b):
+    return 2 * a + b
