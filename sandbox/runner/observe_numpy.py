@@ -1,8 +1,9 @@
 """NumPy's compute functions under observation, in every thread of the process.
 
 A Python profile function does not see a ufunc, and `a * b` is no call at all. So the entry of each function is replaced in place while the
-launch takes place: the `vectorcall` of ufuncs and of NumPy's dispatched functions, the `ml_meth` of methods of arrays and ufuncs. All
-operators of an array go through these, whatever thread uses them and whether Python or C calls. docs/decisions/0031 has the rule.
+launch takes place: the `vectorcall` of ufuncs and of NumPy's dispatched functions, and the `ml_meth` of methods of arrays and ufuncs and of
+the C functions behind those. All operators of an array go through these, whatever thread uses them and whether Python or C calls.
+docs/decisions/0031 has the rule.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import Any, ClassVar
 
 FEW = 8  # elements: a shape, a scale; NumPy on no more of them is arithmetic of the host
@@ -25,6 +26,12 @@ _METHODS = """
     round searchsorted sort std sum trace var
 """
 METHODS = frozenset(_METHODS.split())
+# C functions that compute by themselves: `numpy._core._multiarray_umath.c_einsum`, or what `np.dot` dispatches to.
+_BUILTINS = """
+    _unique_hash bincount c_einsum correlate correlate2 count_nonzero dot inner interp interp_complex lexsort packbits unpackbits vdot
+    dgelsd dgeqrf dorgqr zgelsd zgeqrf zungqr
+"""
+BUILTINS = frozenset(_BUILTINS.split())
 UFUNC_METHODS = frozenset(("accumulate", "at", "outer", "reduce", "reduceat"))
 # Dispatched functions that compute nothing: memory, shapes, and moving values as they are.
 _MOVES = """
@@ -34,8 +41,9 @@ _MOVES = """
     squeeze stack swapaxes take take_along_axis tile transpose unravel_index unstack vsplit vstack where zeros_like
 """
 MOVES = frozenset(_MOVES.split())
-# Offsets of CPython's, on 64 bits: PyTypeObject.tp_vectorcall_offset, PyMethodDescrObject.d_method, PyMethodDef.ml_meth and ml_flags.
-_TYPE_VECTORCALL_OFFSET, _DESCRIPTOR_METHOD, _METHOD_ENTRY, _METHOD_FLAGS = 56, 40, 8, 16
+# Offsets of CPython's, on 64 bits: PyTypeObject.tp_vectorcall_offset, PyMethodDescrObject.d_method, PyCFunctionObject.m_ml,
+# PyMethodDef.ml_meth and ml_flags.
+_TYPE_VECTORCALL_OFFSET, _DESCRIPTOR_METHOD, _FUNCTION_METHOD, _METHOD_ENTRY, _METHOD_FLAGS = 56, 40, 16, 8, 16
 _VARARGS, _KEYWORDS, _O, _FASTCALL = 1, 2, 8, 0x80
 _CONVENTIONS = 0x8F
 _SAVE = bytes.fromhex("57 56 52 51 4150")  # push rdi, rsi, rdx, rcx, r8: with the return address, the stack is aligned
@@ -74,14 +82,15 @@ class _NumpyHooks:
         import numpy as np
 
         for label, function in _functions(np):
+            if type(function) is BuiltinFunctionType:
+                self._add_method(_pointer(id(function) + _FUNCTION_METHOD), label)
+                continue
             offset = ctypes.c_ssize_t.from_address(id(type(function)) + _TYPE_VECTORCALL_OFFSET).value
             self._add(id(function) + offset, label, True, 0)
         for owner, names in ((np.ndarray, METHODS), (np.ufunc, UFUNC_METHODS)):
             for name in names:
                 if (descriptor := vars(owner).get(name)) is not None:
-                    method = _pointer(id(descriptor) + _DESCRIPTOR_METHOD)
-                    flags = ctypes.c_int.from_address(method + _METHOD_FLAGS).value
-                    self._add(method + _METHOD_ENTRY, f"{owner.__name__}.{name}", False, flags & _CONVENTIONS)
+                    self._add_method(_pointer(id(descriptor) + _DESCRIPTOR_METHOD), f"{owner.__name__}.{name}")
         pages = mmap.mmap(-1, _THUNK_BYTES * len(self._places), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         at = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         self.kept.append(pages)
@@ -99,6 +108,10 @@ class _NumpyHooks:
         """Put the originals back."""
         for place, (original, *_) in self._places.items():
             ctypes.c_void_p.from_address(place).value = original
+
+    def _add_method(self, method: int, label: str) -> None:
+        flags = ctypes.c_int.from_address(method + _METHOD_FLAGS).value
+        self._add(method + _METHOD_ENTRY, label, False, flags & _CONVENTIONS)
 
     def _add(self, place: int, label: str, vectorcall: bool, flags: int) -> None:
         if original := _pointer(place):
@@ -141,17 +154,17 @@ class _NumpyHooks:
 
 
 def _functions(np: Any) -> Iterator[tuple[str, Any]]:
-    """Each ufunc and dispatched function that a module of PACKAGES holds, by its name."""
+    """Each ufunc, dispatched function and C function that computes which a module of PACKAGES holds, by its name."""
     dispatched, seen = type(np.dot), set()
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] not in PACKAGES or module is None:
             continue
         for value in list(vars(module).values()):
-            if type(value) not in (np.ufunc, dispatched) or id(value) in seen:
+            if type(value) not in (np.ufunc, dispatched, BuiltinFunctionType) or id(value) in seen:
                 continue
             seen.add(id(value))
             label = getattr(value, "__name__", "function")
-            if type(value) is np.ufunc or label not in MOVES:
+            if label in BUILTINS if type(value) is BuiltinFunctionType else type(value) is np.ufunc or label not in MOVES:
                 yield label, value
 
 
