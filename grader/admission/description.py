@@ -31,6 +31,7 @@ def is_sane(found: wire.Described) -> bool:
     """Whether every name is one for C, every dtype known, and every number within reason: it may be anything that a file's author wrote."""
     tensors = (*found.inputs, *found.outputs, *found.weights)
     names = [one.name for one in tensors]
+    ranks = {one.name: len(one.shape) for one in found.inputs}
     return (
         0 < len(found.outputs) <= len(tensors) <= TENSOR_LIMIT
         and len(set(names)) == len(names)
@@ -39,6 +40,10 @@ def is_sane(found: wire.Described) -> bool:
         and all(0 <= size < SIZE_LIMIT for size in found.axes.values())
         and all(one.dtype in C_TYPES and one.distribution == wire.Distribution() for one in tensors)
         and all(len(one.shape) <= RANK_LIMIT and all(axis in found.axes for axis in one.shape) for one in tensors)
+        and all(
+            len(strides) == ranks.get(name) and all(0 <= stride < SIZE_LIMIT for stride in strides)
+            for name, strides in found.strides.items()
+        )
         and found.obstacle == one_line(found.obstacle, most_chars=REASON_CHARS)
     )
 

@@ -107,10 +107,16 @@ def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.
 def with_description(problem: Problem, found: wire.Described) -> Problem:
     """The problem with what was learned of its arguments, for people. Its digest stays: the judge learns them again."""
     spec, compiled = with_arguments(problem.spec, found), compiled_languages()
+    problem = replace(problem, statement=_strides_sentence(found) + problem.statement)
     if found.obstacle:
         text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {found.obstacle}.\n\n"
         return replace(problem, spec=spec, languages=(PYTHON,), statement=text + problem.statement)
     return replace(problem, spec=spec, languages=(PYTHON, *compiled))
+
+
+def _strides_sentence(found: wire.Described) -> str:
+    strides = ", ".join(f"{name} has strides {values}" for name, values in found.strides.items())
+    return f"Inputs that are not contiguous: {strides}, in elements. A raw kernel gets a pointer to the first.\n\n" if strides else ""
 
 
 def compiled_languages() -> tuple[str, ...]:

@@ -35,8 +35,8 @@ class Arena(Protocol):
     def address(self, offset: int) -> int:
         """The address of a byte, for a kernel that takes pointers."""
 
-    def tensor(self, offset: int, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """A contiguous tensor of torch's `dtype` over these bytes."""
+    def tensor(self, offset: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> torch.Tensor:
+        """A tensor of torch's `dtype` over these bytes; contiguous without strides."""
 
     def close(self) -> None:
         """Give the memory back; no tensor over it may be used afterwards."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
-import math
 import os
 import random
 import secrets
@@ -28,7 +27,7 @@ from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, Ident
 from sandbox.devices.clock import EVICT_BYTES, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
-from sandbox.protocol.gate import ARENA_FINISHED_AT, ARENA_FLAG_BYTES, SAMPLE_LIMIT
+from sandbox.protocol.gate import ARENA_FINISHED_AT, ARENA_FLAG_BYTES, SAMPLE_LIMIT, span
 
 if TYPE_CHECKING:
     from sandbox.devices.nvml import GpuWatch
@@ -69,13 +68,14 @@ class CudaArena:
         """The address of a byte."""
         return self._base + offset
 
-    def tensor(self, offset: int, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """A contiguous tensor over these bytes, whose storage ends where it does."""
+    def tensor(self, offset: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> torch.Tensor:
+        """A tensor over these bytes, whose storage ends where it does; contiguous without strides."""
         kind: torch.dtype = getattr(torch, dtype)
-        count = math.prod(shape)
+        count = span(shape, strides)
         if count == 0:
             return torch.empty(shape, dtype=kind, device="cuda")
-        return torch.as_tensor(_Bytes(self._base + offset, count * kind.itemsize), device="cuda").view(kind).view(shape)
+        flat = torch.as_tensor(_Bytes(self._base + offset, count * kind.itemsize), device="cuda").view(kind)
+        return flat.as_strided(shape, strides) if strides else flat.view(shape)
 
     def close(self) -> None:
         """Unmap it here; the memory goes with its last holder."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 import os
 import platform
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from sandbox.devices import POISON_BYTE, Arena, ForeignUsage, Identity, State
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
-from sandbox.protocol.gate import SPIN_NS, create_sealed
+from sandbox.protocol.gate import SPIN_NS, create_sealed, span
 
 if TYPE_CHECKING:
     import torch
@@ -44,15 +43,16 @@ class EmulatedArena:
         """The address of a byte."""
         return self._base + offset
 
-    def tensor(self, offset: int, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """A contiguous tensor over these bytes."""
+    def tensor(self, offset: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> torch.Tensor:
+        """A tensor over these bytes; contiguous without strides."""
         import torch
 
-        count = math.prod(shape)
+        count = span(shape, strides)
         kind = getattr(torch, dtype)
         if count == 0:
             return torch.empty(shape, dtype=kind)
-        return torch.frombuffer(self._map, dtype=kind, count=count, offset=offset).view(shape)
+        flat = torch.frombuffer(self._map, dtype=kind, count=count, offset=offset)
+        return flat.as_strided(shape, strides) if strides else flat.view(shape)
 
     def close(self) -> None:
         """Close the descriptor; the mapping goes with the last tensor over it."""

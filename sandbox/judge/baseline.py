@@ -135,7 +135,7 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
 
     def bind(call: Call) -> Bound:
         arguments = [
-            arena.tensor(slot.offset, tensor.dtype, slot.shape) if tensor.shape else _scalar(slot.scalar, tensor)
+            arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides) if tensor.shape else _scalar(slot.scalar, tensor)
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
         targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]

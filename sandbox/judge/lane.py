@@ -26,7 +26,7 @@ from sandbox.judge.explain import COMPARED, explain
 from sandbox.judge.library_use import LibraryUse
 from sandbox.judge.order_swap import order_swap
 from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.run.placement import byte_count, rounded
+from sandbox.judge.run.placement import byte_count, memory_bytes, rounded
 from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
 from sandbox.judge.timing.baseline_slowdown import outdated
@@ -133,11 +133,11 @@ def plan_trials(job: wire.Job) -> wire.Plan:
 def working_bytes(problem: wire.ProblemSpec) -> int:
     """How much of the device's memory judging takes next to the arenas, at the largest workload."""
 
-    def of(axes: dict[str, int]) -> int:
-        inputs, outputs = (sum(byte_count(one, axes) for one in tensors) for tensors in (problem.inputs, problem.outputs))
+    def of(workload: wire.Workload) -> int:
+        inputs, outputs = (sum(memory_bytes(one, workload) for one in tensors) for tensors in (problem.inputs, problem.outputs))
         return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs
 
-    return SPARE_BYTES + max(of(workload.axes) for workload in problem.workloads)
+    return SPARE_BYTES + max(of(workload) for workload in problem.workloads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import math
 import torch
 
 from sandbox.launch import scaled_mm
+from sandbox.protocol.gate import span
 
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers a byte, the first in its low half; no arithmetic and few other operations
 _NUMBER_BYTE = 0x55  # neither zero nor NaN in any of them
@@ -20,6 +21,13 @@ def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     if all(map(_is_of_words, both)):  # an eighth as many to compare
         both = [one.view(torch.int64) for one in both]
     return torch.equal(*both)
+
+
+def memory_of(one: torch.Tensor) -> torch.Tensor:
+    """The memory from a tensor's first element to its last, gaps included, as a flat tensor."""
+    if one.is_contiguous():
+        return one.view(-1)
+    return one.as_strided((span(one.shape, one.stride()),), (1,), one.storage_offset())
 
 
 def equal(left: torch.Tensor, right: torch.Tensor) -> bool:

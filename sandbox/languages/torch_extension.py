@@ -164,7 +164,7 @@ def _entry(functions: dict[str, Callable[..., object]], operators: dict[str, Cal
 def argument(arena: Arena, slot: Slot, tensor: wire.TensorSpec) -> object:
     """An input as a kernel that knows torch gets it: a tensor over the arena, or a number."""
     if slot.shape:
-        return arena.tensor(slot.offset, tensor.dtype, slot.shape)
+        return arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides)
     if tensor.dtype == "bool":
         return bool(slot.scalar)
     return slot.scalar if tensor.dtype.startswith(("float", "bfloat")) else int(slot.scalar)

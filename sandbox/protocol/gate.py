@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import mmap
 import os
 import secrets
@@ -63,10 +64,12 @@ class Status(IntEnum):
 class _SlotLayout(ctypes.Structure):
     _fields_ = [
         ("offset", ctypes.c_uint64),
-        ("rank", ctypes.c_uint64),
+        ("rank", ctypes.c_uint32),
+        ("strided", ctypes.c_uint32),
         ("shape", ctypes.c_int64 * RANK_LIMIT),
         ("scalar", ctypes.c_double),
         ("item_bytes", ctypes.c_uint64),
+        ("strides", ctypes.c_int64 * RANK_LIMIT),
     ]
 
 
@@ -107,12 +110,26 @@ assert ctypes.sizeof(_Page) <= GATE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Where a tensor lies in the arena; scalar instead where shape is (). item_bytes: of an output's element, in a call with reuse."""
+    """Where a tensor lies in the arena; scalar instead where shape is (). item_bytes: of an output's element, in a call with reuse.
+    strides: in elements, of an input that is not contiguous; () of every other tensor."""
 
     offset: int
     shape: tuple[int, ...]
     scalar: float = 0.0
     item_bytes: int = 0
+    strides: tuple[int, ...] = ()
+
+    @property
+    def element_count(self) -> int:
+        """How many elements of memory the tensor takes, those between its own included."""
+        return span(self.shape, self.strides)
+
+
+def span(shape: Sequence[int], strides: Sequence[int] = ()) -> int:
+    """The number of elements from a tensor's first to its last in memory. strides: () where it is contiguous."""
+    if not strides or 0 in shape:
+        return math.prod(shape)
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +206,11 @@ class Gate:
             page.axes[index] = axis
         for index, slot in enumerate((*call.inputs, *call.outputs)):
             page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
-            page.slots[index].item_bytes = slot.item_bytes
+            page.slots[index].item_bytes, page.slots[index].strided = slot.item_bytes, bool(slot.strides)
             for axis, size in enumerate(slot.shape):
                 page.slots[index].shape[axis] = size
+            for axis, stride in enumerate(slot.strides):
+                page.slots[index].strides[axis] = stride
         return self.fire(call.operation)
 
     def fire(self, operation: Operation) -> int:
@@ -279,7 +298,13 @@ class Gate:
         """Read the call."""
         page = self._page
         slots = tuple(
-            Slot(offset=slot.offset, shape=tuple(slot.shape[: slot.rank]), scalar=slot.scalar, item_bytes=slot.item_bytes)
+            Slot(
+                offset=slot.offset,
+                shape=tuple(slot.shape[: slot.rank]),
+                scalar=slot.scalar,
+                item_bytes=slot.item_bytes,
+                strides=tuple(slot.strides[: slot.rank]) if slot.strided else (),
+            )
             for slot in page.slots[: page.input_count + page.output_count]
         )
         return Call(

@@ -25,7 +25,7 @@ FUNCTION, FUNCTIONS = "solve", {TORCH_EXTENSION: "forward"}  # the entry's name 
 
 def with_arguments(spec: wire.ProblemSpec, found: wire.Described) -> wire.ProblemSpec:
     """The problem with the arguments that were learned of it, in its own convention."""
-    workloads = tuple(replace(one, axes=dict(found.axes)) for one in spec.workloads)
+    workloads = tuple(replace(one, axes=dict(found.axes), strides=dict(found.strides)) for one in spec.workloads)
     as_model = replace(
         spec,
         inputs=found.inputs,

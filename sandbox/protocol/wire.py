@@ -227,6 +227,7 @@ class Workload:
     device_kind: the one kind of device that it is meant for; "": every kind. tolerance: its own; None: the problem's.
     arguments: what the problem's own generator is called with, as a JSON object; "": the inputs come from their distributions.
     distributions: of inputs, by name, that differ from the problem's.
+    strides: in elements, of the inputs, by name, that the problem's own code makes and that are not contiguous.
     """
 
     workload_id: str
@@ -238,6 +239,7 @@ class Workload:
     tolerance: Tolerance | None = None
     arguments: str = ""
     distributions: dict[str, Distribution] = field(default_factory=dict)
+    strides: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Libraries(StrEnum):
@@ -881,6 +883,7 @@ class Finding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """What only a problem's own code knows of its arguments: a claim of that code. digest: the problem's. axes: sizes, by name.
+    strides: as a workload has them.
 
     obstacle: why it can't be given to an entry that is no model, in a sentence; "" where it can.
     """
@@ -891,6 +894,7 @@ class Described:
     weights: tuple[TensorSpec, ...]
     axes: dict[str, int]
     obstacle: str = ""
+    strides: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 Fact = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,4 +52,4 @@ def _sanitized(libraries: Sequence[ctypes.CDLL]) -> list[ctypes.CDLL]:
 def _byte_count(slot: Slot, dtype: str) -> int:
     import torch  # preloaded in such a box
 
-    return math.prod(slot.shape) * int(getattr(torch, dtype).itemsize)
+    return slot.element_count * int(getattr(torch, dtype).itemsize)

@@ -45,7 +45,7 @@ from sandbox.protocol.gate import Call, Operation, Slot
 from sandbox.runner.observe import observe
 class Arena:
     def __init__(self): self.made = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.zeros(3)}}
-    def tensor(self, offset, dtype, shape): return self.made[offset]
+    def tensor(self, offset, dtype, shape, strides=()): return self.made[offset]
 one = lambda name: wire.TensorSpec(name=name, dtype="float32", shape=(3,))
 tensors = dict(inputs=(one("a"), one("b")), outputs=(one("c"),))
 job = wire.RunnerJob(device_kind="emulated", language="torch_extension", entry=sys.argv[2], arena_bytes=64, **tensors)

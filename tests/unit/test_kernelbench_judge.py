@@ -120,7 +120,7 @@ def _run(path: str, entry: Callable[..., Any]) -> None:
 
     def bind(call: Call) -> Bound:
         pairs = list(zip(call.inputs, job.inputs, strict=True))
-        arguments = [arena.tensor(slot.offset, one.dtype, slot.shape) if one.shape else slot.scalar for slot, one in pairs]
+        arguments = [arena.tensor(slot.offset, one.dtype, slot.shape, slot.strides) if one.shape else slot.scalar for slot, one in pairs]
         targets = [arena.tensor(slot.offset, one.dtype, slot.shape) for slot, one in zip(call.outputs, job.outputs, strict=True)]
 
         def launch() -> None:

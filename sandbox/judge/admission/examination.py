@@ -16,7 +16,7 @@ from sandbox.judge.admission.idle import Idle
 from sandbox.judge.admission.kinds import accepted_everywhere, narrow_columns
 from sandbox.judge.admission.mutants import mutants
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task
-from sandbox.judge.run.placement import byte_count
+from sandbox.judge.run.placement import memory_bytes
 from sandbox.protocol import wire
 
 INPUT_FACTOR, OUTPUT_FACTOR = 10, 40  # what a byte of the inputs and of the outputs takes here: draws, copies, double, masks
@@ -40,7 +40,7 @@ def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], flo
 
 def working_bytes(spec: wire.ProblemSpec, workload: wire.Workload) -> int:
     """How much memory checking a workload takes, the reference's own apart."""
-    inputs, outputs = (sum(byte_count(one, workload.axes) for one in tensors) for tensors in (spec.inputs, spec.outputs))
+    inputs, outputs = (sum(memory_bytes(one, workload) for one in tensors) for tensors in (spec.inputs, spec.outputs))
     return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs
 
 

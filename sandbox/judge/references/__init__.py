@@ -33,7 +33,7 @@ class Task:
 
     spec: with inputs and outputs known, and each workload's axes. reference: a workload's inputs to its expected outputs; it keeps nothing
     from call to call and changes no input. reference64: the same in double precision, from inputs in double; None: reference does.
-    draw: a workload's inputs from a 128-bit key in hex, contiguous and where the device is; None: from the distributions.
+    draw: a workload's inputs from a 128-bit key in hex, where the device is and with the workload's strides; None: from the distributions.
     compare: (workload, inputs, outputs, expected, masks of what was not written) by the format's own rule; None: by the tolerance.
     state: what a runner of `wire.Convention.MODEL` gets, as `torch.save` writes it of plain values and tensors.
     templates: see wire.RunnerJob; as many as workloads, in their order.

@@ -10,15 +10,18 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sandbox.judge import references
 from sandbox.judge.compare.tolerance import Comparison
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import seeds, sources
+from sandbox.judge.references import nests, seeds, sources
 from sandbox.judge.references.flashinfer_rule import Rule
 from sandbox.judge.tensors import same_bytes
 from sandbox.protocol import wire
@@ -36,6 +39,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     function = getattr(module, RUN, None)
     if not callable(function):
         raise references.ReferenceFailed(f"the reference defines no function {RUN!r}")
+    spec = replace(spec, workloads=tuple(_with_strides(one, where, vars(module)) for one in spec.workloads))
     scalars = tuple(not one.shape for one in spec.inputs)
 
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -110,16 +114,32 @@ def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
     """The inputs of a key, by the kinds that the workload says."""
     made = json.loads(workload.arguments)
-    message = made["inputs"]
-    custom: dict[str, object] = {}
     with seeds.seeded(key, where):
-        if made["custom"] is not None and any(one["type"] == "custom" for one in message.values()):
-            scalars = {name: one["value"] for name, one in message.items() if one["type"] == "scalar"}
-            with sources.contained(made["custom"], where):
-                custom = names[made["custom"]]({**workload.axes, **scalars}, torch.device(where))
-            if not isinstance(custom, dict):
-                raise references.ReferenceFailed(f"{made['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
-        return [_one(of, message[of.name], workload, where, custom, made) for of in spec.inputs]
+        custom = _custom(workload, where, names)
+        drawn = [_one(of, made["inputs"][of.name], workload, where, custom, made) for of in spec.inputs]
+    return [nests.with_strides(one, workload.strides.get(of.name, ())) for one, of in zip(drawn, spec.inputs, strict=True)]
+
+
+def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[str, object]:
+    """What the definition's own function makes, by name; nothing where the workload has no such inputs."""
+    made = json.loads(workload.arguments)
+    message = made["inputs"]
+    if made["custom"] is None or not any(one["type"] == "custom" for one in message.values()):
+        return {}
+    scalars = {name: one["value"] for name, one in message.items() if one["type"] == "scalar"}
+    with sources.contained(made["custom"], where):
+        custom = names[made["custom"]]({**workload.axes, **scalars}, torch.device(where))
+    if not isinstance(custom, dict):
+        raise references.ReferenceFailed(f"{made['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
+    return custom
+
+
+def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) -> wire.Workload:
+    """The workload with the strides of what the definition's own function makes, learned without memory where that can be done."""
+    for making in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
+        with suppress(references.ReferenceFailed), seeds.seeded(_PROBE, where), making:
+            return replace(workload, strides=nests.strides_of(_custom(workload, where, names)))
+    return workload  # a trial says what is wrong
 
 
 def _one(
@@ -150,7 +170,7 @@ def _made(of: wire.TensorSpec, value: object, shape: tuple[int, ...], dtype: tor
     if tuple(value.shape) != shape or value.dtype != dtype:
         text = f"{maker} made {value.dtype} {list(value.shape)} of {of.name!r}; the definition says {dtype} {list(shape)}"
         raise references.ReferenceFailed(text)
-    return value.detach().to(where if of.shape else "cpu").contiguous()
+    return nests.moved(value, where if of.shape else "cpu")
 
 
 def _stored(message: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

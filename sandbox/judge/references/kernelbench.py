@@ -22,6 +22,7 @@ from sandbox.judge import references
 from sandbox.judge.compare import low_magnitude
 from sandbox.judge.references import kernelbench_arguments as arguments
 from sandbox.judge.references import seeds, sources, trace
+from sandbox.judge.references.nests import moved, with_strides
 from sandbox.judge.references.trace import Making
 from sandbox.judge.tensors import dtype_name
 from sandbox.protocol import pytree, wire
@@ -109,12 +110,12 @@ class _ModelSource:
             return _moved(model, self.dtype)
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
-        """The inputs of a key: tensors, contiguous and cast, or numbers."""
+        """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
         with seeds.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
             given = _made_at(where, getattr(self.module, _INPUTS))
             if not isinstance(given, (list, tuple)):
                 raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(given).__name__}; return a list")
-            return [one.detach().to(where, _cast(one, self.dtype)).contiguous() if torch.is_tensor(one) else one for one in given]
+            return [moved(one, where, _cast(one, self.dtype)) if torch.is_tensor(one) else one for one in given]
 
     def parameter_names(self) -> list[str]:
         """What forward calls its inputs."""
@@ -161,7 +162,8 @@ def _drawn(given: list[Any], found: wire.Described, constants: list[Any]) -> lis
         )
     if made != declared:
         raise references.ReferenceFailed(f"{_INPUTS}() made {made}, and {declared} before; let only the values differ from call to call")
-    return [one if one.dim() else one.cpu() for one in tensors]
+    laid = [with_strides(one, found.strides.get(spec.name, ())) for one, spec in zip(tensors, found.inputs, strict=True)]
+    return [one if one.dim() else one.cpu() for one in laid]
 
 
 def _weights(model: torch.nn.Module, found: wire.Described, where: str) -> list[torch.Tensor]:

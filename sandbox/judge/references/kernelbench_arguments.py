@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from sandbox.judge.reference_errors import ReferenceFailed
+from sandbox.judge.references.nests import strides_of
 from sandbox.judge.references.trace import TracedCall
 from sandbox.judge.tensors import dtype_name
 from sandbox.protocol import wire
@@ -52,7 +53,10 @@ def described(digest: str, seen: TracedCall, parameters: list[str]) -> wire.Desc
         weights = () if obstacle else tuple(names.tensor(name, one) for name, one in seen.weights.items())
     except ReferenceFailed as failure:
         obstacle = f"of its weights and buffers {failure}"
-    return wire.Described(digest=digest, inputs=inputs, outputs=outputs, weights=weights, axes=names.axes, obstacle=obstacle)
+    strides = strides_of({spec.name: one for spec, one in zip(inputs, seen.inputs, strict=True)})
+    return wire.Described(
+        digest=digest, inputs=inputs, outputs=outputs, weights=weights, axes=names.axes, obstacle=obstacle, strides=strides
+    )
 
 
 def _check_input(name: str, one: Any) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
 
+from sandbox.judge.reference_errors import ReferenceFailed
+from sandbox.judge.tensors import memory_of, same_bytes
 from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
 from sandbox.protocol import pytree
+from sandbox.protocol.gate import span
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:
@@ -40,6 +44,32 @@ def _memory_order(one: torch.Tensor) -> list[int] | None:
         return None
     order = sorted(range(one.dim()), key=one.stride, reverse=True)
     return order if one.permute(order).is_contiguous() else None
+
+
+def moved(one: torch.Tensor, where: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A plain tensor of the same strides on the device; what lies in its gaps is cast and moved too."""
+    plain = one.detach()
+    if plain.layout != torch.strided or plain.is_contiguous():
+        return plain.to(where, dtype).contiguous()
+    return memory_of(plain).to(where, dtype).as_strided(plain.shape, plain.stride())
+
+
+def strides_of(tensors: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+    """The strides of those that are not contiguous, by name; what is no tensor has none."""
+    return {name: one.stride() for name, one in tensors.items() if isinstance(one, torch.Tensor) and not one.is_contiguous()}
+
+
+def with_strides(one: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """The tensor with these strides, () for contiguous: as it is, or a copy whose gaps hold zeros. ReferenceFailed where they overlap."""
+    if not strides or one.stride() == strides:
+        return one if strides else one.contiguous()
+    made = torch.zeros(span(one.shape, strides), dtype=one.dtype, device=one.device).as_strided(one.shape, strides)
+    with suppress(RuntimeError):  # torch refuses where it sees that elements share memory
+        made.copy_(one)
+    if not same_bytes(made, one):
+        text = f"an input has strides {one.stride()}, and had {strides} before; let strides not differ from call to call"
+        raise ReferenceFailed(text)
+    return made
 
 
 def object_parts(value: object, name_of: Callable[[type], str | None]) -> pytree.ObjectParts | None:

@@ -18,6 +18,7 @@ import torch
 from sandbox.judge import references
 from sandbox.judge.compare import low_magnitude
 from sandbox.judge.references import seeds, sources
+from sandbox.judge.references.nests import strides_of, with_strides
 from sandbox.judge.references.robust_kbench_code import FORWARD, KERNEL, KernelCall, TaskCode, renumbered
 from sandbox.judge.references.robust_kbench_code import NAME as NAME
 from sandbox.judge.tensors import dtype_name, same_bytes
@@ -77,6 +78,7 @@ class _Setting:
     template: str
     places: tuple[int, ...]
     inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    strides: tuple[tuple[int, ...], ...]  # of the inputs; () where one is contiguous
     scratch: tuple[int, ...]
     forward: pytree.Make
     own: tuple[torch.Tensor, ...]
@@ -94,6 +96,7 @@ class _Setting:
             template=found["template"],
             places=tuple(found["places"]),
             inputs=tuple((one.dtype, tuple(workload.axes[str(axis)] for axis in one.shape)) for one in spec.inputs),
+            strides=tuple(workload.strides.get(one.name, ()) for one in spec.inputs),
             scratch=tuple(found["scratch"]),
             forward=pytree.builder(found["forward"]),
             own=tuple(code.call(found, _key(spec, workload)).own) if found["has_own"] else (),
@@ -122,7 +125,7 @@ class _Setting:
             found[place] = one
         if tuple((dtype_name(one), tuple(one.shape)) for one in found) != self.inputs:
             raise references.ReferenceFailed(f"setting {self.name!r} gives tensors whose shapes or dtypes differ from seed to seed")
-        return found
+        return [with_strides(one, strides) for one, strides in zip(found, self.strides, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +134,7 @@ class _SettingRun:
 
     call: KernelCall
     inputs: _Shapes
+    strides: dict[str, tuple[int, ...]]
     outputs: _Shapes
     scratch: frozenset[str]
     own_count: int
@@ -159,6 +163,7 @@ class _SettingRun:
         return cls(
             call=replace(call, tensors=[], own=[]),  # all settings are looked at together, and only for their shapes
             inputs={of: _shape(one, of) for of, one in zip(call.names, call.tensors, strict=True)},
+            strides=strides_of(dict(zip(call.names, call.tensors, strict=True))),
             outputs={of: _shape(one, of) for of, one in zip(output_names, outputs, strict=True)},
             scratch=frozenset(of for of, before, after in pairs if not same_bytes(before, after)),
             own_count=len(call.own),
@@ -192,7 +197,7 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
             "scratch": [names.index(name) for name in run.scratch],
         }
         axes = _axes(inputs[index]) | _axes(outputs[index])
-        workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments)))
+        workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments), strides=run.strides))
     return replace(spec, inputs=_specs(inputs[0]), outputs=_specs(outputs[0]), workloads=tuple(workloads), axes=())
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from sandbox.judge import references
-from sandbox.judge.references import seeds, sources
+from sandbox.judge.references import nests, seeds, sources
 from sandbox.protocol import pytree, wire
 
 NAME = "robust_kbench"
@@ -224,7 +224,7 @@ def _moved(given: Any, where: str) -> tuple[Any, ...]:
 
     def move(one: Any) -> Any:
         if isinstance(one, torch.Tensor):
-            return known.setdefault(id(one), one.detach().to(where).contiguous())
+            return known.setdefault(id(one), nests.moved(one, where))
         return type(one)(map(move, one)) if type(one) in (list, tuple) else one
 
     return tuple(map(move, given))

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sandbox.judge import references
+from sandbox.judge.tensors import memory_of
 
 # What one byte takes while it is judged: in two arenas, in the judge's copies, in the baseline's and the subject's own memory.
 INPUT_FACTOR, OUTPUT_FACTOR, WEIGHT_FACTOR = 6, 10, 4
@@ -218,7 +219,7 @@ def _check_inputs(given: list[Any]) -> None:
 
 
 def _size(values: list[Any]) -> int:
-    return sum(one.numel() * one.element_size() for one in values if torch.is_tensor(one))
+    return sum(memory_of(one).numel() * one.element_size() for one in values if torch.is_tensor(one))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import torch
 
 from sandbox.judge.inputs import shape_of
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Slot
+from sandbox.protocol.gate import Slot, span
 
 ALIGN_BYTES = 256  # what cudaMalloc promises; vector loads rely on it
 BAND_BYTES = 8192
@@ -38,16 +38,18 @@ class Placement:
 
 
 def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
-    """How many bytes the tensor takes at this workload."""
-    count = getattr(torch, tensor.dtype).itemsize
-    for size in shape_of(tensor, axes):
-        count *= size
-    return int(count)
+    """How many bytes the tensor's elements take at this workload."""
+    return span(shape_of(tensor, axes)) * int(getattr(torch, tensor.dtype).itemsize)
+
+
+def memory_bytes(tensor: wire.TensorSpec, workload: wire.Workload) -> int:
+    """How many bytes of memory it takes, gaps included."""
+    return _slot(tensor, workload).element_count * int(getattr(torch, tensor.dtype).itemsize)
 
 
 def arena_bytes(problem: wire.ProblemSpec, batch_bytes: int = 0) -> int:
     """Enough for every workload, wherever its tensors are pushed, and for batches of batch_bytes."""
-    return max(batch_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload.axes) for workload in problem.workloads))
+    return max(batch_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload) for workload in problem.workloads))
 
 
 def rounded(size_bytes: int) -> int:
@@ -56,13 +58,13 @@ def rounded(size_bytes: int) -> int:
     return -(-size_bytes // step) * step
 
 
-def placement_bytes(problem: wire.ProblemSpec, axes: dict[str, int]) -> int:
+def placement_bytes(problem: wire.ProblemSpec, workload: wire.Workload) -> int:
     """The most that one placement takes."""
     tensors = (*problem.inputs, *problem.outputs)
-    return sum(byte_count(tensor, axes) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
+    return sum(memory_bytes(tensor, workload) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
 
 
-def place(problem: wire.ProblemSpec, axes: dict[str, int], spare_bytes: int = 0) -> Placement:
+def place(problem: wire.ProblemSpec, workload: wire.Workload, spare_bytes: int = 0) -> Placement:
     """Draw a placement that begins in the first spare_bytes. A tensor ends at its last byte: the band begins right behind it."""
     tensors = [(True, index, tensor) for index, tensor in enumerate(problem.inputs)]
     tensors += [(False, index, tensor) for index, tensor in enumerate(problem.outputs)]
@@ -72,15 +74,18 @@ def place(problem: wire.ProblemSpec, axes: dict[str, int], spare_bytes: int = 0)
     begin = _RANDOM.randrange(max(spare_bytes, 1)) // ALIGN_BYTES * ALIGN_BYTES
     bands, at = [], begin
     for is_input, index, tensor in tensors:
-        shape = shape_of(tensor, axes)
         if is_input and not tensor.shape:
             continue  # a scalar goes by value
         first = _align(at + BAND_BYTES + _RANDOM.randrange(WANDER_BYTES))
-        end = first + byte_count(tensor, axes)
+        end = first + memory_bytes(tensor, workload)
         bands += [(first - BAND_BYTES, first), (end, end + BAND_BYTES)]
-        (inputs if is_input else outputs)[index] = Slot(offset=first, shape=shape)
+        (inputs if is_input else outputs)[index] = _slot(tensor, workload, first)
         at = end + BAND_BYTES
     return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), begin=begin, end=_align(at))
+
+
+def _slot(tensor: wire.TensorSpec, workload: wire.Workload, offset: int = 0) -> Slot:
+    return Slot(offset=offset, shape=shape_of(tensor, workload.axes), strides=workload.strides.get(tensor.name, ()))
 
 
 def _align(offset: int) -> int:

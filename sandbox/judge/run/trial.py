@@ -17,7 +17,7 @@ from sandbox.judge.references import Compare, Draw, Reference, Task
 from sandbox.judge.run import poison
 from sandbox.judge.run.placement import BAND_BYTES, Placement, place, placement_bytes
 from sandbox.judge.run.runner_link import RunnerLink, Silence
-from sandbox.judge.tensors import same_bytes
+from sandbox.judge.tensors import memory_of, same_bytes
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation, Status
 
@@ -69,10 +69,10 @@ class WorkloadContext:
 
     def next_placement(self, roam_bytes: int, count: int) -> Placement:
         """A fresh placement, or the last one once more; so many of them in a row end within roam_bytes, or begin at 0."""
-        spare_bytes = max(0, roam_bytes - count * placement_bytes(self.problem, self.workload.axes))
+        spare_bytes = max(0, roam_bytes - count * placement_bytes(self.problem, self.workload))
         last = self.placement
         if last is None or last.begin > spare_bytes or secrets.SystemRandom().random() > REPEAT_PLACEMENT:
-            last = self.placement = place(self.problem, self.workload.axes, spare_bytes)
+            last = self.placement = place(self.problem, self.workload, spare_bytes)
         return last
 
 
@@ -184,7 +184,7 @@ def _make_ready(
         for scene in scenes:
             for place, spent in zip(scene.places, bench.spent, strict=True):
                 if place is not None:
-                    place.copy_(spent)
+                    place.copy_(memory_of(spent))
         runner.device.synchronize()
         runner.gate.write_scalars(_scalars(bench, bench.spent))
         warm = Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL
@@ -198,7 +198,7 @@ class _RunBuffers:
 
     key: str
     drawn: list[torch.Tensor]
-    places: list[torch.Tensor | None]  # of the inputs in the arena; None for a scalar
+    places: list[torch.Tensor | None]  # the memory of the inputs in the arena, flat; None for a scalar
     targets: list[torch.Tensor]  # the outputs in the arena
     bands: list[torch.Tensor]
     guard: torch.Tensor
@@ -226,7 +226,7 @@ class _RunBuffers:
 
     def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """What is to be copied where, so that the runner sees the inputs."""
-        return [(target, private) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
+        return [(target, memory_of(private)) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
 
     def collect_result(self, reply: Answer | Silence, taken: TurnTime, outputs: list[torch.Tensor]) -> Run:
         """What the runner left here, with outputs the private copies."""
@@ -241,7 +241,7 @@ class _RunBuffers:
     def inspected(self, done: Run) -> Run:
         """The same, with what it says of the runner's manners."""
         modified = any(
-            place is not None and index not in self.scratch and not same_bytes(place, private)
+            place is not None and index not in self.scratch and not same_bytes(place, memory_of(private))
             for index, (place, private) in enumerate(zip(self.places, self.drawn, strict=True))
         )
         return replace(
@@ -271,7 +271,7 @@ def _scene(
         arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(placement.outputs, problem.outputs, strict=True)
     ]
     places = [
-        arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) if tensor.shape else None
+        arena.tensor(shift + slot.offset, tensor.dtype, (slot.element_count,)) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
     return _RunBuffers(key=taken.key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)

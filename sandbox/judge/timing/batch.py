@@ -40,7 +40,7 @@ def batch_size(estimate_ns: int, bench: WorkloadContext, arena_bytes: int) -> in
     """As many as make a batch long next to the clock's noise, and fit; 0 where one launch is long enough, or few fit."""
     if estimate_ns >= BELOW_NS:
         return 0
-    size = min(BATCH_LIMIT, arena_bytes // placement_bytes(bench.problem, bench.workload.axes), BATCH_NS // max(estimate_ns, 1))
+    size = min(BATCH_LIMIT, arena_bytes // placement_bytes(bench.problem, bench.workload), BATCH_NS // max(estimate_ns, 1))
     return size if size >= FLOOR else 0
 
 

@@ -1,0 +1,126 @@
+"""Inputs have the strides that the problem's own code gave them: in the judge, in a runner, and for the reference."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader.admission.description import is_sane
+from grader.formats import flashinfer, kernelbench, robust_kbench
+from sandbox.protocol import wire
+from tests.collection import AFTER_COLLECTION
+from tests.unit.test_flashinfer import FIXTURES as FLASHINFER
+from tests.unit.test_flashinfer import write
+from tests.unit.test_robust_kbench import FIXTURES as ROBUST_KBENCH
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.references import ReferenceFailed, describe, load_task, nests
+    from tests.unit.test_kernelbench_judge import NONE, judged, model, spec_of, trials
+
+KEY = "0123456789abcdef" * 2
+PASSED = ["passed"] * kernelbench.TRIAL_COUNT
+TURNED = "torch.randn(48, 80).t()"
+CASES = {
+    TURNED: (1, 80),
+    "torch.randn(80, 64)[:, :48]": (64, 1),
+    "torch.randn(160, 48)[1::2]": (96, 1),
+    "torch.randn(2, 5, 4, 3).to(memory_format=torch.channels_last)": (60, 1, 15, 5),
+    "torch.randn(80, 1).expand(80, 48)": (1, 0),
+    "torch.randn(87).unfold(0, 8, 1)": (1, 1),
+}
+
+
+def made(directory: Path, expression: str, precision: str = "fp32") -> wire.ProblemSpec:
+    inputs = f"def get_inputs():\n    return [{expression}]\n"
+    return spec_of(directory, model("return x * 2 + 1"), inputs, NONE, precision=precision)
+
+
+def by_strides(*strides: int):
+    """A kernel that insists on them."""
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        assert x.stride() == strides, x.stride()
+        return (x * 2 + 1).contiguous()
+
+    return lambda: kernel
+
+
+def ignoring(x: torch.Tensor) -> torch.Tensor:
+    return x.as_strided((x.numel(),), (1,)).view(x.shape) * 2 + 1
+
+
+@pytest.mark.parametrize(("expression", "strides"), CASES.items())
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_kernel_is_given_the_strides_of_the_file(tmp_path: Path, expression: str, strides: tuple[int, ...], precision: str) -> None:
+    """Transposed, cut, stepped, channels last, expanded and overlapping, in the file's precision and in another."""
+    assert trials(judged(tmp_path, made(tmp_path, expression, precision), by_strides(*strides))) == PASSED
+
+
+@pytest.mark.parametrize("expression", list(CASES)[:4])
+def test_a_kernel_that_ignores_strides_is_wrong(tmp_path: Path, expression: str) -> None:
+    """The control: it is right where the file makes its input contiguous."""
+    assert trials(judged(tmp_path, made(tmp_path, expression), lambda: ignoring)) == ["mismatched"]
+    assert trials(judged(tmp_path, made(tmp_path, f"{expression}.contiguous()"), lambda: ignoring)) == PASSED
+
+
+def test_the_memory_between_elements_is_the_judges(tmp_path: Path) -> None:
+    """A kernel that writes there has modified an input."""
+
+    def writes(x: torch.Tensor) -> torch.Tensor:
+        x.as_strided((79, 16), (64, 1), 48)[0] = 0.0
+        return x * 2 + 1
+
+    assert trials(judged(tmp_path, made(tmp_path, "torch.randn(80, 64)[:, :48]"), lambda: writes)) == ["input_modified"]
+
+
+def test_strides_are_told_to_people(tmp_path: Path) -> None:
+    """In the statement, once a box has described the problem; a description with strides that are none is not believed."""
+    spec = made(tmp_path, TURNED)
+    found = describe(spec, "cpu")
+    assert found is not None and found.strides == {"x": (1, 80)} and is_sane(found) and wire.decode(wire.encode(found)) == found
+    problem = kernelbench.with_description(kernelbench.load(tmp_path / "9_Made.py"), found)
+    assert "x has strides (1, 80)" in problem.statement and problem.spec.workloads[0].strides == {"x": (1, 80)}
+    for wrong in ({"x": (1,)}, {"x": (-1, 80)}, {"y": (1, 80)}, {"output": (1, 80)}):
+        assert not is_sane(replace(found, strides=wrong))
+
+
+def test_inputs_whose_strides_differ_from_call_to_call_get_those_of_the_first() -> None:
+    """Overlapping ones can't be had of tensors that do not overlap."""
+    x = torch.randn(4, 6)
+    laid = nests.with_strides(x, (1, 5))
+    assert laid.stride() == (1, 5) and torch.equal(laid, x) and nests.with_strides(x.t(), ()).is_contiguous()
+    for overlapping in ((1, 1), (0, 1)):
+        with pytest.raises(ReferenceFailed, match="strides"):
+            nests.with_strides(x, overlapping)
+
+
+def test_robust_kbench_keeps_strides(tmp_path: Path) -> None:
+    """Those of what the model hands on to the kernel; a task of the described spec has them too."""
+    directory = tmp_path / "task"
+    directory.mkdir()
+    for path in (ROBUST_KBENCH / "row_scale").iterdir():
+        text = path.read_text("utf-8").replace("torch.randn(rows, columns", "torch.randn(columns, rows")
+        (directory / path.name).write_text(text.replace("fn(x, self.scale,", "fn(x.t(), self.scale,"))
+    task = load_task(robust_kbench.load(directory / "func_forward.py").spec, "cpu")
+    for one in (task, load_task(task.spec, "cpu")):
+        rows = one.spec.workloads[0].axes["x_0"]
+        assert one.draw(one.spec.workloads[0], KEY)[0].stride() == (1, rows) and one.spec.workloads[0].strides == {"x": (1, rows)}
+
+
+def test_flashinfer_keeps_strides_of_what_its_own_function_makes(tmp_path: Path) -> None:
+    """At every workload, whether the function can be called without memory or not."""
+    folder = FLASHINFER / "gather_blocks"
+    workload = json.loads((folder / "workload.jsonl").read_text().splitlines()[0])
+    definition = json.loads((folder / "definition.json").read_text())
+    turned = definition["reference"].replace("torch.randn(pages, axes_and_scalars['dim'],", "torch.randn(axes_and_scalars['dim'], pages,")
+    turned = turned.replace("dtype=torch.bfloat16)", "dtype=torch.bfloat16).t()")
+    looking = turned.replace("    return {\n", "    assert float(torch.ones(1)) == 1\n    return {\n", 1)
+    for name, reference in (("without", turned), ("with", looking)):
+        task = load_task(flashinfer.load(write(tmp_path / name, {**definition, "reference": reference}, workload)).spec, "cpu")
+        pool = task.draw(task.spec.workloads[0], KEY)[0]
+        assert pool.stride() == (1, 3) and task.spec.workloads[0].strides == {"pool": (1, 3)}
