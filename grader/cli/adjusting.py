@@ -1,4 +1,4 @@
-"""What `--set`, `--tolerance` and `--allow-lower-precision` ask for."""
+"""What `--set`, `--tolerance`, `--allow-lower-precision` and `--keep-weights` ask for."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def adjustments(wanted: AdjustOptions) -> Adjustments:
         except NotALiteral as wrong:
             raise Misuse(f"--set {name}: {wrong}") from None
     try:
-        return Adjustments(constants=constants, tolerance=wanted.tolerance, allow_lower_precision=wanted.allow_lower_precision)
+        return Adjustments(
+            constants=constants,
+            tolerance=wanted.tolerance,
+            allow_lower_precision=wanted.allow_lower_precision,
+            keep_weights=wanted.keep_weights,
+        )
     except ValueError as wrong:
         raise Misuse(f"--tolerance: {wrong}") from None

@@ -32,6 +32,7 @@ class AdjustOptions:
     constants: tuple[str, ...] = ()
     tolerance: float | None = None
     allow_lower_precision: bool = False
+    keep_weights: bool = False
 
 
 def safe_isolations() -> list[str]:
@@ -65,4 +66,10 @@ ToleranceOption = Annotated[
 ]
 AllowLowerPrecision = Annotated[
     bool, typer.Option("--allow-lower-precision", help="For kernelbench: an answer computed in half precision or TF32 may be right.")
+]
+KeepWeights = Annotated[
+    bool,
+    typer.Option(
+        "--keep-weights", help="For kernelbench: keep weights that start as one constant, such as a norm's, instead of drawing them."
+    ),
 ]

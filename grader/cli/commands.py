@@ -18,7 +18,16 @@ from grader.cli import login as login_command
 from grader.cli import problems as problems_command
 from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
-from grader.cli.check_options import AdjustOptions, AllowLowerPrecision, CheckPlace, SandboxForCheck, SetConstants, ToleranceOption, Trusted
+from grader.cli.check_options import (
+    AdjustOptions,
+    AllowLowerPrecision,
+    CheckPlace,
+    KeepWeights,
+    SandboxForCheck,
+    SetConstants,
+    ToleranceOption,
+    Trusted,
+)
 from grader.cli.competition_commands import check_command, export_command, new_command
 from grader.cli.completion import completion_command
 from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
@@ -307,6 +316,7 @@ def problems_import(
     set_constants: SetConstants = None,
     tolerance: ToleranceOption = None,
     allow_lower_precision: AllowLowerPrecision = False,
+    keep_weights: KeepWeights = False,
     prefix: Annotated[
         str, typer.Option(metavar="PREFIX", help="Put PREFIX_ in front of every id, so that two versions of a set can be there.")
     ] = "",
@@ -329,7 +339,12 @@ def problems_import(
     """
 
     async def work() -> Exit:
-        changes = AdjustOptions(constants=tuple(set_constants or ()), tolerance=tolerance, allow_lower_precision=allow_lower_precision)
+        changes = AdjustOptions(
+            constants=tuple(set_constants or ()),
+            tolerance=tolerance,
+            allow_lower_precision=allow_lower_precision,
+            keep_weights=keep_weights,
+        )
         place = CheckPlace(sandbox=sandbox, trusted=trusted)
         wanted = imports_command.ImportOptions(
             format_name=format_name,
@@ -358,6 +373,7 @@ def problems_check(
     set_constants: SetConstants = None,
     tolerance: ToleranceOption = None,
     allow_lower_precision: AllowLowerPrecision = False,
+    keep_weights: KeepWeights = False,
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -370,7 +386,12 @@ def problems_check(
     """
 
     async def work() -> Exit:
-        changes = AdjustOptions(constants=tuple(set_constants or ()), tolerance=tolerance, allow_lower_precision=allow_lower_precision)
+        changes = AdjustOptions(
+            constants=tuple(set_constants or ()),
+            tolerance=tolerance,
+            allow_lower_precision=allow_lower_precision,
+            keep_weights=keep_weights,
+        )
         place = CheckPlace(sandbox=sandbox, trusted=trusted)
         return await admission_command.check_all(path, device, budget, place, changes, json=json)
 

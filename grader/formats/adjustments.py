@@ -12,11 +12,13 @@ LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjustments:
     """constants: new values, as Python literals, of constants at the top level of the file. tolerance: atol and rtol; None: the format's.
-    allow_lower_precision: half precision and TF32 may be right. ValueError where the tolerance is none."""
+    allow_lower_precision: half precision and TF32 may be right.
+    keep_weights: weights that start as one constant are not drawn. ValueError where the tolerance is none."""
 
     constants: Mapping[str, str] = field(default_factory=dict)
     tolerance: float | None = None
     allow_lower_precision: bool = False
+    keep_weights: bool = False
 
     def __post_init__(self) -> None:
         if self.tolerance is not None and not (math.isfinite(self.tolerance) and 0 < self.tolerance < 1):
@@ -25,7 +27,7 @@ class Adjustments:
     @property
     def any(self) -> bool:
         """Whether anything is to be changed."""
-        return bool(self.constants) or self.tolerance is not None or self.allow_lower_precision
+        return bool(self.constants) or self.tolerance is not None or self.allow_lower_precision or self.keep_weights
 
 
 UNCHANGED = Adjustments()

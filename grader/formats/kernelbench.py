@@ -36,7 +36,7 @@ _DOWNLOADS = ("transformers", "diffusers", "timm", "torchvision")
 _STATEMENT = f"""\
 Write a class {ENTRY} that does what {CLASS} below does, faster. It is made with the values of {ARGUMENTS}(), and gets the weights
 of {CLASS} where its parameters have the same names. It is called with tensors as those of {INPUTS}(), of dtype {{dtype}} where
-they are floating.
+they are floating.{{weights}}
 
 In a compiled language write a function instead. It gets the inputs of {METHOD}, then what {CLASS} keeps (its state_dict(), the same in
 every run), then its outputs and all sizes.
@@ -45,6 +45,8 @@ An element is right within {{atol:g}} + {{rtol:g}} * |reference|. An output that
 within {{share:.0%}} of its own size as well.{{more}}
 
 """
+_DRAWN_WEIGHTS = """ Weights that start as one constant, such as the ones and zeros of a norm,
+have other values here: keep them as parameters, or as buffers running_mean and running_var, and read them."""
 _LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside is right if the result is."
 
 
@@ -94,7 +96,7 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
         problem_id=problem_id,
         title=_title(path, precision, adjustments),
         languages=(PYTHON, *compiled_languages()),
-        spec=_spec(problem_id, source, Precision(dtype=dtype, tolerance=tolerance)),
+        spec=_spec(problem_id, source, Precision(dtype=dtype, tolerance=tolerance), adjustments),
         statement=_statement(dtype, tolerance, adjustments) + source,
     )
 
@@ -157,7 +159,10 @@ def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
 def _statement(dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> str:
     set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
     more = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
-    return _STATEMENT.format(dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=more)
+    weights = "" if adjustments.keep_weights else _DRAWN_WEIGHTS
+    return _STATEMENT.format(
+        weights=weights, dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=more
+    )
 
 
 def problem_id_of(path: Path, precision: str = DEFAULT_PRECISION) -> str:
@@ -175,6 +180,7 @@ def _title(path: Path, precision: str, adjustments: Adjustments) -> str:
     notes += [f"{name} = {value}" for name, value in adjustments.constants.items()]
     notes += [] if adjustments.tolerance is None else [f"tolerance {adjustments.tolerance:g}"]
     notes += ["lower precision allowed"] if adjustments.allow_lower_precision else []
+    notes += ["weights kept"] if adjustments.keep_weights else []
     return f"{words[:TITLE_CHARS]} ({', '.join(notes)[:TITLE_CHARS]})" if notes else words[:TITLE_CHARS]
 
 
@@ -244,7 +250,8 @@ def _downloader(node: ast.stmt) -> str | None:
     return next((root for root in (name.split(".")[0] for name in names) if root in _DOWNLOADS), None)
 
 
-def _spec(problem_id: str, source: str, precision: Precision) -> wire.ProblemSpec:
+def _spec(problem_id: str, source: str, precision: Precision, adjustments: Adjustments) -> wire.ProblemSpec:
+    arguments = {"dtype": precision.dtype, **({"keep_weights": True} if adjustments.keep_weights else {})}
     canonical = {
         "format": NAME,
         "problem_id": problem_id,
@@ -253,6 +260,7 @@ def _spec(problem_id: str, source: str, precision: Precision) -> wire.ProblemSpe
         # Without what is not allowed: a new key does not make old problems other ones.
         "tolerance": {key: value for key, value in asdict(precision.tolerance).items() if value is not False},
         "trials": TRIAL_COUNT,
+        "weights": "kept" if adjustments.keep_weights else "drawn",
     }
     return wire.ProblemSpec(
         problem_id=problem_id,
@@ -260,7 +268,7 @@ def _spec(problem_id: str, source: str, precision: Precision) -> wire.ProblemSpe
         entry=ENTRY,
         inputs=(),
         outputs=(),
-        workloads=(wire.Workload(workload_id="default", axes={}, arguments=json.dumps({"dtype": precision.dtype})),),
+        workloads=(wire.Workload(workload_id="default", axes={}, arguments=json.dumps(arguments)),),
         tolerance=precision.tolerance,
         reference=source,
         trial_count=TRIAL_COUNT,

@@ -21,8 +21,8 @@ def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustm
     if adjustments.any:
         if not _adjustable(plug_in):
             taking = ", ".join(one.NAME for one in known_formats().values() if _adjustable(one))
-            text = f"--set, --tolerance and --allow-lower-precision are for the format {taking}; edit this problem's own files"
-            raise ProblemInvalid(str(path), text)
+            options_text = "--set, --tolerance, --allow-lower-precision and --keep-weights"
+            raise ProblemInvalid(str(path), f"{options_text} are for the format {taking}; edit this problem's own files")
         options["adjustments"] = adjustments
     problem: Problem = plug_in.load(path, **options) if precision is None else plug_in.load(path, precision, **options)
     return problem

@@ -1,7 +1,7 @@
 """Makes a submitted model class of what the judge sends with it: arguments, weights and a seed (`wire.Convention.MODEL`).
 
 Weights are matched by name, so that a class may create them in any order. Where it has other parameters than the problem's, it keeps
-what the same seed gives it.
+what the same seed gives it, and constants are drawn as the problem's were (`sandbox/launch/constant_weights.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from sandbox.launch.constant_weights import Constant, ConstantWeights
+
 
 def make(entry: Callable[..., Any], state: bytes, where: str) -> Any:
     """An instance on the device that torch calls where. Whatever its code raises goes through."""
@@ -17,7 +19,8 @@ def make(entry: Callable[..., Any], state: bytes, where: str) -> Any:
 
     held = torch.load(io.BytesIO(state), weights_only=True)
     torch.manual_seed(held["seed"])
-    made = entry(*held["arguments"])
+    arguments, drawn = held["arguments"], held["drawn"]
+    made = _weights(drawn).make(lambda: entry(*arguments)) if drawn else entry(*arguments)
     if not isinstance(made, torch.nn.Module):
         return made
     weights, own = held["weights"] or {}, made.state_dict()
@@ -28,3 +31,7 @@ def make(entry: Callable[..., Any], state: bytes, where: str) -> Any:
     if not held["train"]:
         made.eval()
     return made
+
+
+def _weights(drawn: dict[str, Any]) -> ConstantWeights:
+    return ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*one) for one in drawn["constants"]))

@@ -102,7 +102,7 @@ def test_everything_that_a_model_keeps_is_a_weight(tmp_path: Path) -> None:
     found = {one.name: (one.dtype, len(one.shape)) for one in task.spec.inputs[1:]}
     half = dict.fromkeys(("w", "norm_weight", "norm_bias", "norm_running_mean", "norm_running_var"), ("float16", 1))
     assert found == {**half, "mask": ("bool", 1), "table": ("int64", 1), "scale": ("float16", 0)}
-    assert float(drawn(task)[[one.name for one in task.spec.inputs].index("scale")]) == 2.0
+    assert 1.0 <= float(drawn(task)[[one.name for one in task.spec.inputs].index("scale")]) <= 3.0
 
 
 def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from sandbox.devices import Device
 from sandbox.judge.inputs import of_workload, shape_of
-from sandbox.judge.references import ReferenceFailed, Task
+from sandbox.judge.references import Reference, ReferenceFailed, Task
 from sandbox.judge.run.trial import Run, WorkloadContext
 from sandbox.judge.tensors import equal, is_narrow
 from sandbox.judge.verify import expected, judge_run
@@ -44,9 +44,9 @@ class AdmissionCase:
         case = cls(key=key, task=task, workload=workload, inputs=drawn, right=right, exact=None)
         return dataclasses.replace(case, exact=case._in_double())
 
-    def answer(self, inputs: Tensors) -> Tensors:
-        """What the reference makes of other inputs."""
-        return expected(self.task.reference, inputs, self.task.spec)
+    def answer(self, inputs: Tensors, reference: Reference | None = None) -> Tensors:
+        """What the reference makes of other inputs. reference: another one than the task's."""
+        return expected(reference or self.task.reference, inputs, self.task.spec)
 
     def accepts(self, outputs: Tensors) -> bool:
         """Whether the problem's own rule takes these for right, every element written."""

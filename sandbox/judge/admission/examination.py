@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from sandbox.devices import Device
-from sandbox.judge.admission.attempts import DRAWS, FAILED, UNKNOWN, Draws, controls, finding, try_mutant
+from sandbox.judge.admission.attempts import DRAWS, FAILED, UNKNOWN, WARNING, Draws, controls, finding, try_mutant
 from sandbox.judge.admission.idle import Idle
 from sandbox.judge.admission.kinds import accepted_everywhere, narrow_columns
 from sandbox.judge.admission.mutants import mutants
@@ -96,7 +96,7 @@ class _Examiner:
             outcomes = {one.outcome for one in self.seen if one.check == mutant.check}
             if mutant.vital and outcomes == {UNKNOWN}:
                 text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
-                yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED, message=text)
+                yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED if mutant.needs_no_input else WARNING, message=text)
             if mutant.one_rejects:
                 yield from accepted_everywhere(mutant, self.task.spec, self.seen, self.examined)
         yield from narrow_columns(self.task.spec)

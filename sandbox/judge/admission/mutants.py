@@ -18,7 +18,7 @@ from sandbox.judge.admission.numerics import (
     relative_border,
     without_maximum,
 )
-from sandbox.judge.references import ReferenceFailed, Task
+from sandbox.judge.references import Reference, ReferenceFailed, Task, WeightCheck
 from sandbox.judge.tensors import FLOAT4, equal, is_narrow
 from sandbox.protocol import wire
 
@@ -27,6 +27,7 @@ _LOWER = {torch.float32: torch.float16, torch.float64: torch.float32}
 _VALUES = "lower atol and rtol, or make the outputs larger against them (scale, needles, smaller axes)"
 _SPREAD = "give one workload inputs on which it fails, such as distributions = { x = { kind = 'normal', scale = 64.0 } }"
 _SHIFTED = "give one workload inputs whose mean is far from zero, such as distributions = { x = { kind = 'normal', offset = 256.0 } }"
+_CONSTANT = "it is one constant in every trial; make it a parameter, and import the file without --keep-weights"
 _INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, heavy_tail, smaller axes)"
 
 
@@ -108,6 +109,14 @@ def mutants(task: Task) -> Iterator[Mutant]:
                 cheat=f"a kernel that reads only every second element of each row of {one.name!r} and doubles it",
                 remedy=_INPUTS,
             )
+    for weight in task.weights:
+        yield Mutant(
+            check=f"weight {weight.name}",
+            make=partial(_other_weight, weight),
+            cheat=f"a kernel that ignores the weight {weight.name!r}",
+            remedy=_VALUES if weight.drawn else _CONSTANT,
+            vital=not weight.drawn,
+        )
 
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
@@ -255,9 +264,17 @@ def _other_input(index: int, case: AdmissionCase, other: AdmissionCase) -> Tenso
     return _answer(case, [*case.inputs[:index], other.inputs[index], *case.inputs[index + 1 :]])
 
 
-def _answer(case: AdmissionCase, inputs: Tensors) -> Tensors | None:
+def _other_weight(weight: WeightCheck, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
+    """None where the answer does not depend on it, such as on running statistics in training. What is never drawn need not be read."""
+    outputs = _answer(case, case.inputs, weight.changed)
+    if outputs is None or case.is_right(outputs):
+        return None
+    return outputs if weight.drawn else case.right
+
+
+def _answer(case: AdmissionCase, inputs: Tensors, reference: Reference | None = None) -> Tensors | None:
     """None where the reference refuses what it would never be given."""
     try:
-        return case.answer(inputs)
+        return case.answer(inputs, reference)
     except ReferenceFailed:
         return None

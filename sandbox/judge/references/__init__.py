@@ -28,6 +28,16 @@ Compare = Callable[[wire.Workload, list[torch.Tensor], list[torch.Tensor], list[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeightCheck:
+    """A weight that the problem's model starts with as one constant. changed: the reference with other values in it; of a drawn weight that
+    constant."""
+
+    name: str
+    drawn: bool
+    changed: Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A problem, ready to be judged.
 
@@ -38,6 +48,7 @@ class Task:
     state: what a runner of `wire.Convention.MODEL` gets, as `torch.save` writes it of plain values and tensors.
     templates: see wire.RunnerJob; as many as workloads, in their order.
     scratch: numbers of the inputs that a kernel may write to, as the reference does.
+    weights: for admission, which tries kernels that ignore them.
     described: what the format's server half can't know of the arguments; None: it knows all.
     """
 
@@ -50,6 +61,7 @@ class Task:
     templates: tuple[str, ...] = ()
     scratch: tuple[int, ...] = ()
     described: wire.Described | None = None
+    weights: tuple[WeightCheck, ...] = ()
 
 
 GROUP = "grader.references"

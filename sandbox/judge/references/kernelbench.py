@@ -11,9 +11,10 @@ import io
 import json
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,12 +26,14 @@ from sandbox.judge.references import seeds, sources, trace
 from sandbox.judge.references.nests import moved, with_strides
 from sandbox.judge.references.trace import Making
 from sandbox.judge.tensors import dtype_name
+from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.signatures import with_arguments
 
 NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _FOR_REAL = nullcontext()
+Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
@@ -38,19 +41,22 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     source = _ModelSource.of(spec, where)
     seen = source.traced(spec, where)
     found = arguments.described(spec.digest, seen, source.parameter_names())
-    model = source.model().to(where)
+    model, drawn = source.drawn_model()
+    model = model.to(where)
     constants = [None if torch.is_tensor(one) else one for one in seen.inputs]
     seen = replace(seen, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
     wide = _Wide(source, seen, constants, where)
+    reference = _reference(model, seen, constants)
     weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, found, where)
     return references.Task(
         spec=with_arguments(spec, found),
-        reference=_reference(model, seen, constants),
+        reference=reference,
         reference64=wide.outputs,
         draw=lambda _, key: [*_drawn(source.inputs(key, where), found, constants), *weights],
         compare=low_magnitude.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
-        state=_state(source, model) if spec.convention is wire.Convention.MODEL else b"",
+        state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
         described=found,
+        weights=_weight_checks(source, model, drawn, reference),
     )
 
 
@@ -67,6 +73,7 @@ class _ModelSource:
     module: types.ModuleType
     dtype: torch.dtype
     seed: int
+    keeps_weights: bool
 
     @classmethod
     def of(cls, spec: wire.ProblemSpec, where: str) -> _ModelSource:
@@ -78,8 +85,9 @@ class _ModelSource:
         for name in (_MODEL, _INPUTS, _ARGUMENTS):
             if not callable(getattr(module, name, None)):
                 raise references.ReferenceFailed(f"the file defines no {name}; define it")
-        dtype = getattr(torch, json.loads(spec.workloads[0].arguments)["dtype"])
-        return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16))
+        found = json.loads(spec.workloads[0].arguments)
+        dtype, keeps_weights = getattr(torch, found["dtype"]), found.get("keep_weights", False)
+        return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16), keeps_weights=keeps_weights)
 
     def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> trace.TracedCall:
         """One call of the model, without memory where that can be done."""
@@ -101,13 +109,24 @@ class _ModelSource:
 
     def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
         """A model as a runner makes it, on the CPU, then cast."""
-        given = self.arguments(making)
+        return self.drawn_model(making)[0]
+
+    def drawn_model(self, making: Making = _FOR_REAL) -> tuple[torch.nn.Module, dict[str, Constant]]:
+        """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
+        given, weights = self.arguments(making), self.constant_weights()
         with seeds.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
-            model = getattr(self.module, _MODEL)(*given)
+            make = partial(getattr(self.module, _MODEL), *given)
+            draws = making is _FOR_REAL and not self.keeps_weights
+            model = weights.make(make) if draws else make()
             if not isinstance(model, torch.nn.Module):
                 raise references.ReferenceFailed(f"{_MODEL} is not a torch.nn.Module; derive it from that")
-            return _moved(model, self.dtype)
+            constants = weights.constants_of(model) if draws else {}
+            return _moved(model, self.dtype), constants
+
+    def constant_weights(self) -> ConstantWeights:
+        """What draws weights in place of constants: the same values in every run."""
+        return ConstantWeights(seed=f"weights {self.seed}")
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
@@ -174,7 +193,7 @@ def _weights(model: torch.nn.Module, found: wire.Described, where: str) -> list[
     return [one if one.dim() else one.cpu() for one in kept]
 
 
-def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[Any]) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[Any]) -> Reference:
     """The model as a function that leaves nothing behind."""
     tensors = trace.named_tensors(model)
     live = [tensors[name] for name in seen.written]
@@ -210,7 +229,7 @@ class _Wide:
 
     def __init__(self, source: _ModelSource, seen: trace.TracedCall, constants: list[Any], where: str) -> None:
         self._source, self._seen, self._constants, self._where = source, seen, constants, where
-        self._call: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None = None
+        self._call: Reference | None = None
 
     def outputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs for inputs of any precision."""
@@ -225,7 +244,37 @@ class _Wide:
             torch.set_default_dtype(before)
 
 
-def _state(source: _ModelSource, model: torch.nn.Module) -> bytes:
+def _weight_checks(
+    source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant], reference: Reference
+) -> tuple[references.WeightCheck, ...]:
+    """Every weight that a model starts with as one constant. What is drawn is tried as that constant. What stays constant is tried drawn;
+    a buffer of one element is a number of the problem's code."""
+    checks, weights, parameters = [], source.constant_weights(), {name for name, _ in model.named_parameters()}
+    for name, tensor in trace.kept_tensors(model).items():
+        constant = constant_of(kind_of(name, tensor), tensor)
+        if name in drawn:
+            other = partial(torch.full_like, tensor, drawn[name].value)
+        elif constant is not None and (name in parameters or tensor.numel() > 1):
+            other = partial(weights.draw, constant, tensor)
+        else:
+            continue
+        checks.append(references.WeightCheck(name=name, drawn=name in drawn, changed=partial(_with_weight, tensor, other, reference)))
+    return tuple(checks)
+
+
+def _with_weight(
+    tensor: torch.Tensor, other: Callable[[], torch.Tensor], reference: Reference, inputs: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The outputs of a model in which a weight has other values."""
+    own = tensor.clone()
+    try:
+        tensor.copy_(other())
+        return [one.clone() for one in reference(inputs)]
+    finally:
+        tensor.copy_(own)
+
+
+def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant]) -> bytes:
     """What the runner makes its ModelNew of. dtype: what it has to be cast to, as the weights here are."""
     given = source.arguments()
     try:
@@ -239,6 +288,7 @@ def _state(source: _ModelSource, model: torch.nn.Module) -> bytes:
             "arguments": given,
             "weights": weights or None,
             "seed": source.seed,
+            "drawn": {"seed": source.constant_weights().seed, "constants": sorted(set(map(tuple, drawn.values())))} if drawn else None,
             "train": model.training,
             "dtype": str(source.dtype).removeprefix("torch."),
         },

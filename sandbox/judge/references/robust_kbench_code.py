@@ -18,6 +18,7 @@ import torch
 
 from sandbox.judge import references
 from sandbox.judge.references import nests, seeds, sources
+from sandbox.launch.constant_weights import ConstantWeights
 from sandbox.protocol import pytree, wire
 
 NAME = "robust_kbench"
@@ -102,7 +103,8 @@ class TaskCode:
         """The call that a setting and a key make. The key draws inputs, weights, and the gradient of the output."""
         with sources.contained("the setting", self.where), seeds.seeded(key, self.where):
             inputs = self._made(lambda: self.names[INPUTS](**setting["given"]), INPUTS)
-            model = self._made(lambda: self.names[MODEL](**setting["init"]), MODEL).to(self.where)
+            weights = ConstantWeights(seed=key)
+            model = self._made(lambda: weights.make(partial(self.names[MODEL], **setting["init"])), MODEL).to(self.where)
             given = _moved(inputs if isinstance(inputs, (list, tuple)) else [inputs], self.where)
             arguments, keywords = _intercepted(lambda fn: model(*given, fn=fn), f"{MODEL}.forward", "fn")
             forward = _moved(self._positional(arguments, keywords), self.where)

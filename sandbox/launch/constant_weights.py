@@ -1,0 +1,149 @@
+"""Draws the weights that a model starts with as one constant, such as the ones and zeros of a norm: a kernel need not read those.
+
+Judge and runner each make their model through this, and come to the same values without names: what is drawn depends on the constant, the
+number of elements and, of running statistics, the name. So a weight may have another name, order or shape in a submission, and may be
+folded into others while the model is made. Torch is imported in functions: a runner has it loaded only where a submission needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
+
+SPREAD = 0.5  # of a constant other than zero it is the share: a variance stays positive, and nothing grows much in a deep model
+PARAMETER, STATISTICS = "parameter", ("running_mean", "running_var")
+OF_TORCH = "torch.nn."
+
+
+class Constant(NamedTuple):
+    """Weights that are the same to us. kind: `PARAMETER` or the name of a statistic."""
+
+    kind: str
+    value: float
+    element_count: int
+
+
+@dataclass(kw_only=True)
+class ConstantWeights:
+    """Draws constants while models are made. only: those that the problem's own model has; None: all."""
+
+    seed: str
+    only: frozenset[Constant] | None = None
+    _drawn_scalars: set[float] = field(default_factory=set)  # a single element is always constant, and is drawn once
+    _constants: dict[int, tuple[torch.Tensor, Constant]] = field(default_factory=dict)
+
+    def make(self, construct: Callable[[], Any]) -> Any:
+        """What construct makes. A module's weights are drawn when they or it are registered, and once more at the end: code that follows
+        a layer in a constructor sees what forward will see."""
+        import torch
+
+        with self._hooks():
+            made = construct()
+        if isinstance(made, torch.nn.Module):
+            self._draw_all(made)
+        return made
+
+    def constants_of(self, model: torch.nn.Module) -> dict[str, Constant]:
+        """What was drawn of a model that was made, by name."""
+        import torch
+
+        found = {}
+        for name, tensor in weights_of(model):
+            _, constant = self._constants.get(id(tensor), (None, None))
+            if constant is not None and torch.equal(tensor, self.draw(constant, tensor)):
+                found[name] = constant
+        return found
+
+    def draw(self, constant: Constant, like: torch.Tensor) -> torch.Tensor:
+        """Values in place of a constant, as a tensor like this one."""
+        import torch
+
+        text = f"{self.seed} {constant.kind} {constant.element_count} {constant.value == 0}"
+        generator = torch.Generator("cpu").manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little"))
+        noise = torch.rand(constant.element_count, generator=generator, dtype=torch.float32, device="cpu").mul_(2).sub_(1).mul_(SPREAD)
+        drawn = noise.add_(1).mul_(constant.value) if constant.value else noise
+        return drawn.view(like.shape).to(like.device, like.dtype)
+
+    @contextmanager
+    def _hooks(self) -> Iterator[None]:
+        from torch.nn.modules import module as hooks
+
+        def parameter(module: torch.nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+            if not type(module).__module__.startswith(OF_TORCH):  # torch's own fill theirs later
+                self._draw(PARAMETER, tensor)
+
+        def buffer(module: torch.nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+            if name in STATISTICS:
+                self._draw(name, tensor)
+
+        def submodule(module: torch.nn.Module, name: str, made: torch.nn.Module | None) -> None:
+            if made is not None:
+                self._draw_all(made)
+
+        handles = (
+            hooks.register_module_parameter_registration_hook(parameter),
+            hooks.register_module_buffer_registration_hook(buffer),
+            hooks.register_module_module_registration_hook(submodule),
+        )
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _draw_all(self, model: torch.nn.Module) -> None:
+        for name, tensor in weights_of(model):
+            self._draw(kind_of(name, tensor), tensor)
+
+    def _draw(self, kind: str, tensor: torch.Tensor | None) -> None:
+        import torch
+
+        constant = constant_of(kind, tensor)
+        if tensor is None or constant is None or (self.only is not None and constant not in self.only):
+            return
+        if constant.element_count == 1 and constant.value in self._drawn_scalars:
+            return
+        with torch.no_grad():
+            tensor.copy_(self.draw(constant, tensor))
+        if constant.element_count == 1:
+            self._drawn_scalars.add(float(tensor.detach()))
+        self._constants[id(tensor)] = (tensor, constant)
+
+
+def weights_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and running statistics, by name."""
+    yield from model.named_parameters()
+    yield from ((name, tensor) for name, tensor in model.named_buffers() if name.rpartition(".")[2] in STATISTICS)
+
+
+def kind_of(name: str, tensor: torch.Tensor) -> str:
+    """The kind of a weight with this name."""
+    import torch
+
+    return PARAMETER if isinstance(tensor, torch.nn.Parameter) else name.rpartition(".")[2]
+
+
+def constant_of(kind: str, tensor: torch.Tensor | None) -> Constant | None:
+    """The constant that all elements are; None where they differ, or it is no plain floating tensor that could hold other values."""
+    import torch
+
+    if tensor is None or torch.nn.parameter.is_lazy(tensor) or tensor.is_meta or not tensor.numel():
+        return None
+    if tensor.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16) or _overlaps(tensor.shape, tensor.stride()):
+        return None
+    values = tensor.detach()
+    first, last = (float(values[tuple(index)]) for index in ([0] * values.dim(), [-1] * values.dim()))
+    if first != last or not math.isfinite(first) or not bool((values == first).all()):
+        return None
+    return Constant(kind, first, values.numel())
+
+
+def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    return any(size > 1 and stride == 0 for size, stride in zip(shape, strides, strict=True))

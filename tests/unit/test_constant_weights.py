@@ -1,0 +1,203 @@
+"""Weights that a model starts with as one constant are drawn: a kernel that leaves them out is wrong, and one that reads them is right,
+whatever it calls them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from grader.formats import kernelbench, robust_kbench
+from grader.formats.adjustments import UNCHANGED, Adjustments
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.protocol import wire
+from sandbox.protocol.signatures import without_model
+from tests.collection import AFTER_COLLECTION
+from tests.unit.test_robust_kbench import FIXTURES as ROBUST_KBENCH
+
+if AFTER_COLLECTION:
+    import torch
+    from torch import nn
+
+    from sandbox.judge.admission.check import admit
+    from sandbox.judge.references import load_task
+    from sandbox.languages import model_state
+    from tests.unit.test_kernelbench_judge import judged, trials
+
+KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
+PASSED = ["passed"] * kernelbench.TRIAL_COUNT
+KEPT = Adjustments(keep_weights=True)
+HERE = Path(__file__).parents[1]
+NORM_FILE, MODEL_FILE = HERE / "exploits" / "problems" / "layer_norm.py", HERE / "honest" / "problems" / "norm_model.py"
+FILE = """import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        return {answer}
+
+def get_inputs():
+    return [torch.randn(32, 12)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def spec_of(directory: Path, init: str, answer: str, adjustments: Adjustments = UNCHANGED) -> wire.ProblemSpec:
+    path = directory / "9_Made.py"
+    path.write_text(FILE.format(init=init, answer=answer))
+    return kernelbench.load(path, adjustments=adjustments).spec
+
+
+def findings(spec: wire.ProblemSpec) -> dict[str, str]:
+    """The outcomes of the checks of weights; of a check that has several, the last."""
+    found = [one for one in admit(spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding)]
+    return {one.check: one.outcome.value for one in found if one.check.startswith("weight")}
+
+
+if AFTER_COLLECTION:
+
+    class WithoutAffine(nn.Module):
+        def __init__(self, n: int) -> None:
+            super().__init__()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.layer_norm(x, x.shape[1:])
+
+    class Named(nn.Module):
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.ln = nn.LayerNorm(n)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.ln(x)
+
+    class Renamed(nn.Module):
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.beta = nn.Parameter(torch.zeros(n))
+            self.register_buffer("ones", torch.ones(n))  # its own
+            self.gamma = nn.Parameter(torch.empty(1, n))
+            nn.init.ones_(self.gamma)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.layer_norm(x, x.shape[1:]) * self.gamma * self.ones + self.beta
+
+    class Folded(nn.Module):
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.norm = nn.Sequential(nn.LayerNorm(n))
+            self.affine = torch.stack((self.norm[0].weight, self.norm[0].bias)).detach()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weight, bias = self.affine.to(x.dtype)
+            return nn.functional.layer_norm(x, x.shape[1:], weight, bias)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_kernel_that_leaves_out_the_weights_is_wrong(tmp_path: Path, precision: str) -> None:
+    """The control: it is right where an option of the problem keeps them, which is in its digest."""
+    drawn, kept = (kernelbench.load(NORM_FILE, precision, adjustments=one).spec for one in (UNCHANGED, KEPT))
+    assert trials(judged(tmp_path, drawn, WithoutAffine)) == ["mismatched"]
+    assert trials(judged(tmp_path, kept, WithoutAffine)) == PASSED
+    assert drawn.digest != kept.digest
+
+
+@pytest.mark.parametrize("entry", ["Named", "Renamed", "Folded"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("adjustments", [UNCHANGED, KEPT], ids=["drawn", "kept"])
+def test_a_kernel_that_reads_them_is_right(tmp_path: Path, entry: str, precision: str, adjustments: Adjustments) -> None:
+    """By the same names, by others and in another order and shape, beside a buffer of its own, and folded while it is made."""
+    spec = kernelbench.load(NORM_FILE, precision, adjustments=adjustments).spec
+    assert trials(judged(tmp_path, spec, globals()[entry])) == PASSED
+
+
+def test_a_compiled_entry_gets_what_is_drawn(tmp_path: Path) -> None:
+    """As inputs; the control leaves them out."""
+
+    def solve(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return nn.functional.layer_norm(x, x.shape[1:], weight, bias)
+
+    spec = without_model(kernelbench.load(NORM_FILE).spec)
+    assert trials(judged(tmp_path, spec, solve)) == PASSED
+    assert trials(judged(tmp_path, spec, lambda x, *_: nn.functional.layer_norm(x, x.shape[1:]))) == ["mismatched"]
+
+
+def test_what_is_drawn_keeps_a_model_sound() -> None:
+    """Positive variances, weights about their constants, and counters and random weights as they were."""
+    drawn, kept = (
+        torch.load(io.BytesIO(load_task(kernelbench.load(MODEL_FILE, adjustments=one).spec, "cpu").state)) for one in (UNCHANGED, KEPT)
+    )
+    weights = drawn["weights"]
+    for name in ("batch.running_var", "batch.weight", "layer.weight"):
+        assert 0.5 <= float(weights[name].min()) < 0.8 and 1.2 < float(weights[name].max()) <= 1.5
+    for name in ("batch.running_mean", "batch.bias", "layer.bias", "gate"):
+        assert -0.5 <= float(weights[name].min()) < -0.2 and 0.2 < float(weights[name].max()) <= 0.5
+    assert 0.125 <= float(weights["slope.weight"]) <= 0.375 and int(weights["batch.num_batches_tracked"]) == 0
+    assert kept["drawn"] is None and float(kept["weights"]["layer.weight"].std()) == 0
+
+
+@pytest.mark.parametrize("init", ["self.a = nn.Parameter(torch.zeros(1))", "self.inner = nn.Sequential(nn.Sequential(nn.PReLU()))"])
+def test_a_single_element_is_drawn_once(tmp_path: Path, init: str) -> None:
+    """However deep it lies: it is constant after it was drawn, too."""
+    task = load_task(spec_of(tmp_path, init, "x * next(self.parameters())"), "cpu")
+
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.b = nn.Parameter(torch.zeros(1) if "zeros" in init else torch.full((1,), 0.25))
+
+    (value,) = torch.load(io.BytesIO(task.state))["weights"].values()
+    assert float(value) not in (0.0, 0.25) and torch.equal(model_state.make(Flat, task.state, "cpu").b.data, value)
+
+
+def test_constants_that_the_problem_does_not_have_stay() -> None:
+    """Such as a workspace, or a number that a submission keeps as a parameter; and the generators go on as without drawing."""
+    task = load_task(kernelbench.load(NORM_FILE).spec, "cpu")
+
+    class Own(nn.Module):
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.two, self.space = nn.Parameter(torch.full((n,), 2.0)), nn.Parameter(torch.zeros(n + 1))
+            self.norm, self.random = nn.LayerNorm(n), nn.Parameter(torch.randn(3))
+
+    made = model_state.make(Own, task.state, "cpu")
+    torch.manual_seed(torch.load(io.BytesIO(task.state))["seed"])
+    assert bool((made.two == 2).all()) and not bool(made.space.any())
+    assert torch.equal(made.random, torch.randn(3)) and float(made.norm.weight.std()) > 0.1
+
+
+def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:
+    """Rejected where it is drawn; a warning where it is kept, is a constant buffer, or hardly counts. What no answer depends on, such as
+    running statistics in training, is not spoken of."""
+    assert findings(kernelbench.load(NORM_FILE).spec) == {"weight ln.weight": "passed", "weight ln.bias": "passed"}
+    assert findings(kernelbench.load(NORM_FILE, adjustments=KEPT).spec) == {"weight ln.weight": "warning", "weight ln.bias": "warning"}
+    training = "self.bn = nn.BatchNorm1d(12)"
+    assert findings(spec_of(tmp_path, training, "self.bn(x)")) == {"weight bn.weight": "passed", "weight bn.bias": "passed"}
+    evaluated = f"{training}.eval()"
+    assert set(findings(spec_of(tmp_path, evaluated, "self.bn(x)"))) >= {"weight bn.running_mean", "weight bn.running_var"}
+    assert findings(spec_of(tmp_path, 'self.register_buffer("b", torch.ones(12))', "x * self.b")) == {"weight b": "warning"}
+    faint = "self.p = nn.Parameter(torch.zeros(12))"
+    assert findings(spec_of(tmp_path, faint, "x + 1e-6 * self.p")) == {"weight p": "warning"}
+    assert findings(spec_of(tmp_path, 'self.register_buffer("half", torch.tensor(0.5))', "x * self.half")) == {}
+
+
+def test_robust_kbench_draws_constants_anew_for_each_key(tmp_path: Path) -> None:
+    """There weights are inputs of every trial, and admission tries what ignores one, as for every input."""
+    directory = tmp_path / "task"
+    directory.mkdir()
+    for path in (ROBUST_KBENCH / "row_scale").iterdir():
+        text = path.read_text("utf-8").replace("self.scale = nn.Parameter(torch.randn(", "self.scale = nn.Parameter(torch.ones(")
+        (directory / path.name).write_text(text)
+    spec = robust_kbench.load(directory / "func_forward.py").spec
+    task = load_task(spec, "cpu")
+    first, again, other = (task.draw(task.spec.workloads[0], key)[1] for key in (KEY, KEY, OTHER_KEY))
+    assert torch.equal(first, again) and not torch.equal(first, other) and float(first.std()) > 0.1
+    found = [one for one in admit(spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding) and one.check == "input scale"]
+    assert {one.outcome.value for one in found} == {"passed"}
