@@ -32,10 +32,12 @@ class Constant(NamedTuple):
 
 @dataclass(kw_only=True)
 class ConstantWeights:
-    """Draws constants while models are made. only: those that the problem's own model has; None: all."""
+    """Draws constants while models are made. only: those that the problem's own model has; None: all. arguments: numbers that the model is
+    made with: a weight of one element that is one of them may be read from there."""
 
     seed: str
     only: frozenset[Constant] | None = None
+    arguments: frozenset[float] = frozenset()
     _drawn_scalars: set[float] = field(default_factory=set)  # a single element is always constant, and is drawn once
     _constants: dict[int, tuple[torch.Tensor, Constant]] = field(default_factory=dict)
 
@@ -108,7 +110,7 @@ class ConstantWeights:
         constant = constant_of(kind, tensor)
         if tensor is None or constant is None or (self.only is not None and constant not in self.only):
             return
-        if constant.element_count == 1 and constant.value in self._drawn_scalars:
+        if constant.element_count == 1 and constant.value in self._drawn_scalars | self.arguments:
             return
         with torch.no_grad():
             tensor.copy_(self.draw(constant, tensor))

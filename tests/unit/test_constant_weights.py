@@ -157,6 +157,25 @@ def test_a_single_element_is_drawn_once(tmp_path: Path, init: str) -> None:
     assert float(value) not in (0.0, 0.25) and torch.equal(model_state.make(Flat, task.state, "cpu").b.data, value)
 
 
+def test_a_number_that_the_model_is_made_with_may_be_read_from_there(tmp_path: Path) -> None:
+    """A parameter of one element that is an argument stays, and admission says so; one that is no argument is drawn."""
+    path = tmp_path / "9_Made.py"
+    text = FILE.format(init="self.a, self.b = nn.Parameter(torch.tensor(a)), nn.Parameter(torch.zeros(1))", answer="x * self.a + self.b")
+    path.write_text(text.replace("__init__(self)", "__init__(self, a)").replace("return []", "return [0.3]"))
+
+    class Reads(nn.Module):
+        def __init__(self, a: float) -> None:
+            super().__init__()
+            self.factor, self.shift = a, nn.Parameter(torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor + self.shift
+
+    spec = kernelbench.load(path).spec
+    assert trials(judged(tmp_path, spec, Reads)) == PASSED
+    assert findings(spec) == {"weight a": "warning", "weight b": "passed"}
+
+
 def test_constants_that_the_problem_does_not_have_stay() -> None:
     """Such as a workspace, or a number that a submission keeps as a parameter; and the generators go on as without drawing."""
     task = load_task(kernelbench.load(NORM_FILE).spec, "cpu")
@@ -170,7 +189,7 @@ def test_constants_that_the_problem_does_not_have_stay() -> None:
     made = model_state.make(Own, task.state, "cpu")
     torch.manual_seed(torch.load(io.BytesIO(task.state))["seed"])
     assert bool((made.two == 2).all()) and not bool(made.space.any())
-    assert torch.equal(made.random, torch.randn(3)) and float(made.norm.weight.std()) > 0.1
+    assert torch.equal(made.random, torch.randn(3)) and float(made.norm.weight.detach().std()) > 0.1
 
 
 def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:

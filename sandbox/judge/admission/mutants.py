@@ -27,7 +27,7 @@ _LOWER = {torch.float32: torch.float16, torch.float64: torch.float32}
 _VALUES = "lower atol and rtol, or make the outputs larger against them (scale, needles, smaller axes)"
 _SPREAD = "give one workload inputs on which it fails, such as distributions = { x = { kind = 'normal', scale = 64.0 } }"
 _SHIFTED = "give one workload inputs whose mean is far from zero, such as distributions = { x = { kind = 'normal', offset = 256.0 } }"
-_CONSTANT = "it is one constant in every trial; make it a parameter, and import the file without --keep-weights"
+_CONSTANT = "it is one constant in every trial; make it a parameter of several elements, and import the file without --keep-weights"
 _INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, heavy_tail, smaller axes)"
 
 

@@ -113,7 +113,8 @@ class _ModelSource:
 
     def drawn_model(self, making: Making = _FOR_REAL) -> tuple[torch.nn.Module, dict[str, Constant]]:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
-        given, weights = self.arguments(making), self.constant_weights()
+        given = self.arguments(making)
+        weights = self.constant_weights(_floats(given))
         with seeds.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
             make = partial(getattr(self.module, _MODEL), *given)
@@ -124,9 +125,9 @@ class _ModelSource:
             constants = weights.constants_of(model) if draws else {}
             return _moved(model, self.dtype), constants
 
-    def constant_weights(self) -> ConstantWeights:
+    def constant_weights(self, arguments: frozenset[float] = frozenset()) -> ConstantWeights:
         """What draws weights in place of constants: the same values in every run."""
-        return ConstantWeights(seed=f"weights {self.seed}")
+        return ConstantWeights(seed=f"weights {self.seed}", arguments=arguments)
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
@@ -153,6 +154,14 @@ def _made_at(where: str, make: Callable[[], object]) -> object:
         if where == "cpu":
             raise
     return make()
+
+
+def _floats(value: object) -> frozenset[float]:
+    """The floats in a nest of arguments, as a weight in single precision holds them."""
+    if isinstance(value, float):
+        return frozenset((value, float(torch.tensor(value, dtype=torch.float32))))
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return frozenset().union(*map(_floats, inner))
 
 
 def _cast(one: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
