@@ -157,16 +157,18 @@ def test_a_single_element_is_drawn_once(tmp_path: Path, init: str) -> None:
     assert float(value) not in (0.0, 0.25) and torch.equal(model_state.make(Flat, task.state, "cpu").b.data, value)
 
 
-def test_a_number_that_the_model_is_made_with_may_be_read_from_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", ["0.3", "7"])
+def test_a_number_that_the_model_is_made_with_may_be_read_from_there(tmp_path: Path, number: str) -> None:
     """A parameter of one element that is an argument stays, and admission says so; one that is no argument is drawn."""
     path = tmp_path / "9_Made.py"
-    text = FILE.format(init="self.a, self.b = nn.Parameter(torch.tensor(a)), nn.Parameter(torch.zeros(1))", answer="x * self.a + self.b")
-    path.write_text(text.replace("__init__(self)", "__init__(self, a)").replace("return []", "return [0.3]"))
+    init = "self.a = nn.Parameter(torch.tensor(float(numbers[0]))); self.b = nn.Parameter(torch.zeros(1))"
+    text = FILE.format(init=init, answer="x * self.a + self.b").replace("__init__(self)", "__init__(self, numbers)")
+    path.write_text(text.replace("return []", f"return [[{number}, 1]]"))
 
     class Reads(nn.Module):
-        def __init__(self, a: float) -> None:
+        def __init__(self, numbers: list[float]) -> None:
             super().__init__()
-            self.factor, self.shift = a, nn.Parameter(torch.zeros(1))
+            self.factor, self.shift = numbers[0], nn.Parameter(torch.zeros(1))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * self.factor + self.shift

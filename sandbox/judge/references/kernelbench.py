@@ -114,7 +114,7 @@ class _ModelSource:
     def drawn_model(self, making: Making = _FOR_REAL) -> tuple[torch.nn.Module, dict[str, Constant]]:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
         given = self.arguments(making)
-        weights = self.constant_weights(_floats(given))
+        weights = self.constant_weights(_numbers(given))
         with seeds.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
             make = partial(getattr(self.module, _MODEL), *given)
@@ -156,12 +156,12 @@ def _made_at(where: str, make: Callable[[], object]) -> object:
     return make()
 
 
-def _floats(value: object) -> frozenset[float]:
-    """The floats in a nest of arguments, as a weight in single precision holds them."""
-    if isinstance(value, float):
+def _numbers(value: object) -> frozenset[float]:
+    """The numbers in a nest of arguments, as a weight in single precision holds them. An integer 0 or 1 is rather a size or a switch."""
+    if isinstance(value, float) or (isinstance(value, int) and 1 < abs(value) < 2**53):
         return frozenset((value, float(torch.tensor(value, dtype=torch.float32))))
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return frozenset().union(*map(_floats, inner))
+    return frozenset().union(*map(_numbers, inner))
 
 
 def _cast(one: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
